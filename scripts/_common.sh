@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# Sourced by the other scripts, never run: the project's root, a Python to build on, and .venv.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit
+venv=.venv
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+  say "error: $*"
+  exit 1
+}
+
+# Prints the first Python that is at least 3.11, really runs (a version manager's shim may exist and fail) and
+# can make a virtual environment. PYTHON=... names another one.
+find_python() {
+  local candidate without_pip=
+  for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
+    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || continue
+    if "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+      printf '%s\n' "$candidate"
+      return 0
+    fi
+    without_pip=${without_pip:-$candidate}
+  done
+  if [ -n "$without_pip" ]; then
+    die "$without_pip has no ensurepip, so it cannot make a virtual environment;" \
+      "on Debian and Ubuntu: apt-get install python3-venv (or the package of that version, such as python3.12-venv)"
+  fi
+  if [ -n "${PYTHON:-}" ]; then
+    die "PYTHON=$PYTHON does not run, or is older than Python 3.11"
+  fi
+  die "no Python 3.11 or newer runs here (tried python3.13, python3.12, python3.11, python3);" \
+    "install one, or name one: PYTHON=path/to/python $0"
+}
+
+# What an environment is made from. The stamp of an environment is this text, whole.
+stamp_text() {
+  printf 'root %s\n' "$root"
+  cat "$@" pyproject.toml exporter/__init__.py
+}
+
+# ensure_venv KIND LOCK...: .venv holds exactly pinned packages and the `exporter` command; quick when it already does.
+# A stamp is written last, so an installation that was cut short is taken up again by the next call.
+ensure_venv() {
+  local kind=$1 stamp="$venv/exporter-$1.stamp" python lock
+  shift
+  if [ -f "$stamp" ] && [ -x "$venv/bin/exporter" ] && stamp_text "$@" | cmp -s - "$stamp"; then
+    return 0
+  fi
+
+  # The scripts inside an environment hold its path: one that was copied or moved here is made anew.
+  if [ -f "$venv/exporter-root" ] && [ "$(cat "$venv/exporter-root")" != "$root" ]; then
+    say "$venv was made for another folder; making it anew"
+    rm -rf "$venv"
+  fi
+  if [ ! -e "$venv" ]; then
+    python=$(find_python)
+    say "Making $venv with $("$python" --version 2>&1) ..."
+    "$python" -m venv "$venv" || { rm -rf "$venv"; die "$python -m venv failed"; }
+    printf '%s\n' "$root" >"$venv/exporter-root"
+  fi
+  "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 ||
+    die "$venv/bin/python does not run, or is older than Python 3.11; remove $venv and try again"
+  "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
+    die "$venv has no pip; remove $venv and try again"
+
+  say "Installing the pinned packages ($kind) ..."
+  rm -f "$stamp"
+  local requirements=()
+  for lock in "$@"; do requirements+=(-r "$lock"); done
+  # Wheels only: a source package would fetch build tools that no lock pins.
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+    "${requirements[@]}" || die "the pinned packages could not be installed; pip's message above says why"
+  # The build backend is one of the pinned packages, so nothing is fetched here.
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
+    --editable . || die "the project itself could not be installed; pip's message above says why"
+  stamp_text "$@" >"$stamp"
+}
+
+# To run the product: its packages, and the build backend that installs it.
+ensure_runtime() { ensure_venv runtime requirements/runtime.lock requirements/build.lock; }
+
+# To work on it: the development lock holds the two others.
+ensure_dev() { ensure_venv dev requirements/dev.lock; }

@@ -1,0 +1,200 @@
+"""The rules of the repository that no other tool checks; scripts/check runs this file by itself, too."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import exporter
+from exporter import errors
+
+MODULE_LINES_MAX = 400
+LOCKS = ("runtime", "build", "dev")
+
+
+def parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a Python file."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def repository_files(root: Path) -> list[Path]:
+    """Return every file that is, or would be, in the repository; skip where git cannot say."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=root,
+            capture_output=True,
+            timeout=60,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout, so there is no list of the repository's files")
+    return [path for name in listed.decode().split("\0") if name and (path := root / name).is_file()]
+
+
+def pins(root: Path, lock: str) -> dict[str, str]:
+    """Return the version that a lock pins, by package."""
+    text = (root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def test_every_test_says_its_behaviour(project_root: Path) -> None:
+    """Every test function has a docstring."""
+    silent = [
+        f"{path.relative_to(project_root)}::{node.name}"
+        for path in sorted((project_root / "tests").rglob("test_*.py"))
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+
+    assert [] == silent
+
+
+def test_every_test_file_is_collected(project_root: Path) -> None:
+    """A file of tests is named so that pytest finds it."""
+    missed = [
+        str(path.relative_to(project_root))
+        for path in sorted((project_root / "tests").rglob("*.py"))
+        if not path.name.startswith("test_")
+        and any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in parse(path).body)
+    ]
+
+    assert [] == missed
+
+
+def test_modules_are_short(project_root: Path) -> None:
+    """A module of the package has one job, and at most 400 lines for it."""
+    lengths = {
+        str(path.relative_to(project_root)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in sorted((project_root / "exporter").rglob("*.py"))
+    }
+
+    assert {} == {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX}
+
+
+def test_error_tree_is_documented() -> None:
+    """The docstring of exporter/errors.py lists every error class, under its parent, with its exit code."""
+    documented: dict[str, tuple[str | None, int]] = {}
+    above: list[tuple[int, str]] = []
+    for branch, name, code in re.findall(
+        r"^    ([ │├└─]*)(\w+Error) +(\d)  \S", errors.__doc__ or "", flags=re.MULTILINE
+    ):
+        above = [(depth, parent) for depth, parent in above if depth < len(branch)]
+        documented[name] = (above[-1][1] if above else None, int(code))
+        above.append((len(branch), name))
+    defined = {
+        name: (None if value is errors.ExporterError else value.__bases__[0].__name__, value.exit_code)
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.ExporterError)
+    }
+
+    assert defined == documented
+
+
+def test_readme_lists_every_exit_code(project_root: Path) -> None:
+    """The README's table of exit codes has a row for each code that a command can end with."""
+    text = (project_root / "README.md").read_text(encoding="utf-8")
+    listed = {int(code) for code in re.findall(r"^\| (\d) \|", text, flags=re.MULTILINE)}
+
+    assert {value for name, value in vars(errors).items() if name.startswith("EXIT_")} == listed
+
+
+def test_readme_begins_with_the_two_commands(project_root: Path) -> None:
+    """The first thing to copy from the README is the two commands, and both exist."""
+    text = (project_root / "README.md").read_text(encoding="utf-8")
+    first_block = re.search(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
+    assert first_block
+    commands = [line.split("#")[0].strip() for line in first_block[1].splitlines()]
+
+    assert ["scripts/demo", "scripts/test"] == commands
+    assert [True, True] == [(project_root / command).is_file() for command in commands]
+
+
+def test_changelog_and_package_agree(project_root: Path) -> None:
+    """The newest released version of the changelog is the package's version."""
+    text = (project_root / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[([^\]]+)\]", text, flags=re.MULTILINE)
+
+    assert ["Unreleased", exporter.__version__] == versions[:2]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_address(project_root: Path, lock: str) -> None:
+    """A lock pins names, versions and hashes; it names no host, file or folder."""
+    text = (project_root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+
+    assert [] == [line for line in text.splitlines() if re.search(r"://|file:| @ |^-|[\\/]\w", line.rstrip("\\"))]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_hashes(project_root: Path, lock: str) -> None:
+    """Each package in a lock is followed by the SHA-256 of at least one file."""
+    text = (project_root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+    hashed = re.findall(r"^(\S+)==[^\n]+\\\n +--hash=sha256:[0-9a-f]{64}\b", text, flags=re.MULTILINE)
+
+    assert len(hashed) > 0
+    assert list(pins(project_root, lock)) == hashed
+
+
+def test_locks_answer_the_project_file(project_root: Path) -> None:
+    """Every dependency of pyproject.toml is pinned, at a version it accepts, in the lock of its purpose."""
+    project = tomllib.loads((project_root / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["dependency-groups"]
+    wanted = {
+        "runtime": project["project"]["dependencies"],
+        "build": project["build-system"]["requires"] + groups["build"],
+        "dev": project["project"]["dependencies"] + [item for item in groups["dev"] if isinstance(item, str)],
+    }
+    unmet = [
+        f"{lock}.lock: {requirement}"
+        for lock, requirements in wanted.items()
+        for requirement in map(Requirement, requirements)
+        if not requirement.specifier.contains(pins(project_root, lock).get(canonicalize_name(requirement.name), "0"))
+    ]
+
+    assert [] == unmet
+
+
+def test_dev_lock_holds_the_others(project_root: Path) -> None:
+    """What is tested is what runs: the development lock pins each package of the other two at the same version."""
+    dev = pins(project_root, "dev")
+    others = pins(project_root, "runtime") | pins(project_root, "build")
+
+    assert others == {name: version for name, version in dev.items() if name in others}
+
+
+def test_no_path_of_a_machine(project_root: Path) -> None:
+    """No file of the repository names a folder of the machine it was written on."""
+    machine_path = re.compile(rb"(?:^|[^A-Za-z0-9_.])/(?:home|root|Users|work|tmp)/", flags=re.MULTILINE)
+    files = repository_files(project_root)
+    found = [
+        f"{path.relative_to(project_root)}:{data.count(bytes([10]), 0, match.start()) + 1}"
+        for path in files
+        for data in [path.read_bytes()]
+        if b"\0" not in data[:8000]
+        for match in machine_path.finditer(data)
+    ]
+
+    assert len(files) > 0
+    assert [] == found
+
+
+def test_scripts_are_runnable(project_root: Path) -> None:
+    """Each script can be executed, stops at the first error, and fails on an unset variable."""
+    scripts = [path for path in (project_root / "scripts").iterdir() if path.is_file() and not path.suffix]
+    scripts.append(project_root / ".ci" / "run")
+    shell_scripts = [path for path in scripts if path.read_bytes().startswith(b"#!/usr/bin/env bash\n")]
+
+    assert [] == [path.name for path in scripts if not path.stat().st_mode & 0o100]
+    assert [] == [path.name for path in shell_scripts if b"\nset -euo pipefail\n" not in path.read_bytes()]
+    assert {"check", "demo", "lock", "run", "test"} <= {path.name for path in shell_scripts}
