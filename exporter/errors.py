@@ -1,0 +1,137 @@
+"""Every error the exporter raises on purpose, and the exit code each one ends a command with.
+
+    ExporterError                      1  unexpected, or a bug
+    ├── ConfigError                    2  usage or configuration
+    ├── SourceError                    3  the source failed, lags, or is older than what is published
+    │   ├── EndpointError              3  one endpoint's answer is unusable (the client goes on to the next)
+    │   ├── AllEndpointsFailedError    3  no endpoint gave a usable answer within the bounds
+    │   ├── RequestRefusedError        3  the RPC refused the request itself; repeating it cannot help
+    │   ├── NetworkMismatchError       3  the RPC serves another network than the configured one
+    │   ├── NoCommonLedgerError        3  no ledger exists at which everything read is known
+    │   ├── SnapshotFileError          3  a ledger snapshot file cannot be read
+    │   └── NotNewerError              3  the ledger read is not above the published one
+    ├── DecodeError                    3  bytes from the ledger do not have the expected form
+    ├── CheckError                     4  the rendered tree failed its checks; nothing was published
+    ├── LostRaceError                  5  another writer published, or is publishing
+    ├── PublishedCheckError            6  published, but the check afterwards failed
+    ├── StoreError                     1  a folder or bucket refused an operation
+    │   └── ImmutableKeyError          1  an immutable key already holds other bytes
+    └── ExactError                     1  exact arithmetic has no representable result
+        ├── ExactOverflowError         1  a result does not fit
+        └── ExactDivisionError         1  a division by zero
+
+Codes 0 (done, or nothing to do) and 7 (published, but some pool or market could not be read) are not
+errors: they are outcomes of a finished run. Messages name the thing that is wrong and say what to do.
+No message may carry an endpoint URL (it may hold a key); name endpoints by their label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EXIT_DONE = 0
+EXIT_UNEXPECTED = 1
+EXIT_CONFIG = 2
+EXIT_SOURCE = 3
+EXIT_CHECK = 4
+EXIT_LOST_RACE = 5
+EXIT_PUBLISHED_CHECK = 6
+EXIT_UNREAD = 7
+
+
+class ExporterError(Exception):
+    """The root of all errors raised on purpose; ``exit_code`` is what a command ends with."""
+
+    exit_code = EXIT_UNEXPECTED
+
+
+class ConfigError(ExporterError):
+    """A configuration key, flag or argument is not acceptable; the message names it and what is accepted."""
+
+    exit_code = EXIT_CONFIG
+
+
+class SourceError(ExporterError):
+    """What the ledger was to be read from failed; the last published run stays."""
+
+    exit_code = EXIT_SOURCE
+
+
+class EndpointError(SourceError):
+    """One endpoint did not give a usable answer; another endpoint or a later try may."""
+
+
+class AllEndpointsFailedError(SourceError):
+    """Every endpoint failed within the bounds on tries and time."""
+
+
+class RequestRefusedError(SourceError):
+    """The RPC says the request itself is wrong; no endpoint and no repetition can help."""
+
+
+class NetworkMismatchError(SourceError):
+    """An endpoint serves a network whose passphrase is not the configured one."""
+
+
+class NoCommonLedgerError(SourceError):
+    """Within the bounds, no ledger was found at which every entry read is known."""
+
+
+class SnapshotFileError(SourceError):
+    """A ledger snapshot file is missing, malformed, or of an unknown convention."""
+
+
+class NotNewerError(SourceError):
+    """The ledger that was read is not above the one that is already published."""
+
+
+class DecodeError(ExporterError):
+    """Bytes from the ledger are truncated, too long, too deep, or of an unknown kind."""
+
+    exit_code = EXIT_SOURCE
+
+
+class CheckError(ExporterError):
+    """A rendered file does not say what the tables say; the tree is not published."""
+
+    exit_code = EXIT_CHECK
+
+
+class LostRaceError(ExporterError):
+    """Another writer holds the output, or has published since this run began."""
+
+    exit_code = EXIT_LOST_RACE
+
+
+class PublishedCheckError(ExporterError):
+    """The tree was published, but reading it back did not give what was written."""
+
+    exit_code = EXIT_PUBLISHED_CHECK
+
+
+class StoreError(ExporterError):
+    """A folder or bucket refused an operation; the message names the key."""
+
+
+class ImmutableKeyError(StoreError):
+    """A key that must never change already holds other bytes."""
+
+
+class ExactError(ExporterError):
+    """Exact arithmetic has no representable result for some rows.
+
+    ``rows`` are the positions (in the column as it was given) of every row that has none, so that a caller
+    can set those rows aside and compute the others.
+    """
+
+    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.rows: tuple[int, ...] = tuple(rows)
+
+
+class ExactOverflowError(ExactError):
+    """A result does not fit into the signed 128 bits of its column."""
+
+
+class ExactDivisionError(ExactError):
+    """A divisor is zero."""

@@ -1,0 +1,185 @@
+"""What was seen of one key or one call, and the ledgers it is known to hold for.
+
+An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
+write in between would have moved k (facts/stellar-rpc.md 5.2). Two things are known at M alone, because no
+change of theirs is recorded: that a key is absent, and that an entry is archived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from exporter.errors import DecodeError, SourceError
+from exporter.ledger.entries import ContractData, decode_contract_data
+from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.source import RawEntry, SimulationAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The ledgers from ``first`` to ``last``, both included; empty when ``first`` is above ``last``."""
+
+    first: int
+    last: int
+
+    def __contains__(self, ledger: int) -> bool:
+        return self.first <= ledger <= self.last
+
+    @property
+    def empty(self) -> bool:
+        """Whether no ledger lies inside."""
+        return self.first > self.last
+
+    def intersect(self, other: Interval) -> Interval:
+        """The ledgers in both."""
+        return Interval(max(self.first, other.first), min(self.last, other.last))
+
+
+@dataclass(slots=True)
+class Entry:
+    """A ledger entry, decoded when asked for and then remembered."""
+
+    key: bytes
+    raw: RawEntry
+    _decoded: ContractData | DecodeError | None = field(default=None, repr=False)
+
+    @property
+    def archived(self) -> bool:
+        """Whether the entry was archived when it was read; its data is still the ledger's."""
+        return self.raw.live_until == 0
+
+    def contract_data(self) -> ContractData:
+        """The entry as contract data. Raises `DecodeError` when it is not, or cannot be decoded."""
+        if self._decoded is None:
+            try:
+                self._decoded = decode_contract_data(self.raw.data)
+            except DecodeError as error:
+                self._decoded = error
+        if isinstance(self._decoded, DecodeError):
+            raise self._decoded
+        return self._decoded
+
+    @property
+    def value(self) -> ScVal:
+        """The value of a contract data entry. Raises `DecodeError`."""
+        return self.contract_data().value
+
+
+@dataclass(slots=True)
+class KeyObservation:
+    """The newest thing known about a key: its entry (None: absent), as read at ``ledger``.
+
+    ``changes`` counts how often a later read in this transaction gave another value: a busy key.
+    """
+
+    entry: Entry | None
+    ledger: int
+    changes: int = 0
+
+    @property
+    def interval(self) -> Interval:
+        """The ledgers at which the key is known to have this entry."""
+        if self.entry is None or self.entry.archived:
+            return Interval(self.ledger, self.ledger)
+        return Interval(self.entry.raw.last_modified, self.ledger)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a later read of this key will probably not cover the same ledgers."""
+        return self.changes > 0 or self.interval.first >= self.ledger - 2
+
+    def update(self, key: bytes, raw: RawEntry | None, ledger: int) -> bool:
+        """Take a further answer into account; gives whether the entry changed.
+
+        Answers of a node that lags behind what is known already add nothing and are ignored. Two nodes that
+        give different data for the same last change are not on the same chain: `SourceError`.
+        """
+        held = None if self.entry is None else self.entry.raw
+        if held is not None and raw is not None and held.last_modified == raw.last_modified and held.data != raw.data:
+            raise SourceError(
+                f"two answers disagree about entry {key.hex()[:120]} as last changed at ledger {raw.last_modified}; "
+                "one of the endpoints is faulty: remove it from rpc_urls"
+            )
+        if ledger <= self.ledger:
+            return False
+        if held is not None and raw is not None and raw.last_modified < held.last_modified:
+            raise SourceError(
+                f"an answer of ledger {ledger} has entry {key.hex()[:120]} older than an answer of ledger "
+                f"{self.ledger} has it; one of the endpoints is faulty: remove it from rpc_urls"
+            )
+        same_version = (
+            held is not None
+            and raw is not None
+            and held.last_modified == raw.last_modified
+            and (held.live_until == 0) == (raw.live_until == 0)
+        )
+        self.ledger = ledger
+        if same_version or (held is None and raw is None):
+            return False
+        self.changes += 1
+        self.entry = None if raw is None else Entry(key, raw)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a simulated call gave: ``value`` or ``error``, and the ledger it was simulated at."""
+
+    value: ScVal | None
+    error: str | None
+    ledger: int
+
+
+@dataclass(slots=True)
+class CallObservation:
+    """The newest simulation of a call. One that failed gives no number, so it binds no ledger."""
+
+    answer: SimulationAnswer
+    _decoded: CallResult | None = field(default=None, repr=False)
+
+    @property
+    def binding(self) -> bool:
+        """Whether the run's ledger must be one at which this call is known to give this result."""
+        return self.answer.error is None
+
+    def interval(self, keys: dict[bytes, KeyObservation]) -> Interval:
+        """The ledgers at which the call is known to give this result.
+
+        A call is a function of what it looks at. Where everything in its footprint is known to have been the
+        same over some ledgers, and the call was simulated at one of them, its result holds for all of them.
+        """
+        at = Interval(self.answer.ledger, self.answer.ledger)
+        if not self.answer.footprint:
+            return at
+        wide = Interval(0, 1 << 32)
+        for key in self.answer.footprint:
+            seen = keys.get(key)
+            if seen is None:
+                return at
+            wide = wide.intersect(seen.interval)
+        return wide if self.answer.ledger in wide else at
+
+    def must_repeat(self, keys: dict[bytes, KeyObservation]) -> bool:
+        """Whether reading the footprint cannot help: the call itself has to be simulated again.
+
+        So it is when something it looked at changed after it, or is known at single ledgers only (absent,
+        archived), or when the source gave no footprint.
+        """
+        footprint = self.answer.footprint
+        if any(key in keys and keys[key].interval.first > self.answer.ledger for key in footprint):
+            return True
+        interval = self.interval(keys)
+        return interval.first == interval.last and all(key in keys for key in footprint)
+
+    def result(self) -> CallResult:
+        """The result, decoded; a result that cannot be decoded is an error of that call."""
+        if self._decoded is None:
+            answer = self.answer
+            if answer.result is None:
+                self._decoded = CallResult(None, answer.error or "no result", answer.ledger)
+            else:
+                try:
+                    self._decoded = CallResult(decode_scval(answer.result), None, answer.ledger)
+                except DecodeError as error:
+                    self._decoded = CallResult(None, f"the result cannot be decoded: {error}", answer.ledger)
+        return self._decoded

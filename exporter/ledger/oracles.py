@@ -1,0 +1,66 @@
+"""Prices of SEP-40 oracles: ``decimals()`` once an oracle, ``lastprice(asset)`` once for each (oracle, token).
+
+Each price stands alone: an oracle that traps for one asset, or gives nothing, costs that asset its price and no
+other. Whether a price is good enough is the protocol's rule and needs the close time of the run's ledger;
+here is only what the oracle said. Shapes: facts/blend.md 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.observation import CallResult
+from exporter.ledger.scval_encode import address, symbol, vec
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView
+
+MAX_DECIMALS = 38
+"""A price of more decimals could not be scaled within 128 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What an oracle said of a token.
+
+    ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
+    """
+
+    oracle: str
+    token: str
+    decimals: int | None = None
+    price: int | None = None
+    timestamp: int | None = None
+    failure: str | None = None
+
+
+async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
+    """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
+    wanted = list(dict.fromkeys(pairs))
+    oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
+    calls = [ContractCall(oracle, "decimals") for oracle in oracles]
+    calls += [ContractCall(oracle, "lastprice", (vec(symbol("Stellar"), address(token)),)) for oracle, token in wanted]
+    results = await view.call(calls)
+    decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
+    prices = zip(wanted, results[len(oracles) :], strict=True)
+    return {(oracle, token): _quote(oracle, token, decimals[oracle], price) for (oracle, token), price in prices}
+
+
+def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> Quote:
+    if decimals.value is None:
+        return Quote(oracle, token, failure=f"decimals() failed: {decimals.error}")
+    if price.value is None:
+        return Quote(oracle, token, failure=f"lastprice() failed: {price.error}")
+    if price.value[0] == scval.VOID:
+        return Quote(oracle, token, failure="the oracle has no price for this token")
+    try:
+        places: int = expect(decimals.value, scval.U32, "decimals()")
+        if places > MAX_DECIMALS:
+            return Quote(oracle, token, failure=f"the oracle has {places} decimals, more than {MAX_DECIMALS}")
+        data = Fields.of(price.value, "lastprice()")
+        return Quote(oracle, token, places, data.i128("price"), data.u64("timestamp"))
+    except DecodeError as error:
+        return Quote(oracle, token, failure=str(error))

@@ -1,0 +1,71 @@
+"""Strkeys: the printed form of addresses (SEP-23), both ways, without importing an SDK.
+
+A strkey is base32 of one version byte, the payload, and a CRC16-XModem checksum in little-endian order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+
+from exporter.errors import DecodeError
+
+ACCOUNT = 6 << 3  # G, 32 bytes: ed25519 public key
+CONTRACT = 2 << 3  # C, 32 bytes: contract id
+MUXED_ACCOUNT = 12 << 3  # M, 40 bytes: ed25519 public key, then a 64-bit id
+CLAIMABLE_BALANCE = 1 << 3  # B, 33 bytes: one type byte, then the id
+LIQUIDITY_POOL = 11 << 3  # L, 32 bytes: pool id
+
+_PAYLOAD_SIZES = {ACCOUNT: 32, CONTRACT: 32, MUXED_ACCOUNT: 40, CLAIMABLE_BALANCE: 33, LIQUIDITY_POOL: 32}
+
+
+@lru_cache(maxsize=1 << 16)
+def encode(version: int, payload: bytes) -> str:
+    """The strkey of a payload; ``version`` is one of this module's constants."""
+    if len(payload) != _PAYLOAD_SIZES.get(version):
+        raise DecodeError(f"a strkey of version {version} cannot hold {len(payload)} bytes")
+    body = bytes((version,)) + payload
+    checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + checksum).decode("ascii").rstrip("=")
+
+
+@lru_cache(maxsize=1 << 16)
+def decode(strkey: str) -> tuple[int, bytes]:
+    """The version and payload of a strkey. Raises `DecodeError` unless it is the one canonical spelling."""
+    try:
+        raw = base64.b32decode(strkey + "=" * (-len(strkey) % 8))
+    except (binascii.Error, ValueError):
+        raise DecodeError(f"{strkey[:80]!r} is not a strkey: not base32") from None
+    version, payload, checksum = (raw[0] if raw else -1), raw[1:-2], raw[-2:]
+    if version not in _PAYLOAD_SIZES:
+        raise DecodeError(f"{strkey[:80]!r} is not a strkey of a kind an address can have")
+    if len(payload) != _PAYLOAD_SIZES[version]:
+        raise DecodeError(f"{strkey[:80]!r} is not a strkey: wrong length")
+    if checksum != binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little"):
+        raise DecodeError(f"{strkey[:80]!r} is not a strkey: wrong checksum")
+    if encode(version, payload) != strkey:
+        raise DecodeError(f"{strkey[:80]!r} is not a strkey: not the canonical spelling")
+    return version, payload
+
+
+def encode_contract(contract_id: bytes) -> str:
+    """The ``C...`` strkey of a 32-byte contract id."""
+    return encode(CONTRACT, contract_id)
+
+
+def decode_contract(strkey: str) -> bytes:
+    """The 32-byte contract id of a ``C...`` strkey. Raises `DecodeError` for any other text."""
+    version, payload = decode(strkey)
+    if version != CONTRACT:
+        raise DecodeError(f"{strkey[:80]!r} is not the strkey of a contract (those begin with C)")
+    return payload
+
+
+def is_contract(strkey: str) -> bool:
+    """Whether a text is the strkey of a contract, checksum and all."""
+    try:
+        decode_contract(strkey)
+    except DecodeError:
+        return False
+    return True

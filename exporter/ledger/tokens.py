@@ -1,0 +1,74 @@
+"""What a token contract says of itself: symbol and decimals.
+
+Stellar Asset Contracts and tokens made with the Soroban token SDK keep a METADATA struct in their instance
+storage (facts/blend.md 5). For any other token its ``symbol`` and ``decimals`` functions are simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.entries import instance_key, instance_of
+from exporter.ledger.fields import Fields, expect, text_of
+from exporter.ledger.observation import CallResult, Entry
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView
+
+MAX_SYMBOL_LENGTH = 200
+"""A longer symbol is not one; refusing it keeps a hostile token from filling every page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token: ``symbol`` and ``decimals`` as its contract gives them, or ``failure``, why it gives none."""
+
+    address: str
+    symbol: str | None
+    decimals: int | None
+    failure: str | None = None
+
+
+async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str, Token]:
+    """Every token's symbol and decimals. A token that cannot be read has a ``failure``; raises `SourceError` only."""
+    wanted = list(dict.fromkeys(addresses))
+    entries = await view.read(instance_key(address) for address in wanted)
+    tokens = {address: _from_metadata(address, entries[instance_key(address)]) for address in wanted}
+    unknown = [address for address in wanted if tokens[address].symbol is None]
+    calls = [ContractCall(address, function) for address in unknown for function in ("symbol", "decimals")]
+    results = await view.call(calls)
+    for index, address in enumerate(unknown):
+        tokens[address] = _from_functions(address, *results[2 * index : 2 * index + 2])
+    return tokens
+
+
+def _from_metadata(address: str, entry: Entry | None) -> Token:
+    if entry is None:
+        return Token(address, None, None, "the token has no instance entry")
+    try:
+        storage = Fields(instance_of(entry.contract_data()).storage, f"token {address}")
+        metadata = storage.struct("METADATA")
+        return _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
+    except DecodeError as error:
+        return Token(address, None, None, str(error))
+
+
+def _from_functions(address: str, symbol: CallResult, decimals: CallResult) -> Token:
+    if symbol.value is None or decimals.value is None:
+        return Token(address, None, None, f"the token's functions failed: {symbol.error or decimals.error}")
+    try:
+        if symbol.value[0] == scval.SYMBOL:
+            text = symbol.value[1]
+        else:
+            text = text_of(expect(symbol.value, scval.STRING, f"token {address}: symbol()"))
+        return _checked(address, text, expect(decimals.value, scval.U32, f"token {address}: decimals()"))
+    except DecodeError as error:
+        return Token(address, None, None, str(error))
+
+
+def _checked(address: str, symbol: str, decimals: int) -> Token:
+    if len(symbol) > MAX_SYMBOL_LENGTH:
+        raise DecodeError(f"token {address}: the symbol has {len(symbol)} characters")
+    return Token(address, symbol, decimals)

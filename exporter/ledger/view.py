@@ -1,0 +1,266 @@
+"""Reading many entries at one ledger, from sources that only know their newest: an optimistic read transaction.
+
+    reading = await read_at_one_ledger(source, program)
+
+``program`` is a function of a `LedgerView`: it asks for keys and calls, derives further keys from what it
+gets, and returns what it made of them. It may be run several times, so it must have no side effects. Each round
+
+1. runs the program on what is known, reading what is missing;
+2. looks for a ledger inside the interval of every entry and call the program used; if there is one, done;
+3. else reads again: first, in one request, the busy keys (one request is one ledger), then the quiet ones that
+   are too old for them. A quiet entry read later still covers the earlier ledger, a busy one does not.
+
+If nothing that was used changed, the program's result stands; if something did, it runs again. Rounds and time
+are bounded; where the bound is hit the run fails and nothing is published (docs/adr/0002-one-ledger.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from exporter.errors import NoCommonLedgerError
+from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLimits:
+    """Bounds on one read transaction."""
+
+    max_rounds: int = 12
+    max_seconds: float = 300.0
+    max_keys: int = 1_000_000
+    max_calls: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why the run is the state of ``ledger``: every entry and call it used is known to hold over ``interval``.
+
+    ``newest_change`` and ``oldest_read`` are LedgerKey XDR of one key that sets each end (None: a call does).
+    ``uncertified_calls`` had no result known to hold at the ledger; the program was given an error for them.
+    """
+
+    ledger: int
+    interval: Interval
+    rounds: int
+    keys: int
+    calls: int
+    footprint_keys: int
+    uncertified_calls: int
+    newest_change: bytes | None
+    oldest_read: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """The result of a program, and the certificate of the ledger it is the state of."""
+
+    result: T
+    certificate: Certificate
+
+
+class LedgerView:
+    """What a program sees of the ledger: entries and calls, remembered with the ledgers they hold for."""
+
+    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None) -> None:
+        self._source = source
+        self._limits = limits or ViewLimits()
+        self._keys: dict[bytes, KeyObservation] = {}
+        self._calls: dict[ContractCall, CallObservation] = {}
+        self._used_keys: dict[bytes, None] = {}  # a set that keeps its order, so that runs are reproducible
+        self._used_calls: dict[ContractCall, None] = {}
+        self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
+        self._changed = True
+
+    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
+        """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`."""
+        wanted = dict.fromkeys(keys)
+        self._used_keys.update(wanted)
+        self._bound(len(self._used_keys), self._limits.max_keys, "ledger keys")
+        await self._fetch([key for key in wanted if key not in self._keys])
+        return {key: self._keys[key].entry for key in wanted}
+
+    async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
+        """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
+        wanted = list(calls)
+        self._used_calls.update(dict.fromkeys(wanted))
+        self._bound(len(self._used_calls), self._limits.max_calls, "contract calls")
+        await self._simulate([call for call in dict.fromkeys(wanted) if call not in self._calls])
+        return [self._result(call) for call in wanted]
+
+    def _bound(self, count: int, most: int, what: str) -> None:
+        if count > most:
+            raise NoCommonLedgerError(f"a run may use {most} {what} at most; what the ledger lists asks for more")
+
+    def _result(self, call: ContractCall) -> CallResult:
+        seen = self._calls[call]
+        if self._refused_at is not None and seen.binding and self._refused_at not in seen.interval(self._keys):
+            return CallResult(None, f"not known to hold at ledger {self._refused_at}", seen.answer.ledger)
+        return seen.result()
+
+    async def _fetch(self, keys: list[bytes]) -> None:
+        if not keys:
+            return
+        for answer in await self._source.read_entries(keys):
+            for key in answer.asked:
+                raw = answer.entries.get(key)
+                seen = self._keys.get(key)
+                if seen is None:
+                    entry = None if raw is None else Entry(key, raw)
+                    self._keys[key] = KeyObservation(entry, answer.ledger)
+                elif seen.update(key, raw, answer.ledger) and key in self._used_keys:
+                    self._changed = True
+
+    async def _simulate(self, calls: list[ContractCall]) -> None:
+        answers = await asyncio.gather(*(self._source.simulate(call) for call in calls))
+        for call, answer in zip(calls, answers, strict=True):
+            seen = self._calls.get(call)
+            if seen is None:
+                self._calls[call] = CallObservation(answer)
+            elif answer.ledger > seen.answer.ledger:
+                before = (seen.answer.result, seen.answer.error)
+                self._calls[call] = CallObservation(answer)
+                self._changed |= call in self._used_calls and before != (answer.result, answer.error)
+
+    def _entries_interval(self) -> Interval:
+        first, last = 0, 1 << 32
+        for key in self._used_keys:
+            interval = self._keys[key].interval
+            first, last = max(first, interval.first), min(last, interval.last)
+        return Interval(first, last)
+
+    def _binding_calls(self) -> list[CallObservation]:
+        return [self._calls[call] for call in self._used_calls if self._calls[call].binding]
+
+    def _common(self) -> Interval:
+        common = self._entries_interval()
+        for seen in self._binding_calls():
+            common = common.intersect(seen.interval(self._keys))
+        return common
+
+    def _footprints(self) -> dict[bytes, None]:
+        return dict.fromkeys(key for seen in self._binding_calls() for key in seen.answer.footprint)
+
+    async def _read_again(self) -> None:
+        """One round of re-reading, busy before quiet, towards a ledger that everything covers."""
+        if not self._entries_interval().empty:
+            # Only calls made at another ledger stand apart: what they looked at may close the gap.
+            await self._certify_calls(self._entries_interval().last)
+            if self._changed or not self._common().empty:
+                return
+        needed = self._used_keys | self._footprints()
+        stale = self._older_than(self._newest_change(), needed)
+        busy = [key for key in needed if key in self._keys and self._keys[key].busy]
+        again = self._calls_to_repeat()
+        if again or not stale.isdisjoint(busy):
+            busy.sort(key=lambda key: (-self._keys[key].changes, -self._keys[key].interval.first))
+            quiet = stale.difference(busy)
+            filling = [key for key in needed if key in quiet][: -len(busy) % MAX_KEYS_PER_REQUEST]
+            await asyncio.gather(self._fetch(busy + filling), self._simulate(again))
+            stale = self._older_than(self._newest_change(), needed)
+        await self._fetch([key for key in needed if key in stale])
+        if not self._entries_interval().empty:
+            await self._certify_calls(self._entries_interval().last)
+
+    def _older_than(self, ledger: int, keys: Iterable[bytes]) -> set[bytes]:
+        return {key for key in keys if key not in self._keys or self._keys[key].ledger < ledger}
+
+    def _newest_change(self) -> int:
+        """The lowest ledger the run can still be at: nothing that is used may have changed after it."""
+        first = self._entries_interval().first
+        return max([first, *(seen.interval(self._keys).first for seen in self._binding_calls())])
+
+    def _calls_to_repeat(self) -> list[ContractCall]:
+        """Calls that must be made again: what they looked at changed, or cannot vouch for another ledger."""
+        return [
+            call
+            for call in self._used_calls
+            if self._calls[call].binding and self._calls[call].must_repeat(self._keys)
+        ]
+
+    async def _certify_calls(self, ledger: int) -> None:
+        """Read what calls made at another ledger looked at, where that is not known for both ledgers yet."""
+        missing: dict[bytes, None] = {}
+        for seen in self._binding_calls():
+            if ledger in seen.interval(self._keys):
+                continue
+            needed = max(ledger, seen.answer.ledger)
+            for key in seen.answer.footprint:
+                if key not in self._keys or self._keys[key].ledger < needed:
+                    missing[key] = None
+        await self._fetch(list(missing))
+
+    async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
+        """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`."""
+        deadline = time.monotonic() + self._limits.max_seconds
+        result = await self._run(program)
+        rounds = 1
+        while self._common().empty:
+            if rounds >= self._limits.max_rounds or time.monotonic() > deadline:
+                return await self._settle_without_calls(program, rounds)
+            rounds += 1
+            await self._read_again()
+            if self._changed:
+                result = await self._run(program)
+        return Reading(result, self._certificate(self._common(), rounds, 0))
+
+    async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
+        self._used_keys, self._used_calls, self._changed = {}, {}, False
+        return await program(self)
+
+    async def _settle_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
+        """The entries may agree on a ledger although some calls do not: those calls are then without result."""
+        interval = self._entries_interval()
+        if not interval.empty:
+            self._refused_at = interval.last
+            result = await self._run(program)
+            if interval.last in self._entries_interval():
+                refused = sum(interval.last not in seen.interval(self._keys) for seen in self._binding_calls())
+                return Reading(result, self._certificate(Interval(interval.last, interval.last), rounds, refused))
+        newest, oldest = self._extremes()
+        raise NoCommonLedgerError(
+            f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "
+            f"{interval.first} (key {newest.hex() if newest else 'none'}), the oldest read at ledger {interval.last} "
+            f"(key {oldest.hex() if oldest else 'none'}). Use a faster endpoint or fewer that lag, raise "
+            "network.max_in_flight, or run again"
+        )
+
+    def _extremes(self) -> tuple[bytes | None, bytes | None]:
+        newest = max(self._used_keys, key=lambda key: self._keys[key].interval.first, default=None)
+        oldest = min(self._used_keys, key=lambda key: self._keys[key].interval.last, default=None)
+        return newest, oldest
+
+    def _certificate(self, interval: Interval, rounds: int, uncertified: int) -> Certificate:
+        newest, oldest = self._extremes()
+        if newest is not None and self._keys[newest].interval.first < interval.first:
+            newest = None
+        if oldest is not None and self._keys[oldest].interval.last > interval.last:
+            oldest = None
+        return Certificate(
+            ledger=interval.last,
+            interval=interval,
+            rounds=rounds,
+            keys=len(self._used_keys),
+            calls=len(self._used_calls),
+            footprint_keys=len(self._footprints()),
+            uncertified_calls=uncertified,
+            newest_change=newest,
+            oldest_read=oldest,
+        )
+
+
+async def read_at_one_ledger(
+    source: LedgerSource, program: Callable[[LedgerView], Awaitable[T]], limits: ViewLimits | None = None
+) -> Reading[T]:
+    """Run ``program`` and give its result as the state of one ledger, with the certificate.
+
+    Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
+    """
+    return await LedgerView(source, limits).settle(program)
