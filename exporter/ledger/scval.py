@@ -113,7 +113,8 @@ def _read(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
     (kind,) = _u32(data, position)
     if kind >= len(_READERS):
         raise DecodeError(f"unknown kind of value: {kind}")
-    return _READERS[kind](data, position + 4, depth)
+    result: tuple[ScVal, int] = _READERS[kind](data, position + 4, depth)
+    return result
 
 
 def _read_bool(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:

@@ -73,5 +73,3 @@ def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
     if len(transaction_data) - position != 4 + 4 + 4 + 8:  # instructions, read bytes, write bytes, resource fee
         raise DecodeError("transaction data of an unknown layout")
     return tuple(keys)
-
-

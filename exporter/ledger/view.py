@@ -180,9 +180,7 @@ class LedgerView:
     def _calls_to_repeat(self) -> list[ContractCall]:
         """Calls that must be made again: what they looked at changed, or cannot vouch for another ledger."""
         return [
-            call
-            for call in self._used_calls
-            if self._calls[call].binding and self._calls[call].must_repeat(self._keys)
+            call for call in self._used_calls if self._calls[call].binding and self._calls[call].must_repeat(self._keys)
         ]
 
     async def _certify_calls(self, ledger: int) -> None:

@@ -1,0 +1,145 @@
+"""From what the protocols read to the two frames of the run: project, price, tabulate, and name what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from exporter import exact
+from exporter.errors import ExactError
+from exporter.history import check_representable
+from exporter.ledger.tokens import Token
+from exporter.prices import price_frame, with_values
+from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread
+from exporter.tables import MARKETS, POOLS, VALID_PRICE
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """A pool that was read and has no valid price, with the reason."""
+
+    market: str
+    pool: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Tables:
+    """A run's numbers: the frames of `exporter.tables`, and everything that is not in them, by name."""
+
+    ledger: int
+    close_time: int
+    pools: pl.DataFrame
+    markets: pl.DataFrame
+    unread: list[Unread] = field(default_factory=list)
+    unpriced: list[Unpriced] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def compute(
+    readings: Sequence[ProtocolReading], modules: Mapping[str, ProtocolModule], ledger: int, close_time: int
+) -> Tables:
+    """The frames at a ledger and its close time (unix seconds). What has no exact result is unread, never lost."""
+    tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
+    frames = [_pools_of(reading, modules[reading.protocol], tables) for reading in readings]
+    pools = pl.concat([tables.pools, *frames])
+    tables.pools = pools.sort("market", "pool")
+    tables.markets = _markets_of(readings, tables)
+    for reading in readings:
+        tables.absent += reading.absent
+        tables.notices += reading.notices
+    tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
+    tables.absent.sort(key=lambda item: item.market)
+    reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
+    tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
+    return tables
+
+
+def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) -> pl.DataFrame:
+    """One protocol's part of the pools frame; adds to ``tables.unread``."""
+    tables.unread += reading.unread
+    rows = pl.DataFrame({"position": range(len(reading.columns.get("market", ())))}, schema={"position": pl.Int64})
+
+    def unread(position: int, reason: str, detail: str) -> None:
+        market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
+        tables.unread.append(Unread(market, pool, reading.protocol, reason, detail))
+
+    nameless = [position for position in rows["position"] if _symbol(reading, position) is None]
+    for position in nameless:
+        token = reading.tokens.get(str(reading.columns["token_address"][position]))
+        unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
+    rows = rows.filter(~pl.col("position").is_in(nameless))
+
+    def project(kept: pl.DataFrame) -> pl.DataFrame:
+        positions = kept["position"].to_list()
+        columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
+        return module.project(columns, tables.close_time).with_columns(kept["position"])
+
+    pools = _keep_exact(rows, project, unread)
+    pools = pools.with_columns(
+        pl.Series("symbol", [_symbol(reading, position) for position in pools["position"]], dtype=pl.String),
+        pl.lit(tables.ledger).cast(pl.Int64).alias("observed_ledger"),
+        pl.lit(tables.close_time).cast(pl.Int64).alias("ledger_close_time"),
+    )
+    prices = price_frame(reading.quotes.values(), lambda quote: module.price_failure(quote, tables.close_time))
+    pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
+    pools = pools.with_columns(pl.col("price_reason").fill_null("the market has no oracle"))
+    pools = with_values(pools)
+
+    def representable(kept: pl.DataFrame) -> pl.DataFrame:
+        check_representable(kept)
+        return kept
+
+    return _keep_exact(pools, representable, unread).select(POOLS.keys())
+
+
+def _symbol(reading: ProtocolReading, position: int) -> str | None:
+    token: Token | None = reading.tokens.get(str(reading.columns["token_address"][position]))
+    return None if token is None else token.symbol
+
+
+def _keep_exact(
+    rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame], unread: Callable[[int, str, str], None]
+) -> pl.DataFrame:
+    """Do a step for the rows that have an exact result; the others are unread, with the operation that has none."""
+    kept, failures = exact.set_aside_failures(rows, step)
+    for row, error in failures.items():
+        unread(rows["position"][row], "overflow", _reason(error))
+    return kept
+
+
+def _reason(error: ExactError) -> str:
+    """The quantity and what is wrong with it, without the row numbers of an inner frame."""
+    return str(error).rsplit(" in ", 1)[0]
+
+
+def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
+    unread = {(item.market, item.pool) for item in tables.unread}
+    totals = exact.group_totals(tables.pools["market"], tables.pools["tvl_usd_cents"])
+    tvl = dict(totals.iter_rows())
+    markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
+    columns: dict[str, list[object]] = {
+        "market": [market.address for market in markets],
+        "protocol": [market.protocol for market in markets],
+        "version": [market.version for market in markets],
+        "name": [market.name for market in markets],
+        "status": [market.status for market in markets],
+        "oracle": [market.oracle for market in markets],
+        "config_hash": [market.config_hash for market in markets],
+        "wasm_hash": [market.wasm_hash for market in markets],
+        "pool_count": [len(market.members) for market in markets],
+        "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
+        "tvl_usd_cents": [tvl.get(market.address) for market in markets],
+        "observed_ledger": [tables.ledger] * len(markets),
+    }
+    return pl.DataFrame(
+        [
+            exact.column(columns[name], name)  # type: ignore[arg-type]
+            if dtype == pl.Int128
+            else pl.Series(name, columns[name], dtype=dtype)
+            for name, dtype in MARKETS.items()
+        ]
+    )

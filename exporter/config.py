@@ -1,0 +1,241 @@
+"""Settings of a run: from a TOML file, the environment and flags, the later winning over the earlier.
+
+Every key is optional; docs/configuration.md lists them all. Anything not acceptable is a `ConfigError` that names
+the key and says what is accepted; unknown keys are errors too, because a mistyped key is silently the default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from exporter.errors import ConfigError
+from exporter.ledger import strkey
+from exporter.networks import NETWORKS
+
+MAX_CONFIG_BYTES = 1 << 20
+
+ACCEPTED: dict[str, str] = {
+    "network.name": f"one of {', '.join(NETWORKS)}",
+    "network.passphrase": "the passphrase of a network, as text",
+    "network.rpc_urls": "a list of Stellar RPC URLs (https, or http on this machine)",
+    "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
+    "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
+    "network.request_timeout_seconds": "a number from 1 to 600",
+    "network.read_deadline_seconds": "a number from 1 to 3600: the longest a whole reading may take",
+    "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
+    "output.uri": "the path of a folder",
+    "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
+    "output.default_page_size": "one of output.page_sizes",
+    "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
+    "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
+    "output.report": "the path of the run report to write",
+    "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, told to readers",
+    "discovery.enabled": "true, or false for only the markets named in [[markets]]",
+    "markets": "tables [[markets]] with a protocol and an address",
+    "markets.protocol": "the name of a protocol: blend",
+    "markets.address": "the strkey of a market contract (C...)",
+    "allow_unread": 'a list of "MARKET" or "MARKET/POOL" that are known to be dead',
+}
+"""What each key accepts, in the words of error messages and docs/configuration.md."""
+
+ENVIRONMENT: dict[str, str] = {
+    "EXPORTER_NETWORK": "network.name",
+    "EXPORTER_PASSPHRASE": "network.passphrase",
+    "EXPORTER_RPC_URLS": "network.rpc_urls",
+    "EXPORTER_MAX_IN_FLIGHT": "network.max_in_flight",
+    "EXPORTER_REQUESTS_PER_SECOND": "network.requests_per_second",
+    "EXPORTER_OUT": "output.uri",
+    "EXPORTER_REPORT": "output.report",
+    "EXPORTER_INTERVAL_MINUTES": "schedule.interval_minutes",
+}
+"""Environment variables and the key each one sets; RPC URLs are separated by white space or commas."""
+
+
+class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the ledger is read from. ``passphrase`` None means that of the named network."""
+
+    name: str = "mainnet"
+    passphrase: str | None = None
+    rpc_urls: tuple[str, ...] = ()
+    max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
+    requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 5.0
+    request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
+    read_deadline_seconds: Annotated[float, Meta(ge=1, le=3600)] = 300.0
+    max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
+
+
+class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the tree goes, and its shape."""
+
+    uri: str = "./public"
+    page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 2, 5, 10, 20, 50, 100, 200)
+    default_page_size: int = 50
+    market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
+    report: str = "run-report.json"
+
+
+class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When the next run is to be expected; None: nobody knows."""
+
+    interval_minutes: Annotated[int, Meta(ge=1, le=10_080)] | None = None
+
+
+class DiscoverySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whether markets are looked for beyond those that are named."""
+
+    enabled: bool = True
+
+
+class MarketSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A market to read in any case."""
+
+    protocol: str
+    address: str
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that decides a run but the ledger itself."""
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
+    markets: tuple[MarketSettings, ...] = ()
+    allow_unread: tuple[str, ...] = ()
+
+    @property
+    def passphrase(self) -> str:
+        """The passphrase every endpoint must serve."""
+        return self.network.passphrase or NETWORKS[self.network.name].passphrase
+
+
+class Configuration(Struct, frozen=True):
+    """Settings, and for each key that is not at its default where it came from."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def load(
+    path: Path | None, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> Configuration:
+    """Put the settings together from a TOML file, the environment, and flags by key (None: not given).
+
+    Raises `ConfigError` naming the key, where it came from, and what is accepted.
+    """
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if path is not None:
+        merged = _read_toml(path)
+        origins = dict.fromkeys(_keys(merged), str(path))
+    for variable, key in ENVIRONMENT.items():
+        text = (os.environ if environment is None else environment).get(variable, "")
+        if text:
+            _put(merged, key, _from_text(key, text))
+            origins[key] = f"environment variable {variable}"
+    for key, value in (flags or {}).items():
+        if value is not None:
+            _put(merged, key, value)
+            origins[key] = "command line"
+    return Configuration(_checked(_convert(merged, origins), origins), origins)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
+    if len(content) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"the configuration file {path} is larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
+
+
+def _keys(tables: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in tables.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
+
+
+def _put(merged: dict[str, Any], key: str, value: Any) -> None:
+    section, _, name = key.partition(".")
+    if not name:
+        merged[section] = value
+        return
+    table = merged.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{section} must be a table [{section}]")
+    table[name] = value
+
+
+def _from_text(key: str, text: str) -> Any:
+    if key == "network.rpc_urls":
+        return [url for url in re.split(r"[\s,]+", text) if url]
+    if key in ("network.max_in_flight", "schedule.interval_minutes"):
+        return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else text
+    if key == "network.requests_per_second":
+        return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) else text
+    return text
+
+
+def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:
+    try:
+        return msgspec.convert(merged, Settings)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        key = re.sub(r"\[(\d+|\.\.\.)\]", "", where.rstrip("`")).lstrip(".")
+        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        if unknown:
+            name = f"{key}.{unknown[1]}" if key else unknown[1]
+            known = sorted({known for known in ACCEPTED if not key or known.startswith(f"{key}.")})
+            raise ConfigError(f"unknown key {name}; known keys are {', '.join(known)}") from None
+        missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+        name = f"{key}.{missing[1]}" if missing else key or "the configuration"
+        raise _error(name, message, origins) from None
+
+
+def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
+    origin = origins.get(key)
+    accepted = ACCEPTED.get(key)
+    text = f"{key}{f' (from {origin})' if origin else ''}: {message}"
+    return ConfigError(f"{text}; accepted: {accepted}" if accepted else text)
+
+
+def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
+    """What types alone cannot say."""
+    if settings.network.name not in NETWORKS:
+        raise _error("network.name", f"{settings.network.name!r} is no network", origins)
+    if settings.network.passphrase == "":
+        raise _error("network.passphrase", "it is empty", origins)
+    sizes = settings.output.page_sizes
+    if 1 not in sizes or len(set(sizes)) != len(sizes):
+        raise _error("output.page_sizes", f"{list(sizes)} cannot serve every limit", origins)
+    if settings.output.default_page_size not in sizes:
+        raise _error("output.default_page_size", f"{settings.output.default_page_size} is none of them", origins)
+    from exporter.protocols import PROTOCOLS
+
+    for index, market in enumerate(settings.markets):
+        if market.protocol not in PROTOCOLS:
+            message = f"{market.protocol!r} (in table {index + 1}) is no protocol this version knows"
+            raise _error("markets.protocol", message, origins)
+        if not strkey.is_contract(market.address):
+            raise _error("markets.address", f"{market.address!r} (in table {index + 1}) is not one", origins)
+    for item in settings.allow_unread:
+        market_part, _, pool = item.partition("/")
+        if not strkey.is_contract(market_part) or (pool and len(pool) > 200):
+            raise _error("allow_unread", f"{item!r} is neither", origins)
+    return settings

@@ -1,0 +1,89 @@
+"""What a command says while it works: progress on a terminal, one line a step elsewhere, JSON lines on request.
+
+Everything goes to standard error, so that standard output stays free for what a command is asked to print.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, TextIO
+
+import click
+
+LOG_FORMATS = ("auto", "text", "json")
+
+
+class Console:
+    """Says steps, warnings and errors in one of the formats. ``auto`` is text, with progress on a terminal."""
+
+    def __init__(self, log_format: str = "auto", stream: TextIO | None = None) -> None:
+        self._json = log_format == "json"
+        self._stream = stream or sys.stderr
+        self._progress = log_format == "auto" and self._stream.isatty()
+
+    def event(self, name: str, message: str, **facts: Any) -> None:
+        """One event: a line of text, or a JSON object with the facts beside it."""
+        if self._json:
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line = json.dumps({"time": at, "event": name, "message": message, **facts}, default=str)
+        else:
+            line = message
+        click.echo(line, file=self._stream)
+
+    def warning(self, message: str, **facts: Any) -> None:
+        """Something the operator should look at."""
+        self.event("warning", message if self._json else f"warning: {message}", **facts)
+
+    def error(self, message: str, exit_code: int) -> None:
+        """Why the command fails."""
+        self.event("error", message if self._json else f"error: {message}", exit_code=exit_code)
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
+        """A step: on a terminal shown while it runs; when it is done, one line with its time and its facts."""
+        facts: dict[str, Any] = {}
+        began = monotonic()
+        if self._progress:
+            click.echo(f"  {doing} ...", file=self._stream, nl=False)
+        try:
+            yield facts
+        except BaseException:
+            if self._progress:
+                click.echo("", file=self._stream)
+            raise
+        seconds = monotonic() - began
+        shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
+        if self._progress:
+            click.echo("\r\x1b[2K", file=self._stream, nl=False)
+        self.event("step", f"{name:<8} {seconds:6.2f} s  {shown}", step=name, seconds=round(seconds, 3), **facts)
+
+    @contextmanager
+    def counter(self, label: str) -> Iterator[Counter]:
+        """A running count for a long step, shown on a terminal only."""
+        counter = Counter(label, self._stream if self._progress else None)
+        yield counter
+        counter.close()
+
+
+class Counter:
+    """Counts up on one line of a terminal, a few times a second at most."""
+
+    def __init__(self, label: str, stream: TextIO | None) -> None:
+        self._label, self._stream, self._count, self._shown = label, stream, 0, 0.0
+
+    def advance(self, by: int = 1) -> None:
+        """Count further."""
+        self._count += by
+        if self._stream is not None and monotonic() - self._shown > 0.1:
+            self._shown = monotonic()
+            click.echo(f"\r\x1b[2K  {self._label} {self._count:,}", file=self._stream, nl=False)
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._stream is not None:
+            click.echo("\r\x1b[2K", file=self._stream, nl=False)

@@ -1,0 +1,42 @@
+"""A whole run against an embedded network of made markets, over HTTP as against any other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from exporter.config import load
+from exporter.console import Console
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+
+CLOSE_SECONDS = 5
+_FIRST_LEDGER = 65_000_000
+_FIRST_TIME = 1_790_000_000
+
+
+def run_demo(out: str, pools: int, seed: int, report: str | None, console: Console, execute: Callable[..., int]) -> int:
+    """Run the job against a made network into a folder; gives the exit code of the run.
+
+    The network's ledger goes with the wall clock, so that a later demo into the same folder is of a later ledger.
+    """
+    now = int(time.time())
+    ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
+    console.event("demo", f"an embedded network of {pools} made pools, at ledger {ledger}", ledger=ledger)
+    network = MadeNetwork(
+        pools=pools, seed=seed, start_ledger=ledger, start_time=now - now % CLOSE_SECONDS, close_seconds=CLOSE_SECONDS
+    )
+    with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
+        flags: dict[str, Any] = {
+            "network.name": "local",
+            "network.rpc_urls": [url],
+            "network.requests_per_second": 1000.0,  # it is this machine that is asked
+            "output.uri": out,
+            "output.report": report,
+        }
+        code = execute(load(None, flags, environment={}).settings, console)
+    console.event("demo", f"look at it with: exporter serve --out {out}")
+    return code

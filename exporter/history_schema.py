@@ -1,0 +1,136 @@
+"""The columns of a history file: their types, whether they may be null, and what they mean, with units.
+
+A history file holds the pools frame of one run (exporter/tables.py), column for column. The types are those that
+every reader of Parquet agrees on (facts/history-and-batch.md 3.1): no 128-bit and no unsigned integers, which
+DuckDB reads as bytes and pyarrow not at all, and no floats. docs/history.md shows this table to people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+HISTORY_SCHEMA_VERSION = 1
+"""Raised when a column is renamed, removed, or changes its type or meaning. New columns do not raise it."""
+
+MAX_DECIMAL = 10**38 - 1
+"""The largest magnitude of ``decimal(38,0)``. An Int128 reaches 1.7e38, so not every one fits."""
+
+MAX_TIMESTAMP_SECONDS = 253_402_300_799
+"""The last second of the year 9999; later times cannot be shown by most readers."""
+
+
+class ParquetType(StrEnum):
+    """The types in use, as docs/history.md writes them."""
+
+    UTF8 = "utf8"
+    INT64 = "int64"
+    DECIMAL = "decimal(38,0)"
+    TIMESTAMP = "timestamp[us, UTC]"
+
+
+PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
+    ParquetType.UTF8: pl.String(),
+    ParquetType.INT64: pl.Int64(),
+    ParquetType.DECIMAL: pl.Decimal(38, 0),
+    ParquetType.TIMESTAMP: pl.Datetime("us", "UTC"),
+}
+"""How each type is written."""
+
+FRAME_DTYPES: dict[ParquetType, pl.DataType] = {
+    ParquetType.UTF8: pl.String(),
+    ParquetType.INT64: pl.Int64(),
+    ParquetType.DECIMAL: pl.Int128(),
+    ParquetType.TIMESTAMP: pl.Int64(),  # unix seconds
+}
+"""What the pools frame has where the file has the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryColumn:
+    """One column of a history file."""
+
+    name: str
+    type: ParquetType
+    nullable: bool
+    meaning: str
+
+
+def _text(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.UTF8, nullable, meaning)
+
+
+def _int(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.INT64, nullable, meaning)
+
+
+def _decimal(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.DECIMAL, nullable, meaning)
+
+
+def _time(name: str, meaning: str) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.TIMESTAMP, False, meaning)
+
+
+HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
+    _text("market", "market contract, a strkey; rows ascend by market, then pool"),
+    _text("pool", "pool id inside the market; the token's address wherever a market has one pool a token"),
+    _text("token_address", "token contract, a strkey"),
+    _text("symbol", "token symbol as the token contract gives it"),
+    _int("decimals", "decimals of the token: 10^decimals base units are one token"),
+    _text("protocol", "lending protocol, for example blend"),
+    _text("version", "generation of the protocol's contracts, for example v2"),
+    _text("market_name", "the market's name as its contract gives it"),
+    _text("market_status", "the market's status in the protocol's own words"),
+    _int("supply_apy_bps", "annual yield of suppliers, compounded, floor to basis points"),
+    _int("borrow_apy_bps", "annual cost of borrowers, compounded, floor to basis points"),
+    _int("utilization_bps", "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied"),
+    _decimal("total_supplied", "lent into the pool, interest included, in token base units"),
+    _decimal("total_borrowed", "owed to the pool, interest included, in token base units"),
+    _decimal("total_collateral", "plain collateral outside total_supplied, in token base units"),
+    _text("oracle", "the market's oracle contract; null when it has none", nullable=True),
+    _int("oracle_decimals", "decimals of oracle_price; null when the oracle did not say", nullable=True),
+    _decimal(
+        "oracle_price",
+        "USD for one token, times 10^oracle_decimals; null when there is no valid price",
+        nullable=True,
+    ),
+    _int(
+        "price_timestamp",
+        "time of the price in unix seconds, as the oracle gave it; null when it gave none",
+        nullable=True,
+    ),
+    _text("price_reason", "valid, or why there is no price"),
+    _text("oracle_price_usd", "oracle_price printed with all of its decimals", nullable=True),
+    _decimal(
+        "tvl_usd_cents",
+        "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a price",
+        nullable=True,
+    ),
+    _int("observed_ledger", "the ledger at which every value of this row stood"),
+    _time("ledger_close_time", "close time of that ledger"),
+    _time("last_accrual_time", "when the contract last added interest to this pool"),
+    _decimal("supply_index", "base units of token for one share of supply, times 10^index_decimals, accrued"),
+    _decimal("borrow_index", "base units of token for one share of debt, times 10^index_decimals, accrued"),
+    _int("index_decimals", "decimals of supply_index and borrow_index"),
+    _decimal("stored_supply_apr", "annual rate of suppliers, from the stored state, times 10^apr_decimals"),
+    _decimal("stored_borrow_apr", "annual rate of borrowers, from the stored state, times 10^apr_decimals"),
+    _decimal("accrued_supply_apr", "annual rate of suppliers, accrued to ledger_close_time, times 10^apr_decimals"),
+    _decimal("accrued_borrow_apr", "annual rate of borrowers, accrued to ledger_close_time, times 10^apr_decimals"),
+    _int("apr_decimals", "decimals of the four rates"),
+    _decimal("stored_utilization", "share of supply lent out, stored state, times 10^utilization_decimals"),
+    _decimal("accrued_utilization", "share of supply lent out, accrued, times 10^utilization_decimals"),
+    _int("utilization_decimals", "decimals of the two utilizations"),
+    _decimal("rate_modifier", "reactive factor of the rate model, accrued, times 10^rate_modifier_decimals"),
+    _int("rate_modifier_decimals", "decimals of rate_modifier"),
+    _decimal("backstop_credit", "interest set aside for the backstop, accrued, in token base units"),
+    _text("wasm_hash", "SHA-256 of the market contract's code, 64 hex digits; null when unknown", nullable=True),
+)
+"""Every column, in the order of the file."""
+
+
+def column_names(kind: ParquetType) -> list[str]:
+    """Name the columns of one type, in the order of the file."""
+    return [column.name for column in HISTORY_COLUMNS if column.type is kind]

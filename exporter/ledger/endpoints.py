@@ -1,0 +1,164 @@
+"""RPC endpoints: checking and naming their URLs, and choosing the one to ask next.
+
+An endpoint is named by its host (and port, where one is given), never by anything else of its URL. The pool
+remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), which ones asked
+to be left alone (not asked until then), and which ones say themselves that they lag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import httpx
+
+from exporter.errors import ConfigError
+from exporter.ledger.rpc_errors import Failure
+from exporter.ledger.rpc_limits import RpcLimits
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+
+MAX_ENDPOINTS: Final = 16
+MAX_URL_LENGTH: Final = 2_048
+_MAX_HOLD_S: Final = 24 * 3_600.0
+_MAX_DOUBLINGS: Final = 20
+_HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
+
+
+class Endpoint:
+    """One RPC endpoint and what is known of it. Its ``repr`` is its label; the URL shows up nowhere."""
+
+    def __init__(self, position: int, url: httpx.URL, label: str) -> None:
+        self.position = position
+        self.url = url
+        self.label = label
+        self.loopback = is_loopback(url.host)
+        self.stale = False  # said of itself that it lags
+        self.failures = 0  # in a row
+        self.aside_until = 0.0  # asked after the others until then (on the client's clock)
+        self.held_until = 0.0  # not asked at all until then: it demanded so
+        self.next_slot = 0.0  # when the next request may start, by the rate
+        self.max_keys = MAX_KEYS_PER_REQUEST  # less, once it has stated a smaller maximum
+        self.network_checked = False
+        self.network_lock = asyncio.Lock()
+        self.network_checks = 0  # finished ones, failed ones included
+        self.network_failure: Failure | None = None
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.label})"
+
+    def reserve(self, now: float, requests_per_second: float) -> float:
+        """Take the next free slot of the rate; returns the seconds to wait for it."""
+        slot = max(now, self.next_slot)
+        self.next_slot = slot + 1 / requests_per_second
+        return slot - now
+
+    def hold(self, now: float, seconds: float) -> None:
+        """Do not ask this endpoint for some seconds; bounded by a day, whatever it demands."""
+        self.held_until = max(self.held_until, now + min(max(seconds, 0.0), _MAX_HOLD_S))
+
+
+class EndpointPool:
+    """The configured endpoints, best first."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], limits: RpcLimits) -> None:
+        self.endpoints = tuple(endpoints)
+        self._limits = limits
+        self._current = self.endpoints[0]
+
+    def ordered(self, now: float) -> list[Endpoint]:
+        """All endpoints: not lagging before lagging, good before failing, the one in use before the others."""
+        return sorted(
+            self.endpoints,
+            key=lambda each: (each.stale, each.aside_until > now, each is not self._current, each.position),
+        )
+
+    def succeeded(self, endpoint: Endpoint, now: float) -> None:
+        """A usable answer came: the endpoint is good again, and stays in use if the one in use is not good."""
+        endpoint.failures = 0
+        endpoint.aside_until = 0.0
+        if self._current.stale or max(self._current.aside_until, self._current.held_until) > now:
+            self._current = endpoint
+
+    def failed(self, endpoint: Endpoint, now: float) -> float:
+        """Put the endpoint aside; returns for how many seconds.
+
+        The time grows with each failure after it has passed: requests that were under way together fail together,
+        and that is one failure.
+        """
+        if endpoint.aside_until <= now:
+            doublings = min(endpoint.failures, _MAX_DOUBLINGS)
+            seconds: float = min(self._limits.aside_max_s, self._limits.aside_base_s * 2.0**doublings)
+            endpoint.failures += 1
+            endpoint.aside_until = now + seconds
+        return endpoint.aside_until - now
+
+
+def parse_endpoints(rpc_urls: Sequence[str], *, allow_http: bool = False) -> list[Endpoint]:
+    """Check RPC URLs and name them: by host and port, with ``#1``, ``#2`` ... where several share these.
+
+    Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
+    """
+    if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
+        raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
+    urls = [_parse(text, f"rpc_urls[{position}]", allow_http) for position, text in enumerate(rpc_urls)]
+    hosts = [_host_and_port(url) for url in urls]
+    shared, seen = Counter(hosts), Counter[str]()
+    endpoints = []
+    for position, (url, host) in enumerate(zip(urls, hosts, strict=True)):
+        seen[host] += 1
+        label = f"{host}#{seen[host]}" if shared[host] > 1 else host
+        endpoints.append(Endpoint(position, url, label))
+    return endpoints
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
+    if not text or any(character.isspace() for character in text):
+        raise ConfigError(f"{name} must be a URL such as https://rpc.example.org, and without white space")
+    if len(text) > MAX_URL_LENGTH:
+        raise ConfigError(f"{name} is longer than {MAX_URL_LENGTH} characters")
+    url = _url_or_none(text)
+    if url is None or not url.host:
+        raise ConfigError(f"{name} is not a URL with a host; write it as https://rpc.example.org/path")
+    if url.scheme not in ("http", "https"):
+        raise ConfigError(f"{name} must begin with https:// (http:// only for this machine)")
+    if url.fragment:
+        raise ConfigError(f"{name} has a fragment (#...), which is never sent to a server; remove it")
+    if url.scheme == "http" and not allow_http and not is_loopback(url.host):
+        raise ConfigError(
+            f"{name} ({_host_and_port(url)}) uses http://, which anybody on the way can read and alter; use https:// "
+            "(http:// is accepted for localhost only)"
+        )
+    return url
+
+
+def _url_or_none(text: str) -> httpx.URL | None:
+    # Returning None, not raising on: the original exception quotes the URL, and would hang on to the new one.
+    try:
+        url = httpx.URL(text)
+        host = url.raw_host.decode("ascii")
+        if not _HOST_NAME.fullmatch(host):  # httpx takes nearly anything for a host
+            ipaddress.IPv6Address(host)
+    except (httpx.InvalidURL, ValueError):
+        return None
+    return url
+
+
+def _host_and_port(url: httpx.URL) -> str:
+    host = url.raw_host.decode("ascii")
+    if ":" in host:
+        host = f"[{host}]"
+    return host if url.port is None else f"{host}:{url.port}"

@@ -1,0 +1,346 @@
+"""One call of an RPC method: tries endpoints in turn until one gives a usable answer, or the bounds are reached.
+
+    choose an endpoint -> keep to its rate -> check its network (once) -> post -> decode
+          ^                                                                        |
+          +------------------ wait, as `rpc_errors.classify` says <---- failure ---+
+
+Bounds, all of `RpcLimits`: tries at each endpoint, HTTP requests in a call, the time of a request and of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+from exporter.errors import AllEndpointsFailedError, NetworkMismatchError, RequestRefusedError
+from exporter.ledger import rpc_wire
+from exporter.ledger.endpoints import Endpoint, EndpointPool
+from exporter.ledger.redaction import Redactor
+from exporter.ledger.rpc_counters import RpcCounters, RpcEvent
+from exporter.ledger.rpc_errors import (
+    RATE_LIMITS,
+    Action,
+    AttemptError,
+    Failure,
+    FailureKind,
+    Rule,
+    Situation,
+    classify,
+    part_size,
+    rule_for,
+    stated_maximum,
+)
+from exporter.ledger.rpc_http import HttpPoster
+from exporter.ledger.rpc_limits import RpcLimits, Timing
+
+T = TypeVar("T")
+
+_ADVICE: Final = (
+    "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or requests_per_second, "
+    "or add another URL to rpc_urls"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """What is asked. ``decode`` turns an answer's body, with the request's id and who gave it, into a value.
+
+    It raises `AttemptError` for an answer that is none. ``subject`` says in an error what the question was about;
+    ``keys`` is the number of ledger keys it names, if it does.
+    """
+
+    method: str
+    params: Mapping[str, Any] | None
+    decode: Callable[[bytes, int, Endpoint], T]
+    subject: str
+    keys: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Instead of an answer: ask again in parts of at most ``size`` keys."""
+
+    size: int
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is left for one call: until when (on the client's clock), and how many HTTP requests."""
+
+    deadline: float
+    requests: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has happened to one question so far."""
+
+    tries: Counter[Endpoint] = field(default_factory=Counter)
+    failures: dict[Endpoint, Failure] = field(default_factory=dict)  # the last of each, cleaned
+    alike: Counter[tuple[Endpoint, str, Rule]] = field(default_factory=Counter)
+    hopeless: set[Endpoint] = field(default_factory=set)  # for this question
+    passed: set[Endpoint] = field(default_factory=set)  # tried in this round
+    waits: list[tuple[float, float]] = field(default_factory=list)  # ranges demanded by the failures of this round
+    rounds: int = 0
+
+
+class _BudgetSpentError(Exception):
+    """Says which bound was reached."""
+
+
+class RpcCaller:
+    """Asks questions of a pool of endpoints."""
+
+    def __init__(
+        self,
+        pool: EndpointPool,
+        passphrase: str,
+        poster: HttpPoster,
+        *,
+        limits: RpcLimits,
+        timing: Timing,
+        redactor: Redactor,
+        counters: RpcCounters,
+        on_event: Callable[[RpcEvent], None] | None,
+    ) -> None:
+        self._pool = pool
+        self._passphrase = passphrase
+        self._poster = poster
+        self._limits = limits
+        self._timing = timing
+        self._redactor = redactor
+        self._counters = counters
+        self._on_event = on_event
+        self._ids = count(1)
+
+    def budget(self) -> Budget:
+        """The bounds of a call that begins now."""
+        return Budget(self._timing.clock() + self._limits.total_deadline_s, self._limits.requests_per_call)
+
+    async def ask(self, question: Question[T], budget: Budget) -> T | Split:
+        """The answer of the first endpoint that gives a usable one, or how to split the question.
+
+        Raises `AllEndpointsFailedError`, `RequestRefusedError` and `NetworkMismatchError`.
+        """
+        progress = _Progress()
+        again: Endpoint | None = None
+        while True:
+            try:
+                endpoint = again or await self._choose(progress, budget)
+                if endpoint is None:
+                    problem = "no usable answer"
+                    break
+                again = None
+                if question.keys > endpoint.max_keys:
+                    return Split(endpoint.max_keys)
+                if not await self._wait_for_slot(endpoint, budget):
+                    continue  # while waiting it was told to leave this endpoint alone
+                outcome = await self._attempt(endpoint, question, progress, budget)
+                if not isinstance(outcome, Failure):
+                    self._pool.succeeded(endpoint, self._timing.clock())
+                    return outcome
+                action, wait = self._judge(endpoint, outcome, question, progress)
+                if action is Action.SPLIT:
+                    return self._split(endpoint, outcome, question)
+                if action is Action.GIVE_UP:
+                    self._refuse(endpoint, question, progress)
+                if action is Action.RETRY:
+                    await self._pause(wait, budget)
+                    again = endpoint if endpoint.held_until <= self._timing.clock() else None
+            except _BudgetSpentError as spent:
+                problem = f"no usable answer within {spent}"
+                break
+        raise AllEndpointsFailedError(self._report(question, progress, problem))
+
+    async def _choose(self, progress: _Progress, budget: Budget) -> Endpoint | None:
+        """The next endpoint to ask, after waiting where all have been asked; None when none is worth asking."""
+        while True:
+            now = self._timing.clock()
+            for endpoint in self._pool.endpoints:
+                if endpoint.held_until - now > self._limits.max_retry_after_s:
+                    self._note_hold(endpoint, endpoint.held_until - now, progress)
+            left = [each for each in self._pool.ordered(now) if self._worth_asking(each, progress)]
+            ready = [each for each in left if each.held_until <= now]
+            fresh = [each for each in ready if each not in progress.passed]
+            if fresh:
+                return fresh[0]
+            if not left:
+                return None
+            if ready:
+                low, high = max(progress.waits, default=(0.0, 0.0))
+                wait = low + self._timing.random() * (high - low)
+            else:
+                wait = min(each.held_until for each in left) - now
+            await self._pause(wait, budget)
+            progress.rounds += 1
+            progress.passed.clear()
+            progress.waits.clear()
+
+    def _worth_asking(self, endpoint: Endpoint, progress: _Progress) -> bool:
+        return endpoint not in progress.hopeless and progress.tries[endpoint] < self._limits.attempts
+
+    def _note_hold(self, endpoint: Endpoint, wait: float, progress: _Progress) -> None:
+        progress.hopeless.add(endpoint)
+        longest = f"{self._limits.max_retry_after_s:g} s (max_retry_after_s)"
+        text = f"it demands a wait of {wait:.0f} s (Retry-After), more than the {longest} that are waited"
+        progress.failures[endpoint] = Failure(FailureKind.HTTP, text)
+
+    async def _wait_for_slot(self, endpoint: Endpoint, budget: Budget) -> bool:
+        await self._pause(endpoint.reserve(self._timing.clock(), self._limits.requests_per_second), budget)
+        return endpoint.held_until <= self._timing.clock()
+
+    async def _pause(self, seconds: float, budget: Budget) -> None:
+        if seconds > self._remaining(budget):
+            raise _BudgetSpentError(f"{self._limits.total_deadline_s:g} s (total_deadline_s), waits included")
+        if seconds > 0:
+            await self._timing.sleep(seconds)
+
+    def _remaining(self, budget: Budget) -> float:
+        """Seconds left; raises when there are none."""
+        remaining = budget.deadline - self._timing.clock()
+        if remaining <= 0:
+            raise _BudgetSpentError(f"{self._limits.total_deadline_s:g} s (total_deadline_s), waits included")
+        return remaining
+
+    async def _attempt(
+        self, endpoint: Endpoint, question: Question[T], progress: _Progress, budget: Budget
+    ) -> T | Failure:
+        if progress.tries.total():
+            self._counters.retries += 1
+        progress.tries[endpoint] += 1
+        failure = await self._check_network(endpoint, budget)
+        if failure is not None:
+            return failure
+        return await self._send(endpoint, question, budget)
+
+    async def _send(self, endpoint: Endpoint, question: Question[T], budget: Budget) -> T | Failure:
+        """One HTTP request and its answer; counted, and reported as an event."""
+        remaining = self._remaining(budget)
+        if budget.requests <= 0:
+            raise _BudgetSpentError(f"{self._limits.requests_per_call} requests (requests_per_call)")
+        budget.requests -= 1
+        request_id = next(self._ids)
+        body = rpc_wire.encode_request(request_id, question.method, question.params)
+        counters = self._counters
+        counters.requests[question.method] += 1
+        counters.keys_asked += question.keys
+        counters.bytes_sent += len(body)
+        started = self._timing.clock()
+        outcome: T | Failure
+        try:
+            answer = await self._poster.post(endpoint, body, min(remaining, self._limits.request_timeout_s))
+            outcome = question.decode(answer, request_id, endpoint)
+        except AttemptError as error:
+            outcome = replace(error.failure, method=question.method)
+        seconds = self._timing.clock() - started
+        if isinstance(outcome, Failure):
+            counters.errors[endpoint.label][outcome.name] += 1
+            self._tell(endpoint, question, outcome.name, self._redactor.clean(str(outcome)), seconds)
+        else:
+            counters.answers[endpoint.label] += 1
+            self._tell(endpoint, question, "ok", "", seconds)
+        return outcome
+
+    def _tell(self, endpoint: Endpoint, question: Question[T], outcome: str, detail: str, seconds: float) -> None:
+        if self._on_event is not None:
+            self._on_event(RpcEvent(question.method, endpoint.label, question.keys, outcome, detail, seconds))
+
+    async def _check_network(self, endpoint: Endpoint, budget: Budget) -> Failure | None:
+        """Make sure, once, that an endpoint serves the configured network; calls that come meanwhile wait for it."""
+        if endpoint.network_checked:
+            return None
+        checks_before = endpoint.network_checks
+        try:
+            async with asyncio.timeout(self._remaining(budget)):
+                await endpoint.network_lock.acquire()
+        except TimeoutError:
+            return Failure(FailureKind.TIMEOUT, "timed out while its network was being checked")
+        try:
+            if endpoint.network_checks != checks_before:  # another call has just done it, or would fail again
+                return endpoint.network_failure
+            question = Question("getNetwork", None, _passphrase, "getNetwork")
+            outcome = await self._send(endpoint, question, budget)
+            if not isinstance(outcome, Failure) and outcome != self._passphrase:
+                self._mismatch(endpoint, outcome)
+            endpoint.network_checks += 1
+            endpoint.network_failure = outcome if isinstance(outcome, Failure) else None
+            endpoint.network_checked = endpoint.network_failure is None
+            if endpoint.network_checked:
+                await self._wait_for_slot(endpoint, budget)
+            return endpoint.network_failure
+        finally:
+            endpoint.network_lock.release()
+
+    def _mismatch(self, endpoint: Endpoint, theirs: str) -> NoReturn:
+        theirs = self._redactor.clean(theirs)
+        raise NetworkMismatchError(
+            f"rpc_urls[{endpoint.position}] ({endpoint.label}) serves the network {theirs!r}, but the configured "
+            f"passphrase is {self._passphrase!r}: correct rpc_urls or the network"
+        )
+
+    def _judge(
+        self, endpoint: Endpoint, failure: Failure, question: Question[T], progress: _Progress
+    ) -> tuple[Action, float]:
+        """What to do after a failure, and how long to wait before the same endpoint is asked again."""
+        now = self._timing.clock()
+        rule = rule_for(failure)
+        likeness = (endpoint, failure.name, rule)
+        others = any(
+            each is not endpoint and not progress.tries[each] and each not in progress.hopeless
+            for each in self._pool.endpoints
+        )
+        keys = question.keys if failure.method == question.method else 0  # the check of the network names none
+        situation = Situation(keys, progress.alike[likeness], others)
+        action = classify(failure, situation)
+        progress.alike[likeness] += 1
+        progress.failures[endpoint] = replace(failure, text=self._redactor.clean(failure.text))
+        endpoint.stale = endpoint.stale or rule.stale
+        if rule.blame:
+            aside = self._pool.failed(endpoint, now)
+            if failure.code in RATE_LIMITS and failure.retry_after_s is None:
+                endpoint.hold(now, min(aside, self._limits.max_retry_after_s))
+        if failure.retry_after_s is not None:
+            endpoint.hold(now, failure.retry_after_s)
+        wait = rule.wait_s or (0.0, self._backoff(progress.rounds))
+        progress.passed.add(endpoint)
+        progress.waits.append(wait)
+        if action is Action.NEXT_ENDPOINT and rule.lasting:
+            progress.hopeless.add(endpoint)
+        if action is Action.RETRY and not self._worth_asking(endpoint, progress):
+            action = Action.NEXT_ENDPOINT
+        return action, wait[0] + self._timing.random() * (wait[1] - wait[0])
+
+    def _backoff(self, rounds: int) -> float:
+        """The longest wait after so many rounds; the wait itself is anything from 0 to this (full jitter)."""
+        return float(min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2**rounds))
+
+    def _split(self, endpoint: Endpoint, failure: Failure, question: Question[T]) -> Split:
+        self._counters.splits += 1
+        size = part_size(failure, question.keys)
+        if size == stated_maximum(failure):
+            endpoint.max_keys = min(endpoint.max_keys, size)
+        return Split(size)
+
+    def _refuse(self, endpoint: Endpoint, question: Question[T], progress: _Progress) -> NoReturn:
+        reason = progress.failures[endpoint]
+        raise RequestRefusedError(f"{endpoint.label} refuses {question.subject}: {reason}")
+
+    def _report(self, question: Question[T], progress: _Progress, problem: str) -> str:
+        lines = []
+        for endpoint in self._pool.endpoints:
+            failure = progress.failures.get(endpoint)
+            if failure is None:
+                lines.append(f"{endpoint.label}: not asked")
+                continue
+            tries = progress.tries[endpoint]
+            often = f" ({tries} tries)" if tries > 1 else ""
+            lines.append(f"{endpoint.label}: {failure}{often}")
+        return f"{question.subject}: {problem}. {'; '.join(lines)}. {_ADVICE}."
+
+
+def _passphrase(body: bytes, request_id: int, _: Endpoint) -> str:
+    return rpc_wire.decode_reply(body, rpc_wire.NETWORK, request_id).passphrase

@@ -1,0 +1,225 @@
+"""What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results.
+
+Anything that is not exactly as documented (facts/stellar-rpc.md 1.1, 2, 3), or that contradicts itself, makes the
+answer unusable: it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they
+differ between versions.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.errors import DecodeError
+from exporter.ledger.rpc_errors import AttemptError, Failure, FailureKind
+from exporter.ledger.simulation import footprint_keys
+from exporter.ledger.source import RawEntry
+
+Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
+LiveUntil: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+T = TypeVar("T")
+
+LATEST_CLOSE_TIME: Final = 253_402_300_799
+"""Unix seconds of the end of the year 9999; a later close time is not one."""
+
+_MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
+_DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+class RpcError(Struct):
+    """The error member of a JSON-RPC answer."""
+
+    code: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    message: str
+
+
+class Reply(Struct, Generic[T]):
+    """A JSON-RPC answer; exactly one of ``result`` and ``error`` is there."""
+
+    jsonrpc: str
+    id: int | str | None = None
+    result: T | None = None
+    error: RpcError | None = None
+
+
+class HealthResult(Struct, rename="camel"):
+    """Result of getHealth."""
+
+    status: str
+    latest_ledger: Ledger
+
+
+class NetworkResult(Struct):
+    """Result of getNetwork."""
+
+    passphrase: Annotated[str, Meta(min_length=1)]
+
+
+class LedgerInfo(Struct, rename="camel"):
+    """One ledger of getLedgers; the close time is a number or a string of digits, by method and version."""
+
+    sequence: Ledger
+    ledger_close_time: int | str
+
+
+class LedgersResult(Struct):
+    """Result of getLedgers."""
+
+    ledgers: Annotated[list[LedgerInfo], Meta(min_length=1)]
+
+
+class EntryInfo(Struct, rename="camel"):
+    """One entry of getLedgerEntries in the base64 format."""
+
+    key: str
+    xdr: str
+    last_modified_ledger_seq: Ledger
+    live_until_ledger_seq: LiveUntil | None = None
+
+
+class EntriesResult(Struct, rename="camel"):
+    """Result of getLedgerEntries. Go writes an empty list as null where it was never filled."""
+
+    latest_ledger: Ledger
+    entries: list[EntryInfo] | None
+
+
+class CallResult(Struct):
+    """The returned value of a simulated call."""
+
+    xdr: str
+
+
+class SimulationResult(Struct, rename="camel"):
+    """Result of simulateTransaction: an ``error``, or one element of ``results`` and the transaction data."""
+
+    latest_ledger: Ledger
+    error: str | None = None
+    results: list[CallResult] | None = None
+    transaction_data: str | None = None
+
+
+HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
+NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
+LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
+ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
+SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_request(request_id: int, method: str, params: Mapping[str, Any] | None) -> bytes:
+    """The body of one JSON-RPC request; parameters go by name, as the RPC refuses them by position."""
+    request: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    if params is not None:
+        request["params"] = params
+    return _ENCODER.encode(request)
+
+
+def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
+    """The result in an answer's body. Raises `AttemptError` for an RPC error and for an unusable answer."""
+    try:
+        reply = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        problem = f"the answer is not as documented: {error}"
+    except RecursionError:
+        problem = "the answer is nested too deeply"
+    except ValueError:  # malformed JSON, or a string that is not UTF-8
+        problem = "the answer is not JSON"
+    else:
+        return _result_of(reply, request_id)
+    return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
+
+
+def _result_of(reply: Reply[T], request_id: int) -> T:
+    if reply.jsonrpc != "2.0":
+        unusable("the answer is not JSON-RPC 2.0")
+    if (reply.result is None) == (reply.error is None):
+        unusable("the answer must have a result or an error")
+    # An endpoint that could not even read the request does not know its id.
+    if reply.id != request_id and not (reply.id is None and reply.error is not None):
+        unusable("the answer is to another request (its id is not ours)")
+    if reply.error is not None:
+        raise AttemptError(Failure(FailureKind.RPC, reply.error.message[:_MESSAGE_LENGTH], code=reply.error.code))
+    assert reply.result is not None  # for the type checker; tested above
+    return reply.result
+
+
+def unusable(problem: str) -> NoReturn:
+    """Refuse an answer."""
+    raise AttemptError(Failure(FailureKind.UNUSABLE, problem))
+
+
+def decode_base64(text: str, name: str) -> bytes:
+    """Bytes of canonical base64: standard alphabet, padded, no stray bits or white space."""
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+        canonical = binascii.b2a_base64(data, newline=False) == text.encode("ascii")
+    except ValueError:  # includes binascii.Error and UnicodeEncodeError
+        canonical = False
+    if not canonical:
+        unusable(f"{name} is not canonical base64")
+    return data
+
+
+def encode_base64(data: bytes) -> str:
+    """Canonical base64 of bytes."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def tip_of(result: HealthResult) -> int:
+    """The newest ledger of a healthy endpoint; raises `AttemptError` for one that is not healthy."""
+    if result.status != "healthy":
+        raise AttemptError(Failure(FailureKind.STALE, f"its health is {result.status[:40]!r}"))
+    return result.latest_ledger
+
+
+def close_time_of(result: LedgersResult, ledger: int) -> int:
+    """The close time of ``ledger`` in unix seconds, from an answer that must begin with this ledger."""
+    info = result.ledgers[0]
+    if info.sequence != ledger:
+        unusable(f"ledger {ledger} was asked for and ledger {info.sequence} was given")
+    given = info.ledger_close_time
+    if isinstance(given, str):
+        given = int(given) if _DIGITS.fullmatch(given) else 0
+    if not 1 <= given <= LATEST_CLOSE_TIME:
+        unusable(f"the close time of ledger {ledger} is not in unix seconds")
+    return given
+
+
+def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes, RawEntry]:
+    """The entries found, by LedgerKey XDR. ``asked`` maps the base64 of every key that was asked to the key."""
+    entries: dict[bytes, RawEntry] = {}
+    for info in result.entries or ():
+        key = asked.get(info.key)
+        if key is None:
+            unusable("an entry's key was not asked for")
+        if key in entries:
+            unusable("an entry is given twice")
+        if info.last_modified_ledger_seq > result.latest_ledger:
+            unusable("an entry was changed after the ledger that the answer is of")
+        data = decode_base64(info.xdr, "an entry")
+        if not data or len(data) % 4:
+            unusable("an entry is not XDR")
+        entries[key] = RawEntry(data, info.last_modified_ledger_seq, info.live_until_ledger_seq)
+    return entries
+
+
+def call_of(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
+    """The returned ScVal XDR and the footprint's keys of a simulation without error."""
+    if result.results is None or len(result.results) != 1 or not result.transaction_data:
+        unusable("a simulation must give one result and its transaction data, or an error")
+    value = decode_base64(result.results[0].xdr, "the result of a call")
+    if not value or len(value) % 4:
+        unusable("the result of a call is not XDR")
+    transaction_data = decode_base64(result.transaction_data, "transaction data")
+    try:
+        return value, footprint_keys(transaction_data)
+    except DecodeError as error:
+        problem = f"the footprint of a call cannot be read: {error}"
+    return unusable(problem)

@@ -1,0 +1,229 @@
+"""Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
+
+A file holds the state after one ledger, in either XDR-JSON convention. Contract data and contract code are kept;
+entries of other kinds, which no protocol here reads, are left out and counted. The files record no time to live:
+``live_until`` is always 4294967295, and what was archived and evicted is absent (facts/stellar-rpc.md 7.1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.ledger.entries import decode_contract_data, instance_of
+from exporter.ledger.liveness import seen_at
+from exporter.ledger.scval import ContractInstance
+from exporter.ledger.scval_encode import INSTANCE_KEY, encode_scval
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.xdr_json import entry_data_from_json, ledger_key_from_json
+from exporter.ledger.xdr_json_parts import Json, UnknownArmError, arm_of, fields, shown
+
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""A larger file is refused before it is read."""
+
+_KINDS_KEPT = ("contract_data", "contract_code")
+_UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
+_INSTANCE_KEY_TAIL = encode_scval(INSTANCE_KEY) + b"\0\0\0\1"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_MAX_U32 = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """What a ledger snapshot file holds: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
+
+    ``network_id`` is the SHA-256 of the network's passphrase in hex. ``entries`` has contract data and contract code
+    by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
+    name the file has for them. ``unreadable`` says, for each key whose entry has a union arm of a newer protocol, what
+    is unknown about it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
+    for absent.
+    """
+
+    protocol_version: int
+    ledger: int
+    close_time: int
+    network_id: str
+    entries: Mapping[bytes, RawEntry]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    unreadable: Mapping[bytes, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
+        """Read a file. Raises `SnapshotFileError` that names the file and what is wrong with it."""
+        try:
+            return _snapshot(_document(path, max_bytes))
+        except SnapshotFileError as error:
+            raise SnapshotFileError(f"ledger snapshot file {path.name}: {error}") from None
+
+    def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
+        """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
+        for key in sorted(self.entries):
+            if key.endswith(_INSTANCE_KEY_TAIL) and key[:4] == b"\0\0\0\x06" and key not in self.unreadable:
+                entry = decode_contract_data(self.entries[key].data)
+                if entry.key == INSTANCE_KEY:
+                    yield entry.contract, instance_of(entry)
+
+
+class SnapshotSource:
+    """A `LedgerSource` over a ledger snapshot file: everything is answered for the file's one ledger."""
+
+    def __init__(self, snapshot: LedgerSnapshot, label: str = "ledger snapshot file") -> None:
+        self.snapshot = snapshot
+        self.label = label
+
+    async def tip(self) -> int:
+        """The file's ledger."""
+        return self.snapshot.ledger
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        """Read any number of keys, in answers of at most 200."""
+        ledger = self.snapshot.ledger
+        distinct = tuple(dict.fromkeys(keys))
+        answers = []
+        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
+            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
+            found: dict[bytes, RawEntry] = {}
+            for key in asked:
+                stored = self.snapshot.entries.get(key)
+                seen = None if stored is None else seen_at(key, stored, ledger)
+                if seen is not None:
+                    found[key] = seen
+            answers.append(EntriesAnswer(ledger, asked, found, self.label))
+        return answers
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:  # noqa: ARG002 - part of the interface
+        """Nothing can be called in a file: the answer is always an error."""
+        error = "a ledger snapshot file holds no contract execution"
+        return SimulationAnswer(self.snapshot.ledger, None, error, (), self.label)
+
+    async def close_time(self, ledger: int) -> int:
+        """The close time of the file's ledger. Raises `SourceError` for any other ledger."""
+        if ledger != self.snapshot.ledger:
+            raise SourceError(
+                f"the {self.label} holds ledger {self.snapshot.ledger} only, not the close time of {ledger}"
+            )
+        return self.snapshot.close_time
+
+
+def _document(path: Path, max_bytes: int) -> dict[str, Json]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise SnapshotFileError(f"it cannot be read: {error.strerror or error}") from None
+    if len(content) > max_bytes:
+        raise SnapshotFileError(f"it has more than the {max_bytes} bytes that are accepted")
+    try:
+        document = json.loads(content, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
+        raise SnapshotFileError(f"it is not JSON: {reason}") from None
+    if not isinstance(document, dict):
+        raise SnapshotFileError(f"expected a JSON object, got {shown(document)}")
+    return document
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("an object has the same field twice")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _snapshot(document: dict[str, Json]) -> LedgerSnapshot:
+    ledger = _header(document, "sequence_number")
+    close_time = _header(document, "timestamp")
+    network_id = _header_field(document, "network_id")
+    if not isinstance(network_id, str) or not _HASH.fullmatch(network_id):
+        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {shown(network_id)}")
+    listed = _header_field(document, "ledger_entries")
+    if not isinstance(listed, list):
+        raise SnapshotFileError(f"ledger_entries: expected an array, got {shown(listed)}")
+    if close_time == 0:
+        raise SnapshotFileError(
+            "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "
+            "set it to the unix seconds at which the ledger closed"
+        )
+    found: dict[bytes, RawEntry] = {}
+    left_out: Counter[str] = Counter()
+    unreadable: dict[bytes, str] = {}
+    for index, item in enumerate(listed):
+        try:
+            kind, key, entry, unknown = _entry(item, f"ledger_entries[{index}]", ledger)
+        except DecodeError as error:
+            raise SnapshotFileError(str(error)) from None
+        if key is None or entry is None:
+            left_out[kind] += 1
+            continue
+        if key in found:
+            raise SnapshotFileError(f"ledger_entries[{index}]: the key stands in the file twice")
+        found[key] = entry
+        if unknown is not None:
+            unreadable[key] = unknown
+    protocol_version = _header(document, "protocol_version")
+    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable)
+
+
+def _header_field(document: dict[str, Json], name: str) -> Json:
+    if name not in document:
+        raise SnapshotFileError(f"the field {name!r} is missing; is this a ledger snapshot file?")
+    return document[name]
+
+
+def _header(document: dict[str, Json], name: str) -> int:
+    number = _header_field(document, name)
+    if isinstance(number, str) and re.fullmatch("[0-9]{1,20}", number):  # 64-bit numbers, in the second convention
+        number = int(number)
+    if type(number) is not int or not 0 <= number <= (2**63 - 1 if name == "timestamp" else _MAX_U32):
+        raise SnapshotFileError(f"{name}: expected a whole number, got {shown(number)}")
+    return number
+
+
+def _entry(item: Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
+    """One item: its kind, and unless it is left out its key, the entry, and what is unknown about the entry."""
+    if not isinstance(item, list) or len(item) != 2 or not isinstance(item[1], list) or len(item[1]) != 2:
+        raise DecodeError(f"{path}: expected [key, [entry, live_until]], got {shown(item)}")
+    key_document, (entry_document, live_until) = item
+    kind, _ = arm_of(key_document, f"{path}.key")
+    if kind not in _KINDS_KEPT:
+        return kind[:40], None, None, None
+    try:
+        key = ledger_key_from_json(key_document, f"{path}.key")
+    except UnknownArmError:  # nobody can ask for it
+        return kind, None, None, None
+    entry = fields(entry_document, ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
+    unknown: str | None = None
+    try:
+        data = entry_data_from_json(entry["data"], f"{path}.data")
+    except UnknownArmError as error:
+        unknown = str(error)
+        data = _head(key) + _UNREADABLE_VALUE
+    if not _stands_under(data, key):
+        raise DecodeError(f"{path}: the key disagrees with the entry that stands under it")
+    last_modified = entry["last_modified_ledger_seq"]
+    if type(last_modified) is not int or not 0 <= last_modified <= ledger:
+        raise DecodeError(f"{path}: last_modified_ledger_seq {shown(last_modified)} is not a ledger up to {ledger}")
+    if live_until is not None and (type(live_until) is not int or not 0 <= live_until <= _MAX_U32):
+        raise DecodeError(f"{path}: live_until: expected a ledger, got {shown(live_until)}")
+    return kind, key, RawEntry(data, last_modified, live_until), unknown
+
+
+def _head(key: bytes) -> bytes:
+    """What the contract data entry under a key begins with: the kind, no extension, then the key's own parts."""
+    return key[:4] + b"\0\0\0\0" + key[4:]
+
+
+def _stands_under(data: bytes, key: bytes) -> bool:
+    if data[:8] == b"\0\0\0\x07\0\0\0\1":  # contract code with its cost inputs between the kind and the hash
+        return key == data[:4] + data[56:88]
+    return data.startswith(_head(key))

@@ -1,0 +1,18 @@
+"""The embedded network: a Stellar RPC server of our own, for the demo, the tests and the benchmarks.
+
+It speaks the real protocol over HTTP, over a made network or over a ledger snapshot file:
+
+    network = MadeNetwork(pools=60, seed=1)                          # exporter.localnet.made
+    network = snapshot_network(LedgerSnapshot.load(path))            # exporter.localnet.network
+    behaviour = Behaviour(lags=(0, 2), latency=0.05)                 # exporter.localnet.behaviour
+    app = create_app(network, behaviour)                             # exporter.localnet.server
+
+    with running(app) as url: ...                                    # exporter.localnet.runner: a socket, in a thread
+    serve_forever(app, port=8000)                                    # exporter.localnet.runner: for the command line
+    httpx.AsyncClient(transport=LocalTransport(app))                 # exporter.localnet.transport: no socket
+
+``network.advance()`` closes a ledger, ``network.chain`` has the true state at each (`Chain.entry`, `Chain.state`).
+``behaviour.fail_next(Failure.http(503))`` plans a failure; ``behaviour.calls`` is the log that tests look at.
+
+This package imports its HTTP libraries in the modules that need them, so import from those modules, not from here.
+"""

@@ -1,0 +1,201 @@
+"""How the embedded RPC server behaves on demand: nodes that lag, failures, latency, ledgers that close while one reads.
+
+A `Behaviour` belongs to one server. It may be changed while the server runs, also from another thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from exporter.localnet.network import LocalNetwork
+
+_MAX_CALLS_LOGGED = 100_000
+_MAX_LEDGERS_AT_ONCE = 10_000
+
+SNAPSHOT_NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
+"""The one text for duplicate keys and for a snapshot that is gone or not there yet (facts/stellar-rpc.md 1.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One way to fail: a JSON-RPC error of one call, or an HTTP response that replaces a whole request's.
+
+    Made by the class methods. ``code`` and ``message`` are those of the JSON-RPC error, ``status``, ``body`` and
+    ``retry_after`` those of the HTTP response. ``dropped`` closes the connection without a response, ``truncated``
+    after half of the true one.
+    """
+
+    name: str
+    code: int | None = None
+    message: str = ""
+    status: int = 200
+    body: bytes = b""
+    retry_after: str | None = None
+    dropped: bool = False
+    truncated: bool = False
+
+    @classmethod
+    def rpc(cls, code: int = -32603, message: str = SNAPSHOT_NOT_FOUND) -> Failure:
+        """A JSON-RPC error, with HTTP status 200."""
+        return cls(f"error {code}", code=code, message=message)
+
+    @classmethod
+    def http(cls, status: int = 503, retry_after: str | None = None, body: bytes = b"") -> Failure:
+        """An HTTP status; ``retry_after`` is sent as the header of that name."""
+        return cls(f"HTTP {status}", status=status, retry_after=retry_after, body=body)
+
+    @classmethod
+    def garbage(cls, body: bytes = b"<html><body>upstream error</body></html>") -> Failure:
+        """Status 200 with a body that is not the answer."""
+        return cls("garbage", body=body)
+
+    @classmethod
+    def drop(cls) -> Failure:
+        """The connection closes and no response is sent."""
+        return cls("dropped", dropped=True)
+
+    @classmethod
+    def truncate(cls) -> Failure:
+        """The connection closes after half of the response's body."""
+        return cls("truncated", truncated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One JSON-RPC call as the server saw it.
+
+    ``ledger`` is the one it was answered for. ``key_count`` is the number of keys of ``getLedgerEntries``. ``detail``
+    says what was asked, in a few words. ``outcome`` is ``ok``, ``error CODE``, ``trap`` or the name of a `Failure`.
+    """
+
+    node: int
+    method: str
+    key_count: int
+    detail: str
+    ledger: int
+    outcome: str
+
+
+@dataclass(slots=True)
+class _Planned:
+    failure: Failure
+    times: int
+    method: str | None
+    node: int | None
+
+
+class Behaviour:
+    """What a server does besides answering; the default is one node that answers at once and a chain that stands.
+
+    * ``lags``: one node for each number, that many ledgers behind the chain. ``/node/N`` is node N; every other path
+      is a balanced endpoint that goes round the nodes, so its latest ledger goes backwards when the lags differ.
+    * ``jitter``: a node is up to this many ledgers further behind, at random for each request.
+    * ``latency``: seconds before a request is looked at.
+    * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
+    * ``advance_every_requests``: the chain closes a ledger after each so many calls.
+    * ``advance_every_seconds``: and one each so many seconds of the wall clock.
+
+    ``calls`` is the log, newest last, of a bounded length; ``counts`` counts all calls by method.
+    """
+
+    def __init__(
+        self,
+        *,
+        lags: tuple[int, ...] = (0,),
+        jitter: int = 0,
+        latency: float = 0.0,
+        fail_rate: float = 0.0,
+        advance_every_requests: int | None = None,
+        advance_every_seconds: float | None = None,
+        seed: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """See the class."""
+        if not lags or min(lags) < 0 or jitter < 0:
+            raise ValueError("there must be a node, and no node can be ahead of the chain")
+        self.lags = lags
+        self.jitter = jitter
+        self.latency = latency
+        self.fail_rate = fail_rate
+        self.advance_every_requests = advance_every_requests
+        self.advance_every_seconds = advance_every_seconds
+        self.calls: deque[Call] = deque(maxlen=_MAX_CALLS_LOGGED)
+        self.counts: Counter[str] = Counter()
+        self._clock = clock
+        self._random = Random(seed)
+        self._planned: list[_Planned] = []
+        self._next_node = 0
+        self._answered = 0
+        self._closed_at: float | None = None
+
+    def fail_next(
+        self, failure: Failure, times: int = 1, *, method: str | None = None, node: int | None = None
+    ) -> None:
+        """Let the next ``times`` calls (of one method, of one node) fail; several plans are used up in order."""
+        self._planned.append(_Planned(failure, times, method, node))
+
+    def calls_of(self, method: str) -> list[Call]:
+        """The logged calls of one method, oldest first."""
+        return [call for call in self.calls if call.method == method]
+
+    def balance(self) -> int:
+        """The node that the next request to the balanced endpoint goes to."""
+        node = self._next_node % len(self.lags)
+        self._next_node += 1
+        return node
+
+    def ledger_of(self, node: int, network: LocalNetwork) -> int:
+        """The latest ledger of a node, now."""
+        behind = self.lags[node] + (self._random.randint(0, self.jitter) if self.jitter else 0)
+        return max(network.chain.latest - behind, network.chain.oldest)
+
+    def failure_of(self, method: str, node: int) -> Failure | None:
+        """How the call that comes now is to fail, if it is."""
+        for plan in self._planned:
+            if plan.times > 0 and plan.method in (None, method) and plan.node in (None, node):
+                plan.times -= 1
+                if plan.times == 0:
+                    self._planned.remove(plan)
+                return plan.failure
+        if self.fail_rate and self._random.random() < self.fail_rate:
+            return Failure.http(503) if self._random.randrange(2) else Failure.rpc()
+        return None
+
+    def record(self, call: Call) -> None:
+        """Log a call that was answered."""
+        self.calls.append(call)
+        self.counts[call.method] += 1
+
+    def before_request(self, network: LocalNetwork) -> None:
+        """Close the ledgers that the wall clock says have closed since the request before."""
+        seconds = self.advance_every_seconds
+        if seconds is None:
+            return
+        now = self._clock()
+        if self._closed_at is None:
+            self._closed_at = now
+        due = int((now - self._closed_at) / seconds)
+        for _ in range(min(due, _MAX_LEDGERS_AT_ONCE)):
+            network.advance()
+        self._closed_at += due * seconds
+
+    def after_call(self, network: LocalNetwork) -> None:
+        """Close a ledger where the number of calls says so."""
+        self._answered += 1
+        if self.advance_every_requests and self._answered % self.advance_every_requests == 0:
+            network.advance()
+
+    def summary(self) -> dict[str, Any]:
+        """Counts for a report: calls by method, and how they ended."""
+        outcomes = Counter(call.outcome for call in self.calls)
+        return {"calls": dict(self.counts), "outcomes": dict(outcomes)}
+
+
+def with_outcome(call: Call, outcome: str) -> Call:
+    """The same call, ended another way."""
+    return replace(call, outcome=outcome)

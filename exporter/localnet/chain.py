@@ -1,0 +1,155 @@
+"""The state of a made chain, ledger by ledger, in memory.
+
+Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
+for the true state at any ledger of the window. What a reader sees follows the liveness rules of
+facts/stellar-rpc.md 1.4; what changes an entry's ``last_modified`` follows 5.1: a write does, a TTL extension does not.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.ledger.liveness import is_temporary, seen_at
+from exporter.ledger.source import RawEntry
+
+DEFAULT_WINDOW = 120_960
+"""How many ledgers are answered for: what RPC servers keep by default, a week at five seconds a ledger."""
+
+
+class LedgerRangeError(LookupError):
+    """A ledger is not in the window of ledgers that the chain answers for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write of a ledger: ``key`` gets ``data`` (LedgerEntryData XDR), or is deleted when that is None.
+
+    ``live_until`` is the last ledger the entry lives until, or None for an entry that does not expire.
+    """
+
+    key: bytes
+    data: bytes | None
+    live_until: int | None = None
+
+
+class _Version(NamedTuple):
+    """A key's entry from ``ledger`` on, until its next version."""
+
+    ledger: int
+    entry: RawEntry | None
+
+
+class Chain:
+    """A chain from its first ledger to its latest. `close` may run while others read: readers name their ledger."""
+
+    def __init__(
+        self,
+        entries: Mapping[bytes, RawEntry] | None = None,
+        *,
+        start_ledger: int,
+        start_time: int,
+        window: int = DEFAULT_WINDOW,
+    ) -> None:
+        """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
+
+        The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
+        ledgers back from the latest stay answered for.
+        """
+        if start_ledger < 1 or window < 1:
+            raise ValueError("a chain begins at ledger 1 or later and answers for one ledger or more")
+        self.window = window
+        self._first = start_ledger
+        self._latest = start_ledger
+        self._close_times = {start_ledger: start_time}
+        self._versions = {key: [_Version(0, entry)] for key, entry in (entries or {}).items()}
+        self._lock = threading.Lock()
+
+    @property
+    def latest(self) -> int:
+        """The newest ledger."""
+        return self._latest
+
+    @property
+    def oldest(self) -> int:
+        """The oldest ledger that is still answered for."""
+        return max(self._first, self._latest - self.window + 1)
+
+    def close_time(self, ledger: int) -> int:
+        """When a ledger of the window closed, in unix seconds."""
+        self._check(ledger)
+        return self._close_times[ledger]
+
+    def entry(self, key: bytes, ledger: int) -> RawEntry | None:
+        """What a reader at ``ledger`` sees under a key: None where it is absent or an expired temporary entry."""
+        self._check(ledger)
+        versions = self._versions.get(key)
+        if versions is None:
+            return None
+        position = bisect_right(versions, ledger, key=lambda version: version.ledger)
+        stored = versions[position - 1].entry if position else None
+        return None if stored is None else seen_at(key, stored, ledger)
+
+    def state(self, ledger: int) -> dict[bytes, RawEntry]:
+        """Everything a reader at ``ledger`` sees: the truth that tests compare with."""
+        return {key: entry for key in self.keys() if (entry := self.entry(key, ledger)) is not None}
+
+    def knows(self, key: bytes) -> bool:
+        """Whether a key has a version in the window, present or not."""
+        return key in self._versions
+
+    def keys(self) -> Iterator[bytes]:
+        """Every key that has a version in the window, present or not."""
+        return iter(list(self._versions))
+
+    def close(
+        self,
+        changes: Iterable[Change] = (),
+        *,
+        close_time: int,
+        extensions: Mapping[bytes, int] | None = None,
+        restorations: Mapping[bytes, int] | None = None,
+    ) -> int:
+        """Close the next ledger with these writes, TTL extensions and restorations; gives its number.
+
+        Extensions and restorations are keys with their new ``live_until``; neither changes ``last_modified`` (a
+        restoration that does is a write). An extension of an entry that is absent or has expired does nothing, nor
+        does one that shortens a life; a restoration brings back an archived entry.
+        """
+        with self._lock:
+            ledger = self._latest + 1
+            for key, live_until in (extensions or {}).items():
+                self._extend(key, live_until, ledger)
+            for key, live_until in (restorations or {}).items():
+                self._extend(key, live_until, ledger, archived=True)
+            for change in changes:
+                entry = None if change.data is None else RawEntry(change.data, ledger, change.live_until)
+                self._append(change.key, _Version(ledger, entry))
+            self._close_times[ledger] = close_time
+            self._close_times.pop(ledger - self.window, None)
+            self._latest = ledger  # last: until here, readers do not see the new ledger
+            return ledger
+
+    def _extend(self, key: bytes, live_until: int, ledger: int, archived: bool = False) -> None:
+        stored = self._versions[key][-1].entry if key in self._versions else None
+        if stored is None or stored.live_until is None or stored.live_until >= live_until:
+            return
+        expired = stored.live_until < ledger
+        if expired != archived or (expired and is_temporary(key)):
+            return
+        self._append(key, _Version(ledger, RawEntry(stored.data, stored.last_modified, live_until)))
+
+    def _append(self, key: bytes, version: _Version) -> None:
+        versions = [older for older in self._versions.get(key, ()) if older.ledger != version.ledger]
+        versions.append(version)
+        keep = max(bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1, 0)
+        self._versions[key] = versions[keep:]
+
+    def _check(self, ledger: int) -> None:
+        if not self.oldest <= ledger <= self._latest:
+            raise LedgerRangeError(
+                f"ledger {ledger} is not between the oldest, {self.oldest}, and the latest, {self._latest}"
+            )

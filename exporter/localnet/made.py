@@ -1,0 +1,163 @@
+"""A made network of lending markets: realistic, seeded, of any size, moving from ledger to ledger.
+
+The same arguments give the same entries at the same ledgers, whatever is asked in between: everything random comes
+from the seed, and `MadeNetwork.advance` draws from it in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from exporter.ledger.entries import code_key
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.blend_entries import (
+    Entry,
+    Market,
+    backstop_entries,
+    factory_entries,
+    pool_instance,
+    reserve_config,
+    reserve_data,
+    reserve_list,
+)
+from exporter.localnet.blend_reserve import Reserve
+from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
+from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.made_assets import Feed, FeedKind, make_feeds, make_oracles, make_tokens
+from exporter.localnet.made_markets import make_deployments, make_markets, market_sizes
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.oracle_contract import ORACLE_WASM, asset_entry, oracle_instance
+from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM
+from exporter.networks import NETWORKS
+
+DEFAULT_START_LEDGER = 65_000_000
+DEFAULT_START_TIME = 1_794_996_000
+"""2026-11-18 10:00:00 UTC: fixed, so that the made network is the same on every day."""
+
+PROTOCOL_VERSION = 28
+_LEDGERS_PER_DAY = 17_280
+_LIFE = 46 * _LEDGERS_PER_DAY  # what the pool contract extends the life of its shared entries to
+_RENEW_BELOW = 45 * _LEDGERS_PER_DAY
+
+
+class MadeNetwork(LocalNetwork):
+    """A chain of made markets; ``markets``, ``tokens``, ``oracles`` and ``feeds`` say what is in it.
+
+    ``pools`` is the number of reserves in all markets together. One more market is in Setup and has none. At each
+    `advance`, ``changes_per_ledger`` reserves change as a user's operation changes them, and ``prices_per_ledger``
+    feeds get a new price. ``archived`` and ``missing`` of the reserves have archived entries, or no ``ResData`` at all.
+    """
+
+    def __init__(
+        self,
+        *,
+        pools: int = 60,
+        seed: int = 1,
+        start_ledger: int = DEFAULT_START_LEDGER,
+        start_time: int = DEFAULT_START_TIME,
+        close_seconds: int = 5,
+        changes_per_ledger: int = 3,
+        prices_per_ledger: int = 2,
+        archived: int = 0,
+        missing: int = 0,
+        window: int = DEFAULT_WINDOW,
+    ) -> None:
+        """Make the network as of ``start_ledger``, closed at ``start_time`` (unix seconds)."""
+        if pools < archived + missing or min(archived, missing) < 0:
+            raise ValueError("there are not that many reserves to be archived or missing")
+        self.close_seconds = close_seconds
+        self.changes_per_ledger = changes_per_ledger
+        self.prices_per_ledger = prices_per_ledger
+        self._random = Random(seed)
+        sizes = market_sizes(self._random, pools)
+        self.oracles = make_oracles()
+        self.tokens, token_prices = make_tokens(self._random, pools, at_least=max(sizes, default=0))
+        self.feeds = make_feeds(self._random, self.oracles, self.tokens, token_prices)
+        self.markets = make_markets(self._random, sizes, self.tokens, self.oracles, start_time)
+        self.deployments = make_deployments()
+        reserves = [(market, reserve) for market in self.markets for reserve in market.reserves]
+        broken = self._random.sample(reserves, archived + missing)
+        self.archived, self.missing = broken[:archived], broken[archived:]
+        self._active = [pair for pair in reserves if all(pair[1] is not reserve for _, reserve in broken)]
+        self._renewed = [feed for feed in self.feeds if feed.renewed]
+        self._next_feed = 0
+        chain = Chain(
+            dict(self._first_entries(start_ledger, start_time)),
+            start_ledger=start_ledger,
+            start_time=start_time,
+            window=window,
+        )
+        super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
+
+    def advance(self) -> int:
+        """Close one more ledger: a few reserves change, a few prices move. Gives the ledger's number."""
+        ledger = self.chain.latest + 1
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        changes = []
+        for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+            reserve.operate(self._random, time, market.status)
+            changes.append(self._write(reserve_data(market, reserve), ledger))
+        for _ in range(min(self.prices_per_ledger, len(self._renewed))):
+            feed = self._renewed[self._next_feed % len(self._renewed)]
+            self._next_feed += 1
+            feed.move(self._random)
+            changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
+        return self.chain.close(changes, close_time=time)
+
+    def _write(self, entry: Entry, ledger: int) -> Change:
+        key, data = entry
+        before = self.chain.entry(key, ledger - 1)
+        live_until = (before.live_until if before else None) or 0
+        return Change(key, data, live_until if live_until >= ledger + _RENEW_BELOW else ledger + _LIFE)
+
+    def _first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        for wasm in (ORACLE_WASM, TOKEN_WASM, OWN_LAYOUT_WASM):
+            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
+            yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
+        for token in self.tokens:
+            yield self._old(ledger, token.instance_entry())
+        for oracle in self.oracles:
+            yield self._old(ledger, oracle_instance(oracle.contract, oracle.decimals, oracle.durability))
+        for feed in self.feeds:
+            yield from self._feed_entries(feed, ledger, time)
+        for label, deployment in self.deployments.items():
+            markets = [market for market in self.markets if market.generation.label == label]
+            for entry in (*backstop_entries(deployment, markets), *factory_entries(deployment, markets)):
+                yield self._old(ledger, entry)
+        for market in self.markets:
+            yield from self._market_entries(market, ledger, time)
+
+    def _feed_entries(self, feed: Feed, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        if feed.kind is not FeedKind.UNKNOWN:
+            constant = feed.scaled_price() if feed.kind is FeedKind.CONSTANT else None
+            yield self._old(ledger, asset_entry(feed.oracle.contract, feed.token, constant))
+        if feed.has_price_entry:
+            age = self._random.randrange(0, 60)  # ledgers
+            key, data = feed.entry(time - age * self.close_seconds)
+            yield key, RawEntry(data, ledger - age, feed.live_until(ledger))
+
+    def _market_entries(self, market: Market, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        yield self._old(ledger, pool_instance(market, self.deployments[market.generation.label]))
+        if market.listed:
+            yield self._old(ledger, reserve_list(market))
+        for reserve in market.reserves:
+            archived = self._is_in(self.archived, reserve)
+            yield self._old(ledger, reserve_config(market, reserve), archived)
+            if not self._is_in(self.missing, reserve):
+                key, data = reserve_data(market, reserve)
+                age = (time - reserve.last_time) // self.close_seconds
+                modified = max(ledger - age, 1)
+                yield key, RawEntry(data, modified, ledger - 1 if archived else max(modified, ledger) + _LIFE)
+
+    def _old(self, ledger: int, entry: Entry, archived: bool = False) -> tuple[bytes, RawEntry]:
+        """An entry that was written at some time before the first ledger."""
+        key, data = entry
+        modified = max(ledger - self._random.randint(1, 30 * _LEDGERS_PER_DAY), 1)
+        left = -1 if archived else self._random.randint(_LIFE // 2, _LIFE)
+        return key, RawEntry(data, modified, ledger + left)
+
+    @staticmethod
+    def _is_in(pairs: list[tuple[Market, Reserve]], reserve: Reserve) -> bool:
+        return any(reserve is other for _, other in pairs)

@@ -1,0 +1,46 @@
+"""A network that the embedded RPC server serves: a chain, the code of its contracts, and how it moves on."""
+
+from __future__ import annotations
+
+from exporter.errors import SnapshotFileError
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.localnet.chain import Chain
+from exporter.localnet.contracts import Contracts
+from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
+from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
+from exporter.networks import NETWORKS, network_id
+
+CODE = Contracts(
+    {ORACLE_WASM_HASH: run_oracle, TOKEN_WASM_HASH: run_token, OWN_LAYOUT_WASM_HASH: run_token},
+    stellar_asset=run_token,
+)
+"""The stand-ins for contract code that every embedded network runs."""
+
+
+class LocalNetwork:
+    """What is served: a chain with a passphrase. This one stands still; `exporter.localnet.made` has one that moves."""
+
+    def __init__(self, chain: Chain, passphrase: str, protocol_version: int, contracts: Contracts = CODE) -> None:
+        self.chain = chain
+        self.passphrase = passphrase
+        self.protocol_version = protocol_version
+        self.contracts = contracts
+
+    def advance(self) -> int:
+        """Close one more ledger, where the network can, and give the latest one's number."""
+        return self.chain.latest
+
+
+def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
+    """The network of a ledger snapshot file: one ledger that no other follows.
+
+    The file names its network by the hash of the passphrase only; ``passphrase`` is needed for a network that
+    `exporter.networks` does not know. Raises `SnapshotFileError` when no known or given passphrase has that hash.
+    """
+    known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
+    for candidate in known:
+        if network_id(candidate) == snapshot.network_id:
+            chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
+            return LocalNetwork(chain, candidate, snapshot.protocol_version)
+    problem = "a network that is not known here: give its passphrase" if passphrase is None else "another network"
+    raise SnapshotFileError(f"the ledger snapshot file is of {problem} (its network_id is {snapshot.network_id})")

@@ -1,0 +1,108 @@
+"""Running the embedded RPC server on a real socket: in a thread beside a client, or until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from exporter.localnet.server import App, ConnectionDroppedError, Message, Receive, Send
+
+_START_SECONDS = 10.0
+_STOP_SECONDS = 10.0
+
+
+@contextmanager
+def running(app: App, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve an application in a thread while the block runs; gives its URL. Port 0 is any free port.
+
+    Raises OSError when the address cannot be had.
+    """
+    with _listening(host, port) as listener:
+        server = _server(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="localnet", daemon=True)
+        thread.start()
+        try:
+            _wait_until(lambda: server.started or not thread.is_alive(), _START_SECONDS)
+            if not server.started:
+                raise OSError("the embedded RPC server did not start")
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join(_STOP_SECONDS)
+
+
+def serve_forever(
+    app: App, *, host: str = "127.0.0.1", port: int = 8000, on_start: Callable[[str], None] | None = None
+) -> None:
+    """Serve an application until the process is interrupted; ``on_start`` is told the URL before the first request.
+
+    Raises OSError when the address cannot be had.
+    """
+    with _listening(host, port) as listener:
+        if on_start is not None:
+            on_start(url_of(listener))
+        _server(app).run(sockets=[listener])
+
+
+def url_of(listener: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=1024)
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _server(app: App) -> uvicorn.Server:
+    transports: dict[Any, asyncio.Transport] = {}
+
+    class Protocol(H11Protocol):
+        """Remembers the transport of each client, which an application cannot reach otherwise."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            # asyncio does this only for sockets made with IPPROTO_TCP; without it each answer takes 40 ms
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            super().connection_made(transport)
+            transports[self.client] = transport
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            transports.pop(self.client, None)
+            super().connection_lost(exc)
+
+    async def dropping(scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except ConnectionDroppedError:
+            transport = transports.get(tuple(scope["client"] or ()))
+            if transport is not None:
+                transport.close()  # after what was written so far
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    config = uvicorn.Config(
+        dropping,
+        http=Protocol,
+        ws="none",
+        log_config=None,
+        log_level="critical",  # a dropped connection is no news here
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,272 @@
+"""The job: read every market at one ledger, compute, record, render, publish.
+
+The steps stand in `STEPS` in the order in which they run; each takes the run as the steps before it left it. What
+a step learns goes to the console and the run report. An error ends the run with its own exit code and leaves what
+was published before as it was, except where publishing itself says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from exporter import documents
+from exporter.compute import Tables, compute
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.discovery import candidates
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError
+from exporter.files import RenderedFile
+from exporter.history import render_history
+from exporter.history_manifest import HistoryPart
+from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.memory_store import MemoryStore
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import ProtocolModule, ProtocolReading
+from exporter.publish import PublishResult, RunSummary, publish
+from exporter.published import check_newer
+from exporter.render import render_tree
+from exporter.report import RunReport
+from exporter.site import render_site
+from exporter.sources import OpenSource, open_source
+from exporter.store import Clock, Store, open_store, utc_now
+from exporter.sweep import sweep
+from exporter.verify import verify
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way. Fields below the first block are filled by the steps, in order."""
+
+    settings: Settings
+    store: Store
+    console: Console
+    report: RunReport
+    snapshot: Path | None = None
+    dry_run: bool = False
+    now: Clock = utc_now
+    modules: Mapping[str, ProtocolModule] = field(default_factory=lambda: PROTOCOLS)
+
+    readings: list[ProtocolReading] = field(default_factory=list)
+    certificate: Certificate | None = None
+    close_time: int = 0
+    network: str = ""
+    tables: Tables | None = None
+    history: HistoryPart | None = None
+    result: PublishResult | None = None
+
+    def done(self) -> Tables:
+        """The tables, once they are computed."""
+        assert self.tables is not None, "the step that computes the tables has not run"
+        return self.tables
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all of it worked; 7 when something could not be read that `allow_unread` does not list."""
+        return EXIT_UNREAD if self.surprises() else EXIT_DONE
+
+    def surprises(self) -> list[str]:
+        """What could not be read and is not known to be dead, as ``MARKET`` or ``MARKET/POOL``."""
+        allowed = set(self.settings.allow_unread)
+        names = [
+            (item.market, item.market if item.pool is None else f"{item.market}/{item.pool}")
+            for item in self.done().unread
+        ]
+        return [name for market, name in names if name not in allowed and market not in allowed]
+
+
+def read(run: Run, facts: dict[str, Any]) -> None:
+    """Read every market at one ledger, with the proof of it, and when that ledger closed."""
+    asyncio.run(_read(run, facts))
+
+
+async def _read(run: Run, facts: dict[str, Any]) -> None:
+    network = run.settings.network
+    limits = ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
+    async with open_source(run.settings, run.snapshot) as opened:
+        run.network = opened.network.passphrase
+        try:
+            reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
+            run.readings, run.certificate = reading.result, reading.certificate
+            run.close_time = await opened.source.close_time(reading.certificate.ledger)
+        finally:
+            run.report.add(reading=opened.report())
+    run.report.add(certificate=_certificate_facts(run.certificate), ledger_close_time=run.close_time)
+    facts.update(ledger=run.certificate.ledger, keys=run.certificate.keys, calls=run.certificate.calls)
+    facts.update(rounds=run.certificate.rounds)
+    if not run.dry_run:
+        check_newer(run.store, run.certificate.ledger)  # before work that would be refused at the end
+
+
+async def _program(run: Run, opened: OpenSource, view: LedgerView) -> list[ProtocolReading]:
+    """What is read: all protocols, each all its markets. It may run several times (`exporter.ledger.view`)."""
+    found = candidates(run.settings, opened.network, run.modules, opened.instances)
+    deployments = opened.network.deployments if run.settings.discovery.enabled else ()
+    return await asyncio.gather(
+        *(
+            module.read(view, found[name], [item for item in deployments if item.protocol == name])
+            for name, module in run.modules.items()
+        )
+    )
+
+
+def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "ledger": certificate.ledger,
+        "first": certificate.interval.first,
+        "last": certificate.interval.last,
+        "rounds": certificate.rounds,
+        "keys": certificate.keys,
+        "calls": certificate.calls,
+        "footprint_keys": certificate.footprint_keys,
+        "uncertified_calls": certificate.uncertified_calls,
+        "newest_change": certificate.newest_change.hex() if certificate.newest_change else None,
+        "oldest_read": certificate.oldest_read.hex() if certificate.oldest_read else None,
+    }
+
+
+def tabulate(run: Run, facts: dict[str, Any]) -> None:
+    """Compute the two frames, and name everything that is not in them."""
+    assert run.certificate is not None
+    tables = run.tables = compute(run.readings, run.modules, run.certificate.ledger, run.close_time)
+    facts.update(markets=tables.markets.height, pools=tables.pools.height)
+    facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
+    run.report.add(
+        unread=[_plain(item) for item in tables.unread],
+        unpriced=[_plain(item) for item in tables.unpriced],
+        absent=[_plain(item) for item in tables.absent],
+        notices=tables.notices,
+    )
+    for notice in tables.notices:
+        run.console.warning(notice)
+    for name in run.surprises():
+        reason = next(item for item in tables.unread if name in (item.market, f"{item.market}/{item.pool}"))
+        run.console.warning(f"{name} could not be read: {reason.detail}", reason=reason.reason)
+    if not tables.markets.height:
+        raise CheckError(
+            "no market was read, and nothing is published over what stands; check network.name, the endpoints, "
+            "and [[markets]] if discovery is off"
+        )
+
+
+def _plain(item: object) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in item.__slots__}  # type: ignore[attr-defined]
+
+
+def record(run: Run, facts: dict[str, Any]) -> None:
+    """Make the Parquet file of the run."""
+    tables = run.done()
+    run.history = render_history(
+        tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time, network=run.network
+    )
+    facts.update(rows=run.history.entry.rows, bytes=run.history.entry.bytes)
+
+
+def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
+    """Render the tree file by file, each checked as it is made, and publish it in the order that is safe."""
+    store = MemoryStore() if run.dry_run else run.store
+    with run.console.counter("files") as counter:
+
+        def counted(files: Iterator[RenderedFile]) -> Iterator[RenderedFile]:
+            for file in files:
+                counter.advance()
+                yield file
+
+        run.result = publish(
+            store,
+            counted(_rendered(run)),
+            partial(_status, run),
+            observed_ledger=run.done().ledger,
+            history=run.history,
+            now=run.now,
+        )
+    total = run.result.total
+    facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
+    run.report.add(
+        run_id=run.result.summary.run_id,
+        manifest_sha256=run.result.summary.manifest_sha256,
+        published=not run.dry_run,
+    )
+
+
+def _rendered(run: Run) -> Iterator[RenderedFile]:
+    tables, output = run.done(), run.settings.output
+    tree = render_tree(
+        tables.pools, tables.markets, output.page_sizes, output.default_page_size, output.market_pools_cap
+    )
+    return chain(tree, render_site(tables))
+
+
+def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
+    """The pointer, from what is known at the end."""
+    tables, settings = run.done(), run.settings
+    interval = settings.schedule.interval_minutes
+    published = int(summary.published_at.timestamp())
+    return documents.SystemStatus(
+        run_id=summary.run_id,
+        schema_version=documents.SCHEMA_VERSION,
+        network=run.network,
+        observed_ledger=tables.ledger,
+        ledger_close_time=documents.timestamp(tables.close_time),
+        generated_at=documents.timestamp(published),
+        next_expected_at=None if interval is None else documents.timestamp(published + 60 * interval),
+        market_count=tables.markets.height,
+        pool_count=int(tables.markets["pool_count"].sum()),
+        unread=[documents.Unread(**_plain(item)) for item in tables.unread],
+        unpriced=[documents.Unpriced(**_plain(item)) for item in tables.unpriced],
+        absent=[documents.Absent(**_plain(item)) for item in tables.absent],
+        notices=tables.notices,
+        page_sizes=sorted(settings.output.page_sizes),
+        default_page_size=settings.output.default_page_size,
+        retention_hours=settings.output.retention_hours,
+        manifest_key=summary.manifest_key,
+        manifest_sha256=summary.manifest_sha256,
+        previous_run_id=summary.previous_run_id,
+    )
+
+
+def read_back(run: Run, facts: dict[str, Any]) -> None:
+    """Read what was published back and compare it with what was written."""
+    if run.result is not None and not run.dry_run:
+        facts.update(files=verify(run.store, run.result.summary))
+
+
+def remove_expired(run: Run, facts: dict[str, Any]) -> None:
+    """Remove pages of runs that nobody can be reading any more. A refusal is no failure of the run."""
+    if run.dry_run:
+        return
+    swept = sweep(run.store, timedelta(hours=run.settings.output.retention_hours), now=run.now)
+    if swept.refused is not None:
+        run.console.warning(f"nothing was swept: {swept.refused}")
+    facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
+
+
+STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
+    ("read", "reading the ledger", read),
+    ("compute", "computing", tabulate),
+    ("record", "writing the history file", record),
+    ("publish", "rendering and publishing", render_and_publish),
+    ("verify", "reading back", read_back),
+    ("sweep", "removing what has expired", remove_expired),
+)
+
+
+def execute(run: Run) -> int:
+    """Run all steps and give the exit code. Raises `ExporterError` where the run fails."""
+    run.report.add(network=run.settings.network.name, output=run.store.uri, dry_run=run.dry_run)
+    for name, doing, step in STEPS:
+        with run.report.step(name) as reported, run.console.step(name, doing) as facts:
+            step(run, facts)
+            reported.update(facts)
+    return run.exit_code
+
+
+def prepare(settings: Settings, console: Console, report: RunReport, **options: Any) -> Run:
+    """A run over the configured output."""
+    return Run(settings, open_store(settings.output.uri), console, report, **options)

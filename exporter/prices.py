@@ -1,0 +1,107 @@
+"""From an oracle's quote to a published price and value, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import polars as pl
+
+from exporter import exact
+from exporter.ledger.oracles import Quote
+from exporter.tables import VALID_PRICE
+
+_MAX_POWER = 38  # 10^38 is the largest power of ten that fits into 128 bits
+_MAX_TIME = 2**63 - 1
+
+PRICE_SCHEMA: dict[str, pl.DataType] = {
+    "oracle": pl.String(),
+    "token_address": pl.String(),
+    "oracle_decimals": pl.Int64(),
+    "oracle_price": pl.Int128(),
+    "price_timestamp": pl.Int64(),
+    "oracle_price_usd": pl.String(),
+    "price_reason": pl.String(),
+}
+
+
+def printed_price(price: int, decimals: int) -> str:
+    """A price above zero with all of its oracle's decimals: 1 at 14 decimals is ``0.00000000000001``."""
+    digits = str(price).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+
+
+def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | None]) -> pl.DataFrame:
+    """One row for each quote: the valid price, or nulls and ``price_reason``, why there is none.
+
+    ``failure_of`` is the protocol's own rule at the ledger's close time. Columns: `PRICE_SCHEMA`.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
+    for quote in quotes:
+        failure = failure_of(quote)
+        if failure is None and (quote.timestamp or 0) > _MAX_TIME:
+            failure = f"the price's time {quote.timestamp} is beyond any time"
+        row: dict[str, object] = {"oracle": quote.oracle, "token_address": quote.token}
+        if failure is None and quote.price is not None and quote.decimals is not None:
+            row |= {
+                "oracle_decimals": quote.decimals,
+                "oracle_price": quote.price,
+                "price_timestamp": quote.timestamp,
+                "oracle_price_usd": printed_price(quote.price, quote.decimals),
+                "price_reason": VALID_PRICE,
+            }
+        else:
+            row["price_reason"] = failure or "the oracle gave no price"
+        for name, values in columns.items():
+            values.append(row.get(name))
+    return pl.DataFrame(
+        [
+            exact.column(values, name)  # type: ignore[arg-type]
+            if name == "oracle_price"
+            else pl.Series(name, values, dtype=PRICE_SCHEMA[name])
+            for name, values in columns.items()
+        ]
+    )
+
+
+def with_values(pools: pl.DataFrame) -> pl.DataFrame:
+    """Add ``tvl_usd_cents``: floor((total_supplied + total_collateral) * price * 100 / 10^(all decimals)).
+
+    Where that does not fit into 128 bits the price is absurd: it is taken away, and ``price_reason`` says so.
+    """
+    priced = pools["oracle_price"].is_not_null()
+    values, failures = exact.set_aside_failures(pools.filter(priced), _values)
+    positions = priced.arg_true().to_list()
+    unusable = {positions[row] for row in failures}
+    kept = [position for position in positions if position not in unusable]
+    tvl: list[int | None] = [None] * pools.height
+    for position, value in zip(kept, values["tvl_usd_cents"].to_list(), strict=True):
+        tvl[position] = value
+    pools = pools.with_columns(exact.column(tvl, "tvl_usd_cents"))
+    if not unusable:
+        return pools
+    bad = pl.Series([position in unusable for position in range(pools.height)])
+    taken = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
+    return pools.with_columns(
+        *(pl.when(~bad).then(pl.col(name)).alias(name) for name in taken),
+        pl.when(bad)
+        .then(pl.lit("the price is too large: the pool's value does not fit"))
+        .otherwise(pl.col("price_reason"))
+        .alias("price_reason"),
+    )
+
+
+def _values(pools: pl.DataFrame) -> pl.DataFrame:
+    amount = exact.add(pools["total_supplied"], pools["total_collateral"])
+    exponent = [
+        token + oracle - 2  # cents
+        for token, oracle in zip(pools["decimals"].to_list(), pools["oracle_decimals"].to_list(), strict=True)
+    ]
+    powers: Mapping[str, list[int]] = {
+        "factor": [10 ** max(-power, 0) for power in exponent],
+        "divisor": [10 ** min(max(power, 0), _MAX_POWER) for power in exponent],
+        "rest": [10 ** max(power - _MAX_POWER, 0) for power in exponent],  # floor(floor(x / a) / b) is floor(x / ab)
+    }
+    amount = exact.multiply(amount, exact.column(powers["factor"], "factor"))
+    value = exact.multiply_divide_floor(amount, pools["oracle_price"], exact.column(powers["divisor"], "divisor"))
+    value = exact.floor_divide(value, exact.column(powers["rest"], "rest"))
+    return pl.DataFrame([value.alias("tvl_usd_cents")])

@@ -1,0 +1,55 @@
+"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract deployed anew): one pool a reserve.
+
+The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
+and site show; totals are accrued to the close time of the ledger (facts/blend.md 2.7, docs/adr/0004-blend-rates.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from exporter.ledger.oracles import Quote
+from exporter.ledger.view import LedgerView
+from exporter.networks import Deployment
+from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.blend import reader
+from exporter.protocols.blend.layout import WASM_HASHES
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MAX_PRICE_AGE_SECONDS = 86_400
+"""A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
+
+
+class Blend:
+    """The Blend module, as `exporter.protocols.base.ProtocolModule` describes one."""
+
+    name = reader.NAME
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """The code of both generations of pools."""
+        return WASM_HASHES
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        """Read the candidates and every pool in the reward zones of the deployments' backstops."""
+        return await reader.read_pools(view, candidates, deployments)
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        """The published numbers of the reserves (see `exporter.protocols.blend.table`)."""
+        from exporter.protocols.blend.table import project_pools
+
+        return project_pools(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """Blend's own rule: there is a price, above zero, and not older than a day."""
+        if quote.price is None or quote.timestamp is None:
+            return quote.failure or "the oracle gave no price"
+        if quote.price <= 0:
+            return f"the price is {quote.price}, not above zero"
+        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
+            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
+        return None

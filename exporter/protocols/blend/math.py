@@ -1,0 +1,326 @@
+"""Blend's interest math over columns of reserves, function by function as the contract has it.
+
+The formulas are those of facts/blend.md section 2, on the exact operations of `exporter.exact`; tests/judge.py holds
+the same ones for a single reserve in plain Python. Both contract generations are computed in one frame: they differ
+in the scale of the rates (R), the scale of the rate modifier (M) and the cap of the utilization alone.
+
+Scales: utilization, rates a year and every configured factor have 7 decimals in both generations (S7); b_rate and
+d_rate have 9 (v1) or 12 (v2); ir_mod has 9 (v1) or 7 (v2); supplies, credit and totals are token base units.
+
+Every value that has a name in the contract must fit into signed 128 bits, as it must there; products before a
+division may be wider. A reserve for which this fails, or that divides by zero, raises an ExactError that carries its
+row: `exact.set_aside_failures` then computes the others. What a guard of the contract skips cannot raise here:
+its inputs are replaced by harmless ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from exporter import exact
+
+S7 = 10**7
+SECONDS_PER_YEAR = 31_536_000
+RATE_SCALES = {"v1": 10**9, "v2": 10**12}
+MODIFIER_SCALES = {"v1": 10**9, "v2": 10**7}
+BORROW_PERIODS = 365
+SUPPLY_PERIODS = 52
+
+_STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
+_BPS = 10_000
+
+RESERVE_COLUMNS = (
+    "b_rate",
+    "b_supply",
+    "d_rate",
+    "d_supply",
+    "ir_mod",
+    "backstop_credit",
+    "last_time",
+    "util",
+    "r_base",
+    "r_one",
+    "r_two",
+    "r_three",
+    "reactivity",
+    "bstop_rate",
+)
+"""The raw columns that `project` reads beside `generation`: ResData, ResConfig and the pool's bstop_rate."""
+
+
+class Accrued(NamedTuple):
+    """The state of reserves at a time, as the contract would store it, with the totals it amounts to."""
+
+    b_rate: pl.Series
+    d_rate: pl.Series
+    ir_mod: pl.Series
+    backstop_credit: pl.Series
+    total_supplied: pl.Series
+    total_borrowed: pl.Series
+
+
+def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+    """Bring every reserve to the close time of the ledger, and add what is published of it.
+
+    Args:
+        frame: a row a reserve: `generation` (String, "v1" or "v2") and RESERVE_COLUMNS (Int128 or smaller integers),
+            all without nulls; the configured ones are within the contract's u32, `last_time` within u64. Other columns
+            are kept as they are.
+        close_time: unix seconds. A reserve whose `last_time` is not before it does not accrue: on the chain it cannot
+            be after it.
+
+    Returns:
+        The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units) and
+        `utilization_bps` (Int64, of these two); `accrued_b_rate`, `accrued_d_rate`, `accrued_ir_mod`,
+        `accrued_backstop_credit`; `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr` and the same three
+        `accrued_` (7 decimals); `borrow_apy_bps`, `supply_apy_bps` (Int64, from the stored rates, as Blend's SDK and
+        site show them). All are Int128 unless said otherwise.
+
+    Raises:
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or basis points into 2^53 - 1.
+        ExactDivisionError: with the rows that divide by zero, as a v1 reserve with liabilities and no supply does.
+        ValueError: for a null or an unknown generation.
+    """
+    state = _checked(frame)
+    is_v2 = frame["generation"] == "v2"
+    rate_scale = exact.select(is_v2, RATE_SCALES["v2"], RATE_SCALES["v1"])
+    modifier_scale = exact.select(is_v2, MODIFIER_SCALES["v2"], MODIFIER_SCALES["v1"])
+    curve = tuple(state[name] for name in ("util", "r_base", "r_one", "r_two", "r_three"))
+
+    supplied = total_supply(state["b_supply"], state["b_rate"], rate_scale)
+    borrowed = total_liabilities(state["d_supply"], state["d_rate"], rate_scale)
+    stored_utilization = utilization(borrowed, supplied, is_v2)
+    stored_borrow_apr = borrow_rate(stored_utilization, state["ir_mod"], modifier_scale, *curve)
+    stored_supply_apr = supply_rate(stored_borrow_apr, stored_utilization, state["bstop_rate"])
+
+    accrued = accrue(
+        state, close_time, rate_scale, modifier_scale, supplied, borrowed, stored_utilization, stored_borrow_apr
+    )
+    accrued_utilization = utilization(accrued.total_borrowed, accrued.total_supplied, is_v2)
+    accrued_borrow_apr = borrow_rate(accrued_utilization, accrued.ir_mod, modifier_scale, *curve)
+    accrued_supply_apr = supply_rate(accrued_borrow_apr, accrued_utilization, state["bstop_rate"])
+
+    return frame.with_columns(
+        accrued.total_supplied.alias("total_supplied"),
+        accrued.total_borrowed.alias("total_borrowed"),
+        utilization_bps(accrued.total_borrowed, accrued.total_supplied).alias("utilization_bps"),
+        accrued.b_rate.alias("accrued_b_rate"),
+        accrued.d_rate.alias("accrued_d_rate"),
+        accrued.ir_mod.alias("accrued_ir_mod"),
+        accrued.backstop_credit.alias("accrued_backstop_credit"),
+        stored_utilization.alias("stored_utilization"),
+        stored_borrow_apr.alias("stored_borrow_apr"),
+        stored_supply_apr.alias("stored_supply_apr"),
+        accrued_utilization.alias("accrued_utilization"),
+        accrued_borrow_apr.alias("accrued_borrow_apr"),
+        accrued_supply_apr.alias("accrued_supply_apr"),
+        borrow_apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
+        supply_apy_bps(stored_supply_apr).alias("supply_apy_bps"),
+    )
+
+
+def _checked(frame: pl.DataFrame) -> pl.DataFrame:
+    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
+    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
+    unknown = set(frame["generation"].unique().to_list()) - set(RATE_SCALES)
+    if unknown:
+        raise ValueError(f"unknown Blend generation {unknown.pop()!r}; known: {', '.join(RATE_SCALES)}")
+    return state
+
+
+@exact.naming("total supply")
+def total_supply(b_supply: pl.Series, b_rate: pl.Series, rate_scale: pl.Series) -> pl.Series:
+    """What the suppliers own, in token base units: floor(b_supply × b_rate / R)."""
+    return exact.multiply_divide_floor(b_supply, b_rate, rate_scale)
+
+
+@exact.naming("total liabilities")
+def total_liabilities(d_supply: pl.Series, d_rate: pl.Series, rate_scale: pl.Series) -> pl.Series:
+    """What the borrowers owe, in token base units: ceil(d_supply × d_rate / R)."""
+    return exact.multiply_divide_ceil(d_supply, d_rate, rate_scale)
+
+
+@exact.naming("utilization")
+def utilization(liabilities: pl.Series, supply: pl.Series, is_v2: pl.Series) -> pl.Series:
+    """The share of the supply that is lent, 7 decimals: ceil(liabilities × S7 / supply).
+
+    Without liabilities it is 0. v2 caps it at S7, which also covers debt without any supply; v1 does not cap, and
+    divides by zero there.
+    """
+    capped = is_v2 & (liabilities >= supply)
+    divided = (liabilities != 0) & ~capped
+    quotient = exact.multiply_divide_ceil(exact.select(divided, liabilities, 0), S7, exact.select(divided, supply, 1))
+    return exact.select(capped & (liabilities != 0), S7, quotient)
+
+
+@exact.naming("borrow rate")
+def borrow_rate(
+    utilization: pl.Series,
+    ir_mod: pl.Series,
+    modifier_scale: pl.Series,
+    target: pl.Series,
+    r_base: pl.Series,
+    r_one: pl.Series,
+    r_two: pl.Series,
+    r_three: pl.Series,
+) -> pl.Series:
+    """The rate a year that borrowers pay, 7 decimals: three slopes over the utilization u with target t.
+
+    u <= t:        part = ceil(u × S7 / t)
+                   ceil((ceil(part × r_one / S7) + r_base) × ir_mod / M)
+    u <= 9500000:  part = ceil((u - t) × S7 / (9500000 - t))
+                   ceil((ceil(part × r_two / S7) + r_one + r_base) × ir_mod / M)
+    beyond:        part = ceil((u - 9500000) × S7 / 500000)
+                   ceil(part × r_three / S7) + ceil((r_two + r_one + r_base) × ir_mod / M)
+
+    Both knots belong to the lower slope, and r_three is not multiplied by the modifier. With u = 0 the part is 0,
+    also for a target of 0 (the contract never asks for that rate; the SDK 3.3.0 does).
+    """
+    first = utilization <= target
+    third = ~first & (utilization > _STEEP_UTILIZATION)
+
+    start = exact.select(first, 0, exact.select(third, _STEEP_UTILIZATION, target))
+    span = exact.select(third, S7 - _STEEP_UTILIZATION, exact.subtract(_STEEP_UTILIZATION, target))
+    span = exact.select(first, target, span)
+    span = exact.select(utilization == 0, 1, span)
+    part = exact.multiply_divide_ceil(exact.subtract(utilization, start), S7, span)
+
+    slope = exact.select(first, r_one, exact.select(third, r_three, r_two))
+    sloped = exact.multiply_divide_ceil(part, slope, S7)
+
+    reached = exact.select(first, r_base, exact.add(r_base, r_one))
+    reached = exact.select(third, exact.add(reached, r_two), reached)
+    modified = exact.add(reached, exact.select(third, 0, sloped))
+    rate = exact.multiply_divide_ceil(modified, ir_mod, modifier_scale)
+    return exact.add(rate, exact.select(third, sloped, 0))
+
+
+@exact.naming("supply rate")
+def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.Series) -> pl.Series:
+    """The rate a year that suppliers earn, 7 decimals: floor(ir × floor((S7 - bstop_rate) × u / S7) / S7).
+
+    It is not on the chain; this is the definition of Blend's SDK.
+    """
+    kept = exact.multiply_divide_floor(exact.subtract(S7, bstop_rate), utilization, S7)
+    return exact.multiply_divide_floor(borrow_rate, kept, S7)
+
+
+def accrue(
+    state: pl.DataFrame,
+    close_time: int,
+    rate_scale: pl.Series,
+    modifier_scale: pl.Series,
+    supply: pl.Series,
+    liabilities: pl.Series,
+    utilization: pl.Series,
+    borrow_rate: pl.Series,
+) -> Accrued:
+    """The state after the interest of the time since `last_time`, at one simple rate for the whole of it.
+
+    Nothing accrues, and the modifier stands still, where no time has passed, nothing is supplied (b_supply 0) or
+    nothing is lent (utilization 0). `supply`, `liabilities`, `utilization` and `borrow_rate` are of the stored state.
+    """
+    accrues = (state["last_time"] < close_time) & (state["b_supply"] != 0) & (utilization != 0)
+    # With no seconds gone the formulas below leave everything as it is; only the modifier would still be clamped.
+    seconds = exact.select(accrues, exact.subtract(close_time, state["last_time"]), 0)
+
+    ir_mod = next_modifier(
+        state["ir_mod"],
+        seconds,
+        exact.select(accrues, utilization, state["util"]),
+        state["util"],
+        state["reactivity"],
+        modifier_scale,
+    )
+    accrual = loan_accrual(exact.select(accrues, borrow_rate, 0), seconds, rate_scale)
+    with exact.naming("accrued d_rate"):
+        d_rate = exact.multiply_divide_ceil(accrual, state["d_rate"], rate_scale)
+    borrowed = total_liabilities(state["d_supply"], d_rate, rate_scale)
+    with exact.naming("gain"):
+        gain = exact.subtract(borrowed, liabilities)
+    b_rate, credit = distribute_gain(gain, supply, state["b_supply"], state["b_rate"], state["bstop_rate"], rate_scale)
+    with exact.naming("accrued backstop credit"):
+        backstop_credit = exact.add(state["backstop_credit"], credit)
+    return Accrued(
+        b_rate=b_rate,
+        d_rate=d_rate,
+        ir_mod=exact.select(accrues, ir_mod, state["ir_mod"]),
+        backstop_credit=backstop_credit,
+        total_supplied=total_supply(state["b_supply"], b_rate, rate_scale),
+        total_borrowed=borrowed,
+    )
+
+
+@exact.naming("rate modifier")
+def next_modifier(
+    ir_mod: pl.Series,
+    seconds: pl.Series,
+    utilization: pl.Series,
+    target: pl.Series,
+    reactivity: pl.Series,
+    modifier_scale: pl.Series,
+) -> pl.Series:
+    """The modifier after `seconds` at a utilization off its target, kept within a tenth and ten times of 1.
+
+    The step is seconds × (u - t) × (M / S7) × reactivity / S7, rounded toward zero.
+    """
+    weight = exact.multiply(exact.multiply(seconds, reactivity), exact.floor_divide(modifier_scale, S7))
+    step = exact.multiply_divide_truncate(exact.subtract(utilization, target), weight, S7)
+    lowest, highest = exact.floor_divide(modifier_scale, 10), exact.multiply(modifier_scale, 10)
+    return exact.clamp(exact.add(ir_mod, step), lowest, highest)
+
+
+@exact.naming("loan accrual")
+def loan_accrual(borrow_rate: pl.Series, seconds: pl.Series, rate_scale: pl.Series) -> pl.Series:
+    """The factor by which debt grows, scaled by R; the share of the year is truncated before it meets the rate."""
+    time_weight = exact.multiply_divide_floor(seconds, rate_scale, SECONDS_PER_YEAR)
+    return exact.add(rate_scale, exact.multiply_divide_ceil(time_weight, borrow_rate, S7))
+
+
+@exact.naming("accrued b_rate")
+def distribute_gain(
+    gain: pl.Series,
+    supply: pl.Series,
+    b_supply: pl.Series,
+    b_rate: pl.Series,
+    bstop_rate: pl.Series,
+    rate_scale: pl.Series,
+) -> tuple[pl.Series, pl.Series]:
+    """The new b_rate, and what the backstop is credited, from the growth of the liabilities.
+
+    credit = floor(gain × bstop_rate / S7); b_rate = floor((supply + gain - credit) × R / b_supply).
+    Without a gain b_rate is left as it is: it need not be what the formula would give.
+    """
+    gains = gain > 0
+    gain = exact.select(gains, gain, 0)
+    credit = exact.multiply_divide_floor(gain, bstop_rate, S7)
+    new_supply = exact.add(supply, exact.subtract(gain, credit))
+    risen = exact.multiply_divide_floor(
+        exact.select(gains, new_supply, 0), rate_scale, exact.select(gains, b_supply, 1)
+    )
+    return exact.select(gains, risen, b_rate), credit
+
+
+@exact.naming("utilization in basis points")
+def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
+    """The published utilization, Int64: floor(borrowed × 10000 / supplied), 0 where nothing is supplied."""
+    divided = supplied != 0
+    return exact.json_integers(
+        exact.multiply_divide_floor(exact.select(divided, borrowed, 0), _BPS, exact.select(divided, supplied, 1))
+    )
+
+
+@exact.naming("borrow APY")
+def borrow_apy_bps(borrow_rate: pl.Series) -> pl.Series:
+    """The borrow rate compounded daily, in whole basis points (Int64), as Blend's SDK does in floats."""
+    return exact.annual_yield_bps_floor(borrow_rate, BORROW_PERIODS, S7)
+
+
+@exact.naming("supply APY")
+def supply_apy_bps(supply_rate: pl.Series) -> pl.Series:
+    """The supply rate compounded weekly, in whole basis points (Int64), as Blend's SDK does in floats."""
+    return exact.annual_yield_bps_floor(supply_rate, SUPPLY_PERIODS, S7)

@@ -1,0 +1,157 @@
+"""Which file answers a public URL: the rule of the API as a pure function.
+
+The rule never computes data, it only picks a file. The preview server applies it as it stands; the rules
+shipped for nginx, CloudFront Functions and Cloudflare Workers are ports of it. It knows no file system: of a
+well-formed filter that matches nothing it only says which file to take instead.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, unquote_plus
+
+from exporter.errors import ConfigError
+from exporter.headers import content_type
+from exporter.problems import Problem, invalid_parameter, not_found, unknown_cursor, unknown_market
+from exporter.store import is_key
+
+MAX_LIMIT = 2**31 - 1
+"""`limit` is an int32."""
+
+EMPTY_PAGE_KEY = "v1/assets/empty.json"
+"""The assets page without rows, for a well-formed filter that matches nothing."""
+
+_STRKEY = re.compile(r"C[A-Z2-7]{55}")
+_CURSOR = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_DIGITS = re.compile(r"[0-9]+")
+_STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
+_LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The answer is the first of `keys` that exists; `missing` is the answer when none does."""
+
+    keys: tuple[str, ...]
+    missing: Problem
+
+
+def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
+    """Map a URL to the file that answers it.
+
+    `path` is the path as it was sent, still percent-encoded, and `query` what follows the question mark.
+    `sizes` are the page sizes of the published run, ascending, beginning with 1.
+    """
+    segments = _segments(path)
+    if segments is None:
+        return not_found()
+    match segments:
+        case []:
+            return Served(("index.html",), not_found())
+        case ["v1", "assets"]:
+            return _route_assets(query, sizes)
+        case ["v1", "markets", market] if not market.endswith(".json"):
+            if not _STRKEY.fullmatch(market):
+                return invalid_parameter("market", market, _STRKEY_ACCEPTED)
+            return Served((f"v1/markets/{market}.json",), unknown_market(market))
+    key = "/".join(segments)
+    if not is_key(key):
+        return not_found()
+    if "." in segments[-1]:
+        return Served((key,), not_found()) if content_type(key) else not_found()
+    if segments[:2] == ["v1", "pages"]:
+        return Served((f"{key}.json",), unknown_cursor())
+    return Served((f"{key}.json", f"{key}/index.json"), not_found())
+
+
+def assets_folder(market: str | None, token: str | None) -> str:
+    """The folder that holds the first pages of a filter, without a slash at its end."""
+    folder = "v1/assets"
+    if market is not None:
+        folder += f"/market/{market}"
+    if token is not None:
+        folder += f"/token/{token}"
+    return folder
+
+
+def page_key(token: str) -> str:
+    """The key of the page file that a cursor names."""
+    return f"v1/pages/{token}.json"
+
+
+def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
+    """The page sizes in ascending order, or ConfigError where they cannot serve every `limit`.
+
+    They must be different whole numbers from 1 to 2147483647 with 1 among them, so that every limit of 1 and
+    more has a size that is not above it, and the default must be one of them.
+    """
+    if any(type(size) is not int or not 1 <= size <= MAX_LIMIT for size in sizes):
+        raise ConfigError(f"output.page_sizes: every size must be an integer from 1 to {MAX_LIMIT}; got {list(sizes)}")
+    if 1 not in sizes:
+        raise ConfigError(f"output.page_sizes: 1 must be one of them, to serve limit=1; got {list(sizes)}")
+    if len(set(sizes)) != len(sizes):
+        raise ConfigError(f"output.page_sizes: no size may stand twice; got {list(sizes)}")
+    if default_size not in sizes:
+        raise ConfigError(f"output.default_page_size: must be one of the page sizes {list(sizes)}; got {default_size}")
+    return tuple(sorted(sizes))
+
+
+def _segments(path: str) -> list[str] | None:
+    """The decoded segments of a path; None where one could mean anything but a plain name in the tree."""
+    if not path.startswith("/"):
+        return None
+    if path == "/":
+        return []
+    segments = [unquote(segment) for segment in path[1:].split("/")]
+    return segments if all(map(_is_harmless, segments)) else None
+
+
+def _is_harmless(segment: str) -> bool:
+    """Whether a segment can neither leave its folder nor name what stores hide (names that begin with a dot)."""
+    if not segment or segment.startswith("."):
+        return False
+    return not any(character in "/\\" or ord(character) < 0x20 for character in segment)
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """The first occurrence of each parameter; one that is empty counts as absent."""
+    first: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        first.setdefault(unquote_plus(name), unquote_plus(value))
+    return {name: value for name, value in first.items() if value}
+
+
+def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
+    parameters = _parameters(query)
+    if cursor := parameters.get("cursor"):
+        # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
+        return Served((page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
+    market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
+    for name, value in (("market", market), ("token", token)):
+        if value is not None and not _STRKEY.fullmatch(value):
+            return invalid_parameter(name, value, _STRKEY_ACCEPTED)
+    file = "index.json"
+    if limit is not None:
+        size = _size_for(limit, sizes)
+        if size is None:
+            return invalid_parameter("limit", limit, _LIMIT_ACCEPTED)
+        file = f"limit/{size}.json"
+    key = f"{assets_folder(market, token)}/{file}"
+    unfiltered = market is None and token is None
+    return Served((key,) if unfiltered else (key, EMPTY_PAGE_KEY), not_found())
+
+
+def _size_for(limit: str, sizes: Sequence[int]) -> int | None:
+    """The largest size not above the limit, 0 for a limit of 0, None for a limit that is none."""
+    if not _DIGITS.fullmatch(limit):
+        return None
+    # A long run of digits is settled by its length: Python refuses to convert more than 4,300 of them.
+    digits = limit.lstrip("0") or "0"
+    if len(digits) > len(str(MAX_LIMIT)) or int(digits) > MAX_LIMIT:
+        return None
+    number = int(digits)
+    return sizes[bisect_right(sizes, number) - 1] if number else 0

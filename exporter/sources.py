@@ -1,0 +1,78 @@
+"""Opening what a run reads its ledger from: Stellar RPC endpoints, or a ledger snapshot file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.config import Settings
+from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.ledger.scval import ContractInstance
+from exporter.ledger.source import LedgerSource
+from exporter.networks import NETWORKS, Network, network_id, network_of
+
+
+@dataclass(slots=True)
+class OpenSource:
+    """An open source, the network it is of, and for a snapshot file the contracts in it.
+
+    ``facts`` are for the run report; for RPC endpoints they grow while the source is used.
+    """
+
+    source: LedgerSource
+    network: Network
+    instances: list[tuple[str, ContractInstance]]
+    label: str
+    facts: Any
+
+    def report(self) -> dict[str, Any]:
+        """What the source did, as plain values without any URL."""
+        return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
+
+
+@asynccontextmanager
+async def open_source(settings: Settings, snapshot: Path | None) -> AsyncIterator[OpenSource]:
+    """Open the snapshot file if one is given, else the configured endpoints.
+
+    Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
+    """
+    if snapshot is not None:
+        yield _open_file(settings, snapshot)
+        return
+    if not settings.network.rpc_urls:
+        raise ConfigError(
+            "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
+            "configuration, or read a file with --snapshot"
+        )
+    from exporter.ledger.rpc import RpcSource
+    from exporter.ledger.rpc_limits import RpcLimits
+
+    limits = RpcLimits(
+        max_in_flight=settings.network.max_in_flight,
+        requests_per_second=settings.network.requests_per_second,
+        request_timeout_s=settings.network.request_timeout_seconds,
+    )
+    async with RpcSource(settings.network.rpc_urls, settings.passphrase, limits=limits) as source:
+        label = ", ".join(source.endpoints)
+        yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
+
+
+def _open_file(settings: Settings, path: Path) -> OpenSource:
+    from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+
+    snapshot = LedgerSnapshot.load(path)
+    expected = network_id(settings.passphrase)
+    if snapshot.network_id != expected:
+        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
+        found = known.get(snapshot.network_id, f"with id {snapshot.network_id}")
+        raise NetworkMismatchError(
+            f"ledger snapshot file {path.name} is of network {found}, but the run is configured for "
+            f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
+        )
+    instances = list(snapshot.contract_instances())
+    return OpenSource(
+        SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {path.name}", None
+    )

@@ -1,0 +1,77 @@
+"""The two frames of a run, their columns and units; everything that is published is made from them.
+
+Amounts are token base units, prices are in units of 10^-``oracle_decimals`` US dollars, times are unix seconds,
+``_bps`` are basis points rounded down. A rate or index of N decimals is an integer in units of 10^-N. Rows ascend
+by market, then pool; strkeys are ASCII, so the order of the strings is the order of their bytes.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+PROTOCOL_COLUMNS: dict[str, pl.DataType] = {
+    "market": pl.String(),  # contract strkey
+    "pool": pl.String(),  # pool id inside the market
+    "token_address": pl.String(),  # contract strkey
+    "protocol": pl.String(),
+    "version": pl.String(),  # of the market's contract: v1, v2
+    "market_name": pl.String(),
+    "market_status": pl.String(),
+    "wasm_hash": pl.String(),  # of the market's contract, 64 hex digits; null when it has none
+    "oracle": pl.String(),  # contract strkey; null when the market has none
+    "decimals": pl.Int64(),  # of the token, as the market computes with
+    "supply_apy_bps": pl.Int64(),
+    "borrow_apy_bps": pl.Int64(),
+    "utilization_bps": pl.Int64(),  # total_borrowed / total_supplied; 0 when nothing is supplied
+    "total_supplied": pl.Int128(),  # token base units
+    "total_borrowed": pl.Int128(),  # token base units
+    "total_collateral": pl.Int128(),  # token base units of plain collateral, outside total_supplied
+    "last_accrual_time": pl.Int64(),  # when the contract last brought the pool up to date
+    "supply_index": pl.Int128(),  # what a supply share is worth, index_decimals
+    "borrow_index": pl.Int128(),  # what a debt share is worth, index_decimals
+    "index_decimals": pl.Int64(),
+    "stored_supply_apr": pl.Int128(),  # a year, apr_decimals; from the state as the contract has stored it
+    "stored_borrow_apr": pl.Int128(),
+    "accrued_supply_apr": pl.Int128(),  # from the state brought to the ledger's close time
+    "accrued_borrow_apr": pl.Int128(),
+    "apr_decimals": pl.Int64(),
+    "stored_utilization": pl.Int128(),  # utilization_decimals
+    "accrued_utilization": pl.Int128(),
+    "utilization_decimals": pl.Int64(),
+    "rate_modifier": pl.Int128(),  # rate_modifier_decimals
+    "rate_modifier_decimals": pl.Int64(),
+    "backstop_credit": pl.Int128(),  # token base units owed to the backstop
+}
+"""What a protocol's `project` gives, one row a pool."""
+
+POOLS: dict[str, pl.DataType] = {
+    **PROTOCOL_COLUMNS,
+    "symbol": pl.String(),  # as the token contract gives it
+    "oracle_decimals": pl.Int64(),  # null when there is no valid price, as the next four
+    "oracle_price": pl.Int128(),
+    "price_timestamp": pl.Int64(),  # as the oracle gives it
+    "oracle_price_usd": pl.String(),  # the price printed with all of the oracle's decimals
+    "tvl_usd_cents": pl.Int128(),  # floor((total_supplied + total_collateral) * price * 100)
+    "price_reason": pl.String(),  # "valid", or why there is no price
+    "observed_ledger": pl.Int64(),
+    "ledger_close_time": pl.Int64(),
+}
+"""The pools frame: one row for each pool that was read."""
+
+MARKETS: dict[str, pl.DataType] = {
+    "market": pl.String(),  # contract strkey
+    "protocol": pl.String(),
+    "version": pl.String(),
+    "name": pl.String(),
+    "status": pl.String(),
+    "oracle": pl.String(),
+    "config_hash": pl.String(),  # 16 hex digits
+    "wasm_hash": pl.String(),
+    "pool_count": pl.Int64(),  # all member pools, read or not
+    "unread_count": pl.Int64(),  # of these, the ones not read
+    "tvl_usd_cents": pl.Int128(),  # sum over the pools that have a price; null when none has
+    "observed_ledger": pl.Int64(),
+}
+"""The markets frame: one row for each market that was read."""
+
+VALID_PRICE = "valid"

@@ -1,0 +1,115 @@
+"""Settings: where they come from, and what is said of those that are not acceptable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.config import ACCEPTED, ENVIRONMENT, load
+from exporter.errors import ConfigError
+from exporter.networks import NETWORKS
+
+MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "exporter.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class TestLoad:
+    """Three origins, the later winning."""
+
+    def test_defaults(self) -> None:
+        """Without any configuration the run is for mainnet, into ./public."""
+        settings = load(None, environment={}).settings
+
+        assert NETWORKS["mainnet"].passphrase == settings.passphrase
+        assert "./public" == settings.output.uri
+        assert (1, 2, 5, 10, 20, 50, 100, 200) == settings.output.page_sizes
+
+    def test_precedence(self, tmp_path: Path) -> None:
+        """A flag beats the environment, which beats the file; each key tells its origin."""
+        path = write(tmp_path, '[output]\nuri = "file"\nretention_hours = 48\n[network]\nname = "testnet"\n')
+        environment = {"EXPORTER_OUT": "environment", "EXPORTER_NETWORK": "local"}
+
+        configuration = load(path, {"output.uri": "flag", "output.report": None}, environment)
+
+        assert "flag" == configuration.settings.output.uri
+        assert "local" == configuration.settings.network.name
+        assert 48 == configuration.settings.output.retention_hours
+        assert {
+            "output.uri": "command line",
+            "network.name": "environment variable EXPORTER_NETWORK",
+            "output.retention_hours": str(path),
+        } == configuration.origins
+
+    def test_environment_lists(self) -> None:
+        """Several RPC URLs in the environment are separated by commas or white space."""
+        settings = load(None, environment={"EXPORTER_RPC_URLS": "https://a.example, https://b.example"}).settings
+
+        assert ("https://a.example", "https://b.example") == settings.network.rpc_urls
+
+    def test_markets_and_allow_unread(self, tmp_path: Path) -> None:
+        """Named markets and pools known to be dead are taken as they are written."""
+        text = f'allow_unread = ["{MARKET}/x"]\n[[markets]]\nprotocol = "blend"\naddress = "{MARKET}"\n'
+
+        settings = load(write(tmp_path, text), environment={}).settings
+
+        assert [("blend", MARKET)] == [(item.protocol, item.address) for item in settings.markets]
+        assert (f"{MARKET}/x",) == settings.allow_unread
+
+    def test_every_environment_variable_is_a_known_key(self) -> None:
+        """What an environment variable sets is a key with a description."""
+        assert set(ENVIRONMENT.values()) <= set(ACCEPTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[network]\nmax_in_flight = 0", "network.max_in_flight .*a whole number from 1 to 256"),
+        ('[network]\nmax_in_flight = "4"', "network.max_in_flight .*a whole number from 1 to 256"),
+        ('[network]\nname = "pubnet"', "network.name .*'pubnet' is no network; accepted: one of mainnet, testnet"),
+        ('[network]\nrpc_url = "https://a"', "unknown key network.rpc_url; known keys are .*network.rpc_urls"),
+        ('[networks]\nname = "mainnet"', "unknown key networks; known keys are "),
+        ("[network]\nrequests_per_second = -1.0", "network.requests_per_second .*a number above 0"),
+        ('[network]\nrpc_urls = "https://a"', "network.rpc_urls .*a list of Stellar RPC URLs"),
+        ('[network]\npassphrase = ""', "network.passphrase .*it is empty"),
+        ("[output]\npage_sizes = [5, 10]", "output.page_sizes .*that holds 1"),
+        ("[output]\npage_sizes = [1, 1]", "output.page_sizes .*different whole numbers"),
+        ("[output]\npage_sizes = [0, 1]", "output.page_sizes .*from 1 to 10000"),
+        ("[output]\ndefault_page_size = 7", "output.default_page_size .*one of output.page_sizes"),
+        ("[output]\nretention_hours = 0", "output.retention_hours .*from 1 to 8760"),
+        ("[schedule]\ninterval_minutes = 1.5", "schedule.interval_minutes .*a whole number from 1 to 10080"),
+        ('[discovery]\nenabled = "no"', "discovery.enabled .*true, or false"),
+        ('[[markets]]\nprotocol = "blend"', "markets.address.*missing required field"),
+        (f'[[markets]]\nprotocol = "lend"\naddress = "{MARKET}"', "markets.protocol.*in table 1.*: blend"),
+        ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
+        ('allow_unread = ["dead"]', "allow_unread .*'dead' is neither; accepted: a list of"),
+        ("allow_unread = 3", "allow_unread .*accepted: a list of"),
+        ("network = 3", "network.*: Expected `object`, got `int`"),
+        ("[network\n", "is not TOML"),
+    ],
+)
+def test_unacceptable(tmp_path: Path, text: str, said: str) -> None:
+    """An unacceptable value names its key and says what is accepted."""
+    path = write(tmp_path, text)
+
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(path, environment={})
+
+    assert 2 == caught.value.exit_code
+
+
+def test_origin_of_an_unacceptable_value() -> None:
+    """The message says where the value came from."""
+    with pytest.raises(ConfigError, match=r"network.max_in_flight \(from environment variable EXPORTER_MAX_IN_FLIGHT"):
+        load(None, environment={"EXPORTER_MAX_IN_FLIGHT": "many"})
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A configuration file that is not there is named."""
+    with pytest.raises(ConfigError, match=r"cannot read the configuration file .*nothing\.toml"):
+        load(tmp_path / "nothing.toml", environment={})

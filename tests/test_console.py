@@ -1,0 +1,63 @@
+"""What is said while a command works."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from exporter.console import Console
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_one_line_a_step_elsewhere_than_on_a_terminal() -> None:
+    """Without a terminal a step is one line when it is done, with its facts."""
+    stream = io.StringIO()
+
+    with Console("auto", stream).step("read", "reading") as facts:
+        facts["keys"] = 7
+
+    assert 1 == stream.getvalue().count("\n")
+    assert "read" in stream.getvalue()
+    assert "keys 7" in stream.getvalue()
+
+
+def test_progress_on_a_terminal() -> None:
+    """On a terminal a step is shown while it runs, and its line is replaced."""
+    stream = Terminal()
+
+    with Console("auto", stream).step("read", "reading"):
+        assert stream.getvalue().endswith("reading ...")
+
+    assert "\r\x1b[2K" in stream.getvalue()
+
+
+def test_counter_on_a_terminal_only() -> None:
+    """A running count is drawn on a terminal and nowhere else."""
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        with Console("auto", stream).counter("files") as counter:
+            counter.advance(3)
+
+    assert "files 3" in terminal.getvalue()
+    assert "" == pipe.getvalue()
+
+
+def test_json_lines() -> None:
+    """With JSON every event is one object on one line, also on a terminal."""
+    stream = Terminal()
+    console = Console("json", stream)
+
+    with console.step("read", "reading") as facts:
+        facts["keys"] = 7
+    console.warning("careful", market="M")
+    console.error("broken\nreally", 3)
+
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert ["step", "warning", "error"] == [event["event"] for event in events]
+    assert (7, "M", 3) == (events[0]["keys"], events[1]["market"], events[2]["exit_code"])

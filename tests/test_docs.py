@@ -1,0 +1,54 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
+from tests import cli_reference
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def rows(text: str, heading: str) -> dict[str, str]:
+    """The two columns of the table under a heading."""
+    section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return {key: value.strip() for key, value in re.findall(r"^\| `([^`]+)` \| (.*) \|$", section, re.MULTILINE)}
+
+
+def test_every_key_is_documented() -> None:
+    """The table of keys has every key and says what error messages say."""
+    assert ACCEPTED == rows((DOCS / "configuration.md").read_text(), "Keys")
+
+
+def test_every_environment_variable_is_documented() -> None:
+    """The table of variables has every variable and its key."""
+    documented = rows((DOCS / "configuration.md").read_text(), "Environment")
+
+    assert ENVIRONMENT == {variable: key.strip("`") for variable, key in documented.items()}
+
+
+def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
+    """The example file is accepted, and apart from the endpoint it says what is the case without it."""
+    example = (DOCS / "configuration.md").read_text().split("```toml\n")[1].split("```")[0]
+    path = tmp_path / "example.toml"
+    path.write_text(re.sub(r"^rpc_urls.*$", "", example, flags=re.MULTILINE))
+
+    assert Settings() == load(path, environment={}).settings
+    assert set(tomllib.loads(example)) == set(msgspec.to_builtins(Settings())) - {"markets"}
+
+
+def test_cli_reference() -> None:
+    """docs/cli.md is the help of every command, as `scripts/docs` writes it."""
+    assert cli_reference.render() == (DOCS / "cli.md").read_text()
+
+
+def test_every_decision_is_listed() -> None:
+    """The list of decisions links every page of docs/adr, and nothing else."""
+    listed = re.findall(r"\((\d{4}-[a-z-]+\.md)\)", (DOCS / "adr" / "README.md").read_text())
+
+    assert sorted(path.name for path in (DOCS / "adr").glob("0*.md")) == listed
