@@ -89,6 +89,16 @@ Version: TypeAlias = Annotated[int, Meta(ge=1, description="The version of the d
 Digest: TypeAlias = Annotated[
     str, Meta(pattern="^[0-9a-f]{64}$", min_length=64, max_length=64, description="SHA-256 in lowercase hex digits.")
 ]
+ConfigHash: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9a-f]{16}$",
+        min_length=16,
+        max_length=16,
+        description="The start of SHA-256 over the market's configuration in the ledger, in lowercase hex digits.",
+        examples=["0f1e2d3c4b5a6978"],
+    ),
+]
 RunId: TypeAlias = Annotated[
     str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=128, description="The id of a run.")
 ]
@@ -185,7 +195,7 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     market: ContractAddress
-    config_hash: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", min_length=16, max_length=16)]
+    config_hash: ConfigHash
     observed_ledger: Ledger
     pool_count: Count
     pools: list[MarketPool]

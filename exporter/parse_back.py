@@ -64,7 +64,7 @@ def parse_back(file: RenderedFile) -> Document:
     try:
         document: Document = _DECODERS[model].decode(file.data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CheckError(f"{file.key}: not a {model.__name__}: {error}") from error
+        raise CheckError(f"{file.key}: does not decode as {model.__name__}: {error}") from error
     if encode(document) != file.data:
         raise CheckError(f"{file.key}: not in canonical form: compact, every field once and in the model's order")
     contradiction = _contradiction(document, names, file.data)

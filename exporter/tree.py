@@ -89,8 +89,8 @@ class Tree:
             if not path.is_relative_to(root) or not path.is_file():
                 return None
             return path.open("rb")
-        except RuntimeError:
-            # How pathlib reports links that lead in a circle, before Python 3.13.
+        except (RuntimeError, ValueError):
+            # How pathlib reports links that lead in a circle, before Python 3.13, and a name with a NUL in it.
             return None
         except OSError as error:
             if error.errno in _ABSENT:
