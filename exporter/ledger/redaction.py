@@ -21,6 +21,7 @@ MESSAGE_LENGTH: Final = 300
 _SEARCHED_LENGTH: Final = 16_384
 # A shorter piece of a path ("v1", "rpc") is no secret, and replacing it would garble innocent texts.
 _SHORTEST_PIECE: Final = 4
+_LONGEST_WORD: Final = 20
 
 # These log request lines with the URL, headers with the credentials, and answers' headers that may echo either.
 _HTTP_LOGGERS: Final = (
@@ -91,7 +92,7 @@ def _secret_pieces(url: str) -> set[str]:
         whole.add(f"{parts.path}?{parts.query}")
     if user_information:  # as the Authorization header has it
         whole.add(base64.b64encode(unquote(user_information).encode()).decode())
-    small = {user, password, *parts.path.split("/")}
+    small = {user, password, *filter(_looks_like_a_key, parts.path.split("/"))}
     for field in parts.query.split("&"):
         name, _, value = field.partition("=")
         small |= {field, value or name}
@@ -99,3 +100,8 @@ def _secret_pieces(url: str) -> set[str]:
     pieces |= {piece for piece in small if len(piece) >= _SHORTEST_PIECE}
     # Servers echo a URL decoded, or encoded once more.
     return pieces | {unquote(piece) for piece in pieces} | {quote(piece, safe="") for piece in pieces}
+
+
+def _looks_like_a_key(segment: str) -> bool:
+    """Whether a part of a path is more than a word: "soroban" by itself must stay readable in a message."""
+    return len(segment) >= _LONGEST_WORD or any(each.isdigit() or each.isupper() for each in segment)

@@ -1,6 +1,6 @@
 """One call of an RPC method: tries endpoints in turn until one gives a usable answer, or the bounds are reached.
 
-    choose an endpoint -> keep to its rate -> check its network (once) -> post -> decode
+    choose an endpoint -> check its network (once) -> keep to its rate -> post -> decode
           ^                                                                        |
           +------------------ wait, as `rpc_errors.classify` says <---- failure ---+
 
@@ -79,7 +79,8 @@ class Budget:
 class _Progress:
     """What has happened to one question so far."""
 
-    tries: Counter[Endpoint] = field(default_factory=Counter)
+    sent: int = 0  # requests, checks of the network not counted
+    tries: Counter[Endpoint] = field(default_factory=Counter)  # that failed
     failures: dict[Endpoint, Failure] = field(default_factory=dict)  # the last of each, cleaned
     alike: Counter[tuple[Endpoint, str, Rule]] = field(default_factory=Counter)
     hopeless: set[Endpoint] = field(default_factory=set)  # for this question
@@ -137,9 +138,13 @@ class RpcCaller:
                 again = None
                 if question.keys > endpoint.max_keys:
                     return Split(endpoint.max_keys)
-                if not await self._wait_for_slot(endpoint, budget):
-                    continue  # while waiting it was told to leave this endpoint alone
-                outcome = await self._attempt(endpoint, question, progress, budget)
+                outcome: T | Failure | None = await self._check_network(endpoint, budget)
+                if outcome is None:
+                    if not await self._wait_for_slot(endpoint, budget):
+                        continue  # meanwhile the endpoint has asked to be left alone
+                    self._counters.retries += progress.sent > 0
+                    progress.sent += 1
+                    outcome = await self._send(endpoint, question, budget)
                 if not isinstance(outcome, Failure):
                     self._pool.succeeded(endpoint, self._timing.clock())
                     return outcome
@@ -206,17 +211,6 @@ class RpcCaller:
             raise _BudgetSpentError(f"{self._limits.total_deadline_s:g} s (total_deadline_s), waits included")
         return remaining
 
-    async def _attempt(
-        self, endpoint: Endpoint, question: Question[T], progress: _Progress, budget: Budget
-    ) -> T | Failure:
-        if progress.tries.total():
-            self._counters.retries += 1
-        progress.tries[endpoint] += 1
-        failure = await self._check_network(endpoint, budget)
-        if failure is not None:
-            return failure
-        return await self._send(endpoint, question, budget)
-
     async def _send(self, endpoint: Endpoint, question: Question[T], budget: Budget) -> T | Failure:
         """One HTTP request and its answer; counted, and reported as an event."""
         remaining = self._remaining(budget)
@@ -263,14 +257,13 @@ class RpcCaller:
             if endpoint.network_checks != checks_before:  # another call has just done it, or would fail again
                 return endpoint.network_failure
             question = Question("getNetwork", None, _passphrase, "getNetwork")
+            await self._wait_for_slot(endpoint, budget)
             outcome = await self._send(endpoint, question, budget)
             if not isinstance(outcome, Failure) and outcome != self._passphrase:
                 self._mismatch(endpoint, outcome)
             endpoint.network_checks += 1
             endpoint.network_failure = outcome if isinstance(outcome, Failure) else None
             endpoint.network_checked = endpoint.network_failure is None
-            if endpoint.network_checked:
-                await self._wait_for_slot(endpoint, budget)
             return endpoint.network_failure
         finally:
             endpoint.network_lock.release()
@@ -297,6 +290,7 @@ class RpcCaller:
         situation = Situation(keys, progress.alike[likeness], others)
         action = classify(failure, situation)
         progress.alike[likeness] += 1
+        progress.tries[endpoint] += 1
         progress.failures[endpoint] = replace(failure, text=self._redactor.clean(failure.text))
         endpoint.stale = endpoint.stale or rule.stale
         if rule.blame:

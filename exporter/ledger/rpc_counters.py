@@ -31,8 +31,9 @@ class RpcEvent:
 class RpcCounters:
     """Counts since the client was made. All are of HTTP requests unless said otherwise.
 
-    ``retries`` are requests that repeat one that failed (at the same or another endpoint), ``splits`` how often a
-    batch of keys was cut, ``keys_asked`` the keys of all getLedgerEntries requests (a repeated key counts again).
+    ``retries`` are requests that repeat one that failed, at the same or another endpoint, ``splits`` how often a
+    batch of keys was cut after a failure, ``keys_asked`` the keys of all getLedgerEntries requests (a key that is
+    asked for again counts again).
     """
 
     requests: Counter[str] = field(default_factory=Counter)  # by method
