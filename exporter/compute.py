@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from exporter import exact
-from exporter.errors import ExactError
+from exporter.errors import ExactDivisionError, ExactError
 from exporter.history import check_representable
+from exporter.history_schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
 from exporter.ledger.tokens import Token
 from exporter.prices import price_frame, with_values
 from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread
@@ -53,6 +54,7 @@ def compute(
         tables.notices += reading.notices
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
+    tables.notices.sort()
     reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
     tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
     return tables
@@ -86,7 +88,9 @@ def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) 
     )
     prices = price_frame(reading.quotes.values(), lambda quote: module.price_failure(quote, tables.close_time))
     pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
-    pools = pools.with_columns(pl.col("price_reason").fill_null("the market has no oracle"))
+    no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
+    not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
+    pools = pools.with_columns(pl.col("price_reason").fill_null(not_asked))
     pools = with_values(pools)
 
     def representable(kept: pl.DataFrame) -> pl.DataFrame:
@@ -107,13 +111,22 @@ def _keep_exact(
     """Do a step for the rows that have an exact result; the others are unread, with the operation that has none."""
     kept, failures = exact.set_aside_failures(rows, step)
     for row, error in failures.items():
-        unread(rows["position"][row], "overflow", _reason(error))
+        reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
+        unread(rows["position"][row], reason, _detail(error, rows.row(row, named=True)))
     return kept
 
 
-def _reason(error: ExactError) -> str:
-    """The quantity and what is wrong with it, without the row numbers of an inner frame."""
-    return str(error).rsplit(" in ", 1)[0]
+def _detail(error: ExactError, row: Mapping[str, object]) -> str:
+    """What has no exact result, without the row numbers and the other pools that the error itself names."""
+    times = column_names(ParquetType.TIMESTAMP)
+    unfit = [
+        f"{name} is {value}"
+        for name, value in row.items()
+        if isinstance(value, int) and abs(value) > (MAX_TIMESTAMP_SECONDS if name in times else MAX_DECIMAL)
+    ]
+    if unfit:
+        return f"numbers have at most 38 digits and times end with the year 9999, but {', '.join(unfit)}"
+    return f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
 
 
 def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from exporter.compute import Tables, compute
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.discovery import candidates
-from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, SourceError
 from exporter.files import RenderedFile
 from exporter.history import render_history
 from exporter.history_manifest import HistoryPart
@@ -92,9 +92,15 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
     async with open_source(run.settings, run.snapshot) as opened:
         run.network = opened.network.passphrase
         try:
-            reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
-            run.readings, run.certificate = reading.result, reading.certificate
-            run.close_time = await opened.source.close_time(reading.certificate.ledger)
+            async with asyncio.timeout(network.read_deadline_seconds):
+                reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
+                run.readings, run.certificate = reading.result, reading.certificate
+                run.close_time = await opened.source.close_time(reading.certificate.ledger)
+        except TimeoutError:
+            raise SourceError(
+                f"reading took longer than network.read_deadline_seconds = {network.read_deadline_seconds:g}; use a "
+                "faster endpoint, or raise that, network.max_in_flight or network.requests_per_second"
+            ) from None
         finally:
             run.report.add(reading=opened.report())
     run.report.add(certificate=_certificate_facts(run.certificate), ledger_close_time=run.close_time)

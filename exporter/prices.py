@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import polars as pl
 
 from exporter import exact
+from exporter.history_schema import MAX_DECIMAL
 from exporter.ledger.oracles import Quote
 from exporter.tables import VALID_PRICE
 
@@ -23,6 +24,8 @@ PRICE_SCHEMA: dict[str, pl.DataType] = {
     "price_reason": pl.String(),
 }
 
+ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
+
 
 def printed_price(price: int, decimals: int) -> str:
     """A price above zero with all of its oracle's decimals: 1 at 14 decimals is ``0.00000000000001``."""
@@ -33,13 +36,16 @@ def printed_price(price: int, decimals: int) -> str:
 def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | None]) -> pl.DataFrame:
     """One row for each quote: the valid price, or nulls and ``price_reason``, why there is none.
 
-    ``failure_of`` is the protocol's own rule at the ledger's close time. Columns: `PRICE_SCHEMA`.
+    ``failure_of`` is the protocol's own rule at the ledger's close time. A price or time that the history cannot
+    hold is no price either, so that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
     """
     columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
     for quote in quotes:
         failure = failure_of(quote)
         if failure is None and (quote.timestamp or 0) > _MAX_TIME:
             failure = f"the price's time {quote.timestamp} is beyond any time"
+        if failure is None and (quote.price or 0) > MAX_DECIMAL:
+            failure = f"the price {quote.price} is too large: it has more than 38 digits"
         row: dict[str, object] = {"oracle": quote.oracle, "token_address": quote.token}
         if failure is None and quote.price is not None and quote.decimals is not None:
             row |= {
@@ -66,16 +72,17 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     """Add ``tvl_usd_cents``: floor((total_supplied + total_collateral) * price * 100 / 10^(all decimals)).
 
-    Where that does not fit into 128 bits the price is absurd: it is taken away, and ``price_reason`` says so.
+    Where the value, or the sum over the market, has more than 38 digits, a price is absurd: it is taken away, and
+    ``price_reason`` says so.
     """
     priced = pools["oracle_price"].is_not_null()
     values, failures = exact.set_aside_failures(pools.filter(priced), _values)
     positions = priced.arg_true().to_list()
     unusable = {positions[row] for row in failures}
     kept = [position for position in positions if position not in unusable]
-    tvl: list[int | None] = [None] * pools.height
-    for position, value in zip(kept, values["tvl_usd_cents"].to_list(), strict=True):
-        tvl[position] = value
+    known = dict(zip(kept, values["tvl_usd_cents"].to_list(), strict=True))
+    unusable |= _beyond_sums(known, pools["market"])
+    tvl = [None if position in unusable else known.get(position) for position in range(pools.height)]
     pools = pools.with_columns(exact.column(tvl, "tvl_usd_cents"))
     if not unusable:
         return pools
@@ -83,11 +90,29 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     taken = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
     return pools.with_columns(
         *(pl.when(~bad).then(pl.col(name)).alias(name) for name in taken),
-        pl.when(bad)
-        .then(pl.lit("the price is too large: the pool's value does not fit"))
-        .otherwise(pl.col("price_reason"))
-        .alias("price_reason"),
+        pl.when(bad).then(pl.lit(ABSURD_PRICE)).otherwise(pl.col("price_reason")).alias("price_reason"),
     )
+
+
+def _beyond_sums(values: Mapping[int, int], markets: pl.Series) -> set[int]:
+    """The positions of values that must go so that the sum over each market has at most 38 digits.
+
+    In a market of n values whose sum has more, at least one is above an n-th of what fits, and once all of those are
+    gone the rest fits.
+    """
+    if sum(values.values()) <= MAX_DECIMAL:
+        return set()
+    names = markets.to_list()
+    by_market: dict[str, dict[int, int]] = {}
+    for position, value in values.items():
+        by_market.setdefault(names[position], {})[position] = value
+    return {
+        position
+        for inside in by_market.values()
+        if sum(inside.values()) > MAX_DECIMAL
+        for position, value in inside.items()
+        if value > MAX_DECIMAL // len(inside)
+    }
 
 
 def _values(pools: pl.DataFrame) -> pl.DataFrame:

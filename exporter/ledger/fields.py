@@ -26,11 +26,13 @@ def text_of(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
-def addresses(value: ScVal, what: str) -> tuple[str, ...]:
-    """A vector of addresses, as strkeys. Raises `DecodeError`."""
+def addresses(value: ScVal, what: str, most: int) -> tuple[str, ...]:
+    """A vector of at most ``most`` addresses, as strkeys. Raises `DecodeError`."""
     items = expect(value, scval.VEC, what)
     if items is None:
         raise DecodeError(f"{what}: the vector is missing")
+    if len(items) > most:
+        raise DecodeError(f"{what}: {len(items)} addresses, more than {most}")
     return tuple(expect(item, scval.ADDRESS, f"{what}[{index}]") for index, item in enumerate(items))
 
 

@@ -14,6 +14,9 @@ from exporter.ledger.entries import ContractData, decode_contract_data
 from exporter.ledger.scval import ScVal, decode_scval
 from exporter.ledger.source import RawEntry, SimulationAnswer
 
+MAX_REASON_LENGTH = 200
+"""Of a failed call's error; the host's own texts are far shorter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -49,10 +52,13 @@ class Entry:
         return self.raw.live_until == 0
 
     def contract_data(self) -> ContractData:
-        """The entry as contract data. Raises `DecodeError` when it is not, or cannot be decoded."""
+        """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
         if self._decoded is None:
             try:
                 self._decoded = decode_contract_data(self.raw.data)
+                # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
+                if self.raw.data[8 : len(self.key) + 4] != self.key[4:]:
+                    raise DecodeError("the entry stands under another key than the one that was asked for")
             except DecodeError as error:
                 self._decoded = error
         if isinstance(self._decoded, DecodeError):
@@ -128,6 +134,12 @@ class CallResult:
     value: ScVal | None
     error: str | None
     ledger: int
+
+    @property
+    def reason(self) -> str:
+        """The error without the event log that RPCs put behind it: it is published, and the log is the node's own."""
+        error = (self.error or "no result").split("Event log", 1)[0].strip()
+        return error if len(error) <= MAX_REASON_LENGTH else error[: MAX_REASON_LENGTH - 1] + "…"
 
 
 @dataclass(slots=True)

@@ -39,21 +39,27 @@ class Quote:
 
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
     """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
-    wanted = list(dict.fromkeys(pairs))
+    every = list(dict.fromkeys(pairs))
+    wanted = [(oracle, token) for oracle, token in every if oracle.startswith("C")]  # an account cannot be called
     oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
     calls = [ContractCall(oracle, "decimals") for oracle in oracles]
     calls += [ContractCall(oracle, "lastprice", (vec(symbol("Stellar"), address(token)),)) for oracle, token in wanted]
     results = await view.call(calls)
     decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
-    prices = zip(wanted, results[len(oracles) :], strict=True)
-    return {(oracle, token): _quote(oracle, token, decimals[oracle], price) for (oracle, token), price in prices}
+    prices = dict(zip(wanted, results[len(oracles) :], strict=True))
+    return {
+        (oracle, token): _quote(oracle, token, decimals[oracle], prices[oracle, token])
+        if (oracle, token) in prices
+        else Quote(oracle, token, failure="the market's oracle is no contract")
+        for oracle, token in every
+    }
 
 
 def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> Quote:
     if decimals.value is None:
-        return Quote(oracle, token, failure=f"decimals() failed: {decimals.error}")
+        return Quote(oracle, token, failure=f"decimals() failed: {decimals.reason}")
     if price.value is None:
-        return Quote(oracle, token, failure=f"lastprice() failed: {price.error}")
+        return Quote(oracle, token, failure=f"lastprice() failed: {price.reason}")
     if price.value[0] == scval.VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     try:

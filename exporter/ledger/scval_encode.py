@@ -79,6 +79,8 @@ def encode_scval(value: ScVal) -> bytes:
         _write(value, parts)
     except (struct.error, OverflowError, TypeError, AttributeError) as error:
         raise DecodeError(f"a value does not fit its kind: {error}") from None
+    except RecursionError:
+        raise DecodeError("a value nests too deeply") from None
     return b"".join(parts)
 
 

@@ -7,7 +7,7 @@ storage (facts/blend.md 5). For any other token its ``symbol`` and ``decimals`` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.errors import DecodeError
 from exporter.ledger import scval
@@ -40,15 +40,18 @@ async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str
     calls = [ContractCall(address, function) for address in unknown for function in ("symbol", "decimals")]
     results = await view.call(calls)
     for index, address in enumerate(unknown):
-        tokens[address] = _from_functions(address, *results[2 * index : 2 * index + 2])
+        called = _from_functions(address, *results[2 * index : 2 * index + 2])
+        if called.failure is not None:
+            called = replace(called, failure=f"{tokens[address].failure}; {called.failure}")
+        tokens[address] = called
     return tokens
 
 
 def _from_metadata(address: str, entry: Entry | None) -> Token:
     if entry is None:
-        return Token(address, None, None, "the token has no instance entry")
+        return Token(address, None, None, "the ledger has no contract at this token's address")
     try:
-        storage = Fields(instance_of(entry.contract_data()).storage, f"token {address}")
+        storage = Fields(instance_of(entry.contract_data()).storage, "token instance")
         metadata = storage.struct("METADATA")
         return _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
     except DecodeError as error:
@@ -56,19 +59,22 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
 
 
 def _from_functions(address: str, symbol: CallResult, decimals: CallResult) -> Token:
-    if symbol.value is None or decimals.value is None:
-        return Token(address, None, None, f"the token's functions failed: {symbol.error or decimals.error}")
+    for result, function in ((symbol, "symbol()"), (decimals, "decimals()")):
+        if result.value is None:
+            return Token(address, None, None, f"{function} failed: {result.reason}")
+    assert symbol.value is not None
+    assert decimals.value is not None
     try:
         if symbol.value[0] == scval.SYMBOL:
             text = symbol.value[1]
         else:
-            text = text_of(expect(symbol.value, scval.STRING, f"token {address}: symbol()"))
-        return _checked(address, text, expect(decimals.value, scval.U32, f"token {address}: decimals()"))
+            text = text_of(expect(symbol.value, scval.STRING, "symbol()"))
+        return _checked(address, text, expect(decimals.value, scval.U32, "decimals()"))
     except DecodeError as error:
         return Token(address, None, None, str(error))
 
 
 def _checked(address: str, symbol: str, decimals: int) -> Token:
     if len(symbol) > MAX_SYMBOL_LENGTH:
-        raise DecodeError(f"token {address}: the symbol has {len(symbol)} characters")
+        raise DecodeError(f"the symbol has {len(symbol)} characters, more than {MAX_SYMBOL_LENGTH}")
     return Token(address, symbol, decimals)

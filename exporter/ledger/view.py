@@ -200,14 +200,20 @@ class LedgerView:
         deadline = time.monotonic() + self._limits.max_seconds
         result = await self._run(program)
         rounds = 1
-        while self._common().empty:
+        # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
+        while self._changed or self._common().empty:
             if rounds >= self._limits.max_rounds or time.monotonic() > deadline:
                 return await self._settle_without_calls(program, rounds)
             rounds += 1
-            await self._read_again()
+            if not self._changed:
+                await self._read_again()
             if self._changed:
                 result = await self._run(program)
-        return Reading(result, self._certificate(self._common(), rounds, 0))
+        common = self._common()
+        if not self._used_keys and not self._binding_calls():  # nothing was read, which is true of any ledger
+            tip = await self._source.tip()
+            common = Interval(tip, tip)
+        return Reading(result, self._certificate(common, rounds, 0))
 
     async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
         self._used_keys, self._used_calls, self._changed = {}, {}, False
@@ -219,7 +225,7 @@ class LedgerView:
         if not interval.empty:
             self._refused_at = interval.last
             result = await self._run(program)
-            if interval.last in self._entries_interval():
+            if not self._changed and interval.last in self._entries_interval():
                 refused = sum(interval.last not in seen.interval(self._keys) for seen in self._binding_calls())
                 return Reading(result, self._certificate(Interval(interval.last, interval.last), rounds, refused))
         newest, oldest = self._extremes()

@@ -32,7 +32,8 @@ class Candidate:
 class Unread:
     """A market (``pool`` None) or pool that exists but could not be read.
 
-    ``reason`` is one of absent, archived, undecodable, inconsistent, overflow; ``detail`` says it in full.
+    ``reason`` is one of absent, archived, undecodable, inconsistent (entries that contradict each other, or that the
+    market's own math divides by zero with) and overflow; ``detail`` says it in full.
     """
 
     market: str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.observation import Entry, Interval, KeyObservation
-from exporter.ledger.source import ContractCall, RawEntry
+from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader, number_result
 
@@ -119,8 +119,195 @@ class TestFinishing:
         assert reading.certificate.rounds <= 4
 
 
+def test_program_that_reads_nothing() -> None:
+    """What uses nothing of the ledger is true of the newest one."""
+
+    async def program(view: LedgerView) -> str:
+        return "nothing"
+
+    reading = asyncio.run(read_at_one_ledger(ChainSource(Chain(first_ledger=77)), program))
+
+    assert ("nothing", 77) == (reading.result, reading.certificate.ledger)
+
+
+class LateSource(ChainSource):
+    """Gives each answer only after whoever else is ready has asked, too, as requests in flight together do."""
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        answers = await super().read_entries(keys)
+        await asyncio.sleep(0)
+        return answers
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        answer = await super().simulate(call)
+        await asyncio.sleep(0)
+        return answer
+
+
+def busy_chain(*keys: bytes) -> Chain:
+    """A chain on which keys change at every ledger."""
+    chain = Chain()
+
+    def change(chain: Chain) -> None:
+        for key in keys:
+            chain.put(key, f"{key.decode()} at {chain.ledger + 1}".encode())
+
+    chain.on_close = change
+    chain.close_ledger()
+    return chain
+
+
+class TestProgramsThatAskTwiceAtOnce:
+    """Parts of a program that run together may want the same things: they get the same answers in the end."""
+
+    def test_one_key(self) -> None:
+        """A key that changes between two requests for it, both in flight, is one value in the result."""
+        chain = busy_chain(b"shared")
+
+        async def program(view: LedgerView) -> list[State]:
+            parts = await asyncio.gather(view.read([b"shared"]), view.read([b"shared"]))
+            return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
+
+        reading = asyncio.run(read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program))
+        first, second = reading.result
+
+        assert first == second
+        assert true_state(chain, first, reading.certificate.ledger) == first
+
+    def test_one_call(self) -> None:
+        """A call made twice at once gives one result, that of the ledger the reading is of."""
+        chain = busy_chain(b"7")
+        chain.functions["ledger"] = lambda reader: number_result(int((reader.get(b"7") or b"0").split()[-1]))
+        call = ContractCall("contract", "ledger")
+
+        async def program(view: LedgerView) -> list[object]:
+            parts = await asyncio.gather(view.call([call]), view.call([call]))
+            return [result.value for part in parts for result in part]
+
+        reading = asyncio.run(read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program))
+
+        assert [(10, reading.certificate.ledger)] * 2 == reading.result
+
+    def test_key_that_never_stands_still(self) -> None:
+        """A program for which every run sees something new is refused within the bound, never given stale values."""
+        chain = busy_chain(*(f"{number}".encode() for number in range(100)))
+        runs: list[None] = []
+
+        async def program(view: LedgerView) -> list[State]:
+            runs.append(None)  # not what a program may do: it makes each run ask for another key
+            key = f"{len(runs)}".encode()
+            parts = await asyncio.gather(view.read([key]), view.read([key]))
+            return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
+
+        with pytest.raises(NoCommonLedgerError, match="after 5 rounds"):
+            asyncio.run(
+                read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program, ViewLimits(max_rounds=5))
+            )
+
+        assert 6 == len(runs)
+
+
+class TestCertificate:
+    """What a reading says of itself."""
+
+    def test_names_what_sets_the_ends(self) -> None:
+        """The interval is of everything that was used, and the keys that set its ends are named."""
+        chain = Chain()
+        chain.put(b"old", b"1")
+        chain.close_ledger()
+        for _ in range(5):
+            chain.close_ledger()
+        chain.put(b"new", b"2")
+        for _ in range(3):
+            chain.close_ledger()
+        chain.functions["price"] = lambda reader: number_result(len(reader.get(b"old") or b""))
+
+        async def program(view: LedgerView) -> None:
+            await view.read([b"old", b"new"])
+            await view.call([ContractCall("oracle", "price")])
+
+        certificate = asyncio.run(read_at_one_ledger(ChainSource(chain), program)).certificate
+
+        assert (107, 109) == (certificate.interval.first, certificate.interval.last)
+        assert (109, b"new", b"old") == (certificate.ledger, certificate.newest_change, certificate.oldest_read)
+        assert (2, 1, 1, 0) == (
+            certificate.keys,
+            certificate.calls,
+            certificate.footprint_keys,
+            certificate.uncertified_calls,
+        )
+
+    def test_only_what_the_last_run_used(self) -> None:
+        """Keys of an earlier run of the program, which its last run did not use, bind nothing."""
+        chain = Chain()
+        chain.put(b"list", b"a")
+        chain.put(b"a", b"1")
+        chain.put(b"b", b"1")
+        chain.close_ledger()
+
+        def change(chain: Chain) -> None:
+            if chain.ledger == 102:
+                chain.put(b"list", b"b")
+            chain.put(b"a", f"{chain.ledger}".encode())
+
+        chain.on_close = change
+
+        async def program(view: LedgerView) -> State:
+            listed = (await view.read([b"list"]))[b"list"]
+            assert listed is not None
+            return {key: data_of(entry) for key, entry in (await view.read([listed.raw.data])).items()}
+
+        reading = asyncio.run(read_at_one_ledger(ChainSource(chain, requests_per_ledger=1), program))
+
+        assert {b"b": (b"1", False)} == reading.result
+        assert true_state(chain, reading.result, reading.certificate.ledger) == reading.result
+        assert 2 == reading.certificate.keys
+
+    def test_failed_call_binds_no_ledger(self) -> None:
+        """A call that trapped at another ledger than the entries were read at is no reason to read again."""
+        chain = Chain()
+        chain.put(b"key", b"1")
+        chain.close_ledger()
+        chain.functions["price"] = lambda reader: None
+        source = ChainSource(chain, requests_per_ledger=2)
+
+        async def program(view: LedgerView) -> str | None:
+            await view.read([b"key", b"absent"])
+            return (await view.call([ContractCall("oracle", "price")]))[0].error
+
+        reading = asyncio.run(read_at_one_ledger(source, program))
+
+        assert "HostError: trapped" == reading.result
+        assert (101, 1) == (reading.certificate.ledger, reading.certificate.rounds)
+        assert [("entries", 2, 101), ("call", 0, 102)] == source.log
+
+
 class TestRefusing:
     """Where no ledger covers everything, the transaction says so."""
+
+    def test_deadline(self) -> None:
+        """Once the time is up nothing more is asked, however many rounds are left."""
+        source = ChainSource(busy_chain(b"a", b"b"), requests_per_ledger=1, keys_per_request=1)
+
+        async def program(view: LedgerView) -> None:
+            await view.read([b"a", b"b"])
+
+        with pytest.raises(NoCommonLedgerError, match="after 1 rounds"):
+            asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_rounds=1000, max_seconds=-1)))
+
+        assert 2 == len(source.log)
+
+    def test_too_many_calls(self) -> None:
+        """A ledger that makes a program call more than the bound is refused before any call is made."""
+        source = ChainSource(Chain())
+
+        async def program(view: LedgerView) -> None:
+            await view.call(ContractCall(f"{number}", "price") for number in range(11))
+
+        with pytest.raises(NoCommonLedgerError, match="10 contract calls at most"):
+            asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_calls=10)))
+
+        assert [] == source.log
 
     def test_more_busy_entries_than_a_request_holds(self) -> None:
         """Entries that change at every ledger and never fit one request are refused, naming a key."""

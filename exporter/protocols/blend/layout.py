@@ -15,7 +15,7 @@ from exporter.ledger.entries import data_key, instance_key, instance_of, variant
 from exporter.ledger.fields import Fields, addresses
 from exporter.ledger.observation import Entry
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, encode_scval, symbol
+from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -29,8 +29,16 @@ STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_froze
 MAX_RESERVES = 64
 """The contract allows 32 (v1) or 30 (v2); a list longer than this is not one of Blend's."""
 
+MAX_ZONE_MARKETS = 50_000
+"""A ledger entry cannot hold a list of so many addresses; a longer one is not a reward zone."""
+
+MAX_NAME_LENGTH = 200
+"""Characters of a pool's name that are kept: anybody who deploys a pool can name it, and it stands in every row."""
+
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
+
+_ONE = 10**7  # 7 decimals
 
 _CONFIG_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
 _STATE_FIELDS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
@@ -78,11 +86,14 @@ def decode_instance(entry: Entry) -> PoolInstance:
     """
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("pool instance: the contract is no wasm contract")
+        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Blend pool")
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
     generation = WASM_HASHES.get(instance.wasm_hash) or ("v2" if "min_collateral" in config else "v1")
     status = config.u32("status")
+    backstop_rate = config.u32("bstop_rate")
+    if backstop_rate > _ONE:  # the contract allows less than this; more would make the suppliers' rate negative
+        raise DecodeError(f"pool instance.Config: field bstop_rate is {backstop_rate}, more than {_ONE}")
     return PoolInstance(
         generation=generation,
         wasm_hash=instance.wasm_hash.hex(),
@@ -90,7 +101,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
         name=storage.string("Name"),
         status=STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"unknown_{status}",
         oracle=config.address("oracle"),
-        backstop_rate=config.u32("bstop_rate"),
+        backstop_rate=backstop_rate,
         storage=instance.storage or (),
     )
 
@@ -99,14 +110,25 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     """The assets of a pool's reserves, in the contract's order; a pool that never had one has no entry."""
     if entry is None:
         return ()
-    assets = addresses(entry.value, "ResList")
-    if len(assets) > MAX_RESERVES:
-        raise DecodeError(f"ResList: {len(assets)} reserves, more than {MAX_RESERVES}")
+    assets = addresses(entry.value, "ResList", MAX_RESERVES)
     if len(set(assets)) != len(assets):
         raise DecodeError("ResList: an asset stands twice")
     if not all(asset.startswith("C") for asset in assets):
         raise DecodeError("ResList: an asset is no contract")
     return assets
+
+
+def decode_reward_zone(entry: Entry | None) -> tuple[str, ...]:
+    """The addresses in a backstop's reward zone, each once. Raises `DecodeError`."""
+    return () if entry is None else tuple(dict.fromkeys(addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)))
+
+
+def form_of_reserve(config_entry: Entry) -> str:
+    """The contract generation whose form a ResConfig entry has. Raises `DecodeError` when it has neither."""
+    config = Fields.of(config_entry.value, "ResConfig")
+    if ("enabled" in config) != ("supply_cap" in config):
+        raise DecodeError("ResConfig: of the fields enabled and supply_cap only one is there")
+    return "v2" if "enabled" in config else "v1"
 
 
 def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bool]:
@@ -134,17 +156,21 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:
     """16 hex digits that change if and only if the pool's configuration does.
 
-    The start of SHA-256 over canonical XDR: each key and value of the instance storage in ascending order of the
-    key's XDR, then for each reserve in the contract's order its asset and its whole ResConfig value. A ResConfig
-    that is missing or cannot be decoded counts as void.
+    The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage, in ascending order of its
+    keys' XDR; and for each reserve, in the contract's order, its asset with a vector of its whole ResConfig value.
+    In place of that vector stands an absent one for a missing ResConfig, and for one that cannot be decoded the bytes
+    of its entry.
     """
-    digest = hashlib.sha256()
-    for key, value in sorted((encode_scval(key), encode_scval(value)) for key, value in instance.storage):
-        digest.update(key + value)
-    for asset, entry in zip(assets, configs, strict=True):
-        digest.update(encode_scval(address(asset)))
-        try:
-            digest.update(encode_scval(VOID if entry is None else entry.value))
-        except DecodeError:
-            digest.update(encode_scval(VOID))
-    return digest.hexdigest()[:16]
+    storage = sorted(instance.storage, key=lambda pair: encode_scval(pair[0]))
+    reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]
+    maps = ((scval.MAP, tuple(storage)), (scval.MAP, tuple(reserves)))
+    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+
+
+def _configured(entry: Entry | None) -> ScVal:
+    if entry is None:
+        return (scval.VEC, None)
+    try:
+        return vec(entry.value)
+    except DecodeError:
+        return (scval.BYTES, entry.raw.data)

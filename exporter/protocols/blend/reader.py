@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
-from exporter.ledger.fields import addresses
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token, read_tokens
@@ -14,11 +14,14 @@ from exporter.ledger.view import LedgerView
 from exporter.networks import Deployment
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend.layout import (
+    MAX_NAME_LENGTH,
     PoolInstance,
     config_hash,
     decode_instance,
     decode_reserve,
     decode_reserve_list,
+    decode_reward_zone,
+    form_of_reserve,
     market_keys,
     reserve_config_key,
     reserve_data_key,
@@ -27,6 +30,7 @@ from exporter.protocols.blend.layout import (
 
 NAME = "blend"
 Entries = Mapping[bytes, Entry | None]
+_SHOWN = 10  # addresses in one notice
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash", "decimals",
@@ -72,6 +76,11 @@ class _Reader:
                 f"market {market} runs contract code {instance.wasm_hash}, which is not a known Blend pool; its "
                 f"entries have the form of {instance.generation} and were read as such"
             )
+        if len(instance.name) > MAX_NAME_LENGTH:
+            self.reading.notices.append(
+                f"market {market} has a name of {len(instance.name)} characters; {MAX_NAME_LENGTH} of them are shown"
+            )
+            self.instances[market] = replace(instance, name=instance.name[:MAX_NAME_LENGTH])
 
     def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
@@ -110,10 +119,21 @@ class _Reader:
         assert data is not None
         instance = self.instances[market]
         try:
+            form = form_of_reserve(config)
             reserve = decode_reserve(config, data)
         except DecodeError as error:
             self.unread(market, asset, "undecodable", str(error))
             return
+        if form != instance.generation:  # their scales differ, so numbers of the one are wrong in the other
+            detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
+            self.unread(market, asset, "inconsistent", detail)
+            return
+        token = self.reading.tokens.get(asset)
+        if token is not None and token.decimals is not None and token.decimals != reserve["decimals"]:
+            self.reading.notices.append(
+                f"market {market} computes with {reserve['decimals']} decimals of token {asset}, which itself says "
+                f"that it has {token.decimals}; the amounts are as the market computes them"
+            )
         row: dict[str, object] = {
             "market": market,
             "pool": asset,
@@ -144,21 +164,27 @@ async def read_pools(
     entries = dict(await view.read([*zone_keys, *_keys_of_markets(markets)]))
     found: dict[str, None] = {}
     for backstop, key in zip(backstops, zone_keys, strict=True):
-        entry = entries[key]
         try:
-            zone = () if entry is None else addresses(entry.value, "reward zone")
+            zone = decode_reward_zone(entries[key])
         except DecodeError as error:
             reader.reading.notices.append(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             continue
         found |= dict.fromkeys(address for address in zone if address.startswith("C"))
-    more = [market for market in found if market not in set(markets)]
+        strangers = [address for address in zone if not address.startswith("C")]
+        if strangers:
+            reader.reading.notices.append(
+                f"the reward zone of backstop {backstop} lists {len(strangers)} addresses that are no contract, "
+                f"{strangers[0]} first"
+            )
+    more = sorted(found.keys() - set(markets))
     entries |= await view.read(_keys_of_markets(more))
     for market in sorted({*markets, *more}):
         reader.take_market(market, entries)
     missing = sorted(found.keys() & {item.market for item in reader.reading.absent})
     if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
         reader.reading.notices.append(
-            f"reward zones list {len(missing)} markets that have no contract in what was read: {', '.join(missing)}"
+            f"reward zones list {len(missing)} markets that have no contract in what was read: {shown}"
         )
 
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]

@@ -1,0 +1,159 @@
+"""Quotes of SEP-40 oracles, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from exporter.ledger.oracles import Quote, read_quotes
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from tests.blend_chain import NOW, BlendLedger, BlendSource, account, contract, lastprice, price_data
+
+
+def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], BlendSource]:
+    """Quotes of (oracle, token) by label."""
+    source = BlendSource(ledger.chain(), ledger.results)
+    wanted = [(contract(oracle), contract(token)) for oracle, token in pairs]
+
+    async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
+        return dict(await read_quotes(view, wanted))
+
+    quotes = asyncio.run(read_at_one_ledger(source, program)).result
+    return {pair: quotes[contract(pair[0]), contract(pair[1])] for pair in pairs}, source
+
+
+def quote_of(ledger: BlendLedger) -> Quote:
+    """The quote of oracle O for token T."""
+    return quotes_of(ledger, ("O", "T"))[0]["O", "T"]
+
+
+def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> BlendLedger:
+    """A ledger with one oracle O that says this of token T."""
+    ledger = BlendLedger()
+    ledger.set_decimals("O", decimals)
+    ledger.set_lastprice("O", "T", price)
+    return ledger
+
+
+@pytest.mark.parametrize("decimals", [0, 7, 14, 38])
+@pytest.mark.parametrize("price", [-(2**127), -1, 0, 1, 2**127 - 1])
+def test_what_the_oracle_said(decimals: int, price: int) -> None:
+    """A quote holds the oracle's own numbers, be they good or bad: judging them is the protocol's."""
+    quote = quote_of(oracle(u32(decimals), price_data(price, NOW)))
+
+    assert Quote(contract("O"), contract("T"), decimals, price, NOW) == quote
+
+
+@pytest.mark.parametrize("timestamp", [0, 2**64 - 1])
+def test_any_time(timestamp: int) -> None:
+    """A quote's time may be anything a u64 can hold."""
+    assert timestamp == quote_of(oracle(u32(7), price_data(1, timestamp))).timestamp
+
+
+@pytest.mark.parametrize(
+    ("decimals", "price", "reason"),
+    [
+        (u32(7), VOID, "the oracle has no price for this token"),
+        (u32(7), "HostError: Error(Contract, #2)", "lastprice() failed: HostError: Error(Contract, #2)"),
+        ("trap", price_data(1, NOW), "decimals() failed: trap"),
+        (u32(39), price_data(1, NOW), "the oracle has 39 decimals, more than 38"),
+        (u32(2**32 - 1), price_data(1, NOW), "the oracle has 4294967295 decimals, more than 38"),
+        (i128(7), price_data(1, NOW), "decimals(): expected u32, found i128"),
+        (VOID, price_data(1, NOW), "decimals(): expected u32, found void"),
+        (u32(7), i128(1), "lastprice(): expected map, found i128"),
+        (u32(7), vec(i128(1), u64(NOW)), "lastprice(): expected map, found vec"),
+        (
+            u32(7),
+            struct_map({"price": u64(1), "timestamp": u64(NOW)}),
+            "lastprice(): field price: expected i128, found u64",
+        ),
+        (u32(7), struct_map({"timestamp": u64(NOW)}), "lastprice(): field price is missing"),
+        (u32(7), struct_map({"price": i128(1)}), "lastprice(): field timestamp is missing"),
+        (
+            u32(7),
+            struct_map({"price": i128(1), "timestamp": string("now")}),
+            "lastprice(): field timestamp: expected u64, found string",
+        ),
+        (u32(7), b"\xff\xff\xff\xff", "lastprice() failed: the result cannot be decoded: unknown kind of value"),
+        (b"\0\0\0\x03\0", price_data(1, NOW), "decimals() failed: the result cannot be decoded"),
+    ],
+)
+def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, reason: str) -> None:
+    """An answer that is no price gives none, with the reason."""
+    quote = quote_of(oracle(decimals, price))
+
+    assert (None, None, None) == (quote.decimals, quote.price, quote.timestamp)
+    assert quote.failure is not None
+    assert quote.failure.startswith(reason)
+
+
+def test_event_log_is_left_out() -> None:
+    """Of the host's error only the error itself is kept, not the event log of the node that was asked."""
+    quote = quote_of(oracle(u32(7), "HostError: Error(Contract, #2) Event log (newest first): 0: [Diagnostic Event]"))
+
+    assert "lastprice() failed: HostError: Error(Contract, #2)" == quote.failure
+
+
+def test_more_fields_are_ignored() -> None:
+    """A price with fields beyond SEP-40's is a price."""
+    price = struct_map({"price": i128(5), "round": u32(1), "source": symbol("x"), "timestamp": u64(NOW)})
+
+    assert 5 == quote_of(oracle(u32(7), price)).price
+
+
+def test_one_bad_asset_costs_only_itself() -> None:
+    """An oracle that traps for one asset, and gives nothing for another, still prices the third."""
+    ledger = oracle(u32(7), price_data(3, NOW))
+    ledger.set_lastprice("O", "void", VOID)
+    quotes, _ = quotes_of(ledger, ("O", "trap"), ("O", "T"), ("O", "void"))
+
+    assert [None, 3, None] == [quotes["O", token].price for token in ("trap", "T", "void")]
+
+
+def test_one_bad_oracle_costs_only_itself() -> None:
+    """An oracle without decimals has no prices; another one's stand."""
+    ledger = oracle(u32(7), price_data(3, NOW))
+    ledger.set_lastprice("P", "T", price_data(4, NOW))
+    quotes, _ = quotes_of(ledger, ("P", "T"), ("O", "T"))
+
+    assert [None, 3] == [quotes[name, "T"].price for name in ("P", "O")]
+
+
+def test_each_call_once() -> None:
+    """``decimals()`` is called once an oracle and ``lastprice()`` once for each (oracle, token), however often named."""
+    ledger = oracle(u32(7), price_data(3, NOW))
+    pairs = [("O", "T"), ("O", "U"), ("P", "T"), ("O", "T"), ("P", "T")]
+    _, source = quotes_of(ledger, *pairs)
+
+    expected = [ContractCall(contract(name), "decimals") for name in ("O", "P")]
+    expected += [lastprice("O", "T"), lastprice("O", "U"), lastprice("P", "T")]
+    assert dict.fromkeys(expected, 1) == Counter(source.calls)
+
+
+def test_oracle_that_is_an_account() -> None:
+    """An oracle address that is no contract is never called, which an RPC would refuse; its tokens have no price."""
+    ledger = oracle(u32(7), price_data(3, NOW))
+    source = BlendSource(ledger.chain(), ledger.results)
+    pairs = [(account("O"), contract("T")), (contract("O"), contract("T"))]
+
+    async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
+        return dict(await read_quotes(view, pairs))
+
+    quotes = asyncio.run(read_at_one_ledger(source, program)).result
+
+    assert "the market's oracle is no contract" == quotes[pairs[0]].failure
+    assert 3 == quotes[pairs[1]].price
+    assert {contract("O")} == {call.contract for call in source.calls}
+
+
+def test_nothing_asked() -> None:
+    """Without pairs nothing is called."""
+    quotes, source = quotes_of(BlendLedger())
+
+    assert {} == quotes
+    assert [] == source.calls

@@ -1,0 +1,299 @@
+"""Ledger snapshot files: the real one, made ones in both conventions, and malformed ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.ledger import entries, scval
+from exporter.ledger.liveness import is_temporary, seen_at
+from exporter.ledger.scval_encode import address, string, symbol, u64
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
+from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json
+from exporter.networks import NETWORKS, network_id
+
+POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
+USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
+V1_POOL_WASM = "baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"
+LEDGER = 1_000
+FOREVER = 4294967295
+
+
+def item(name: str = "a", live_until: Any = FOREVER, durability: int = entries.PERSISTENT, **entry: Any) -> list[Any]:
+    """One item of ``ledger_entries``: a contract data entry of the pool under a symbol."""
+    data = entries.ContractData(POOL, symbol(name), durability, u64(2**60))
+    key = entries.data_key(POOL, symbol(name), durability)
+    document = {
+        "last_modified_ledger_seq": 900,
+        "data": entry_data_to_json(entries.encode_contract_data(data)),
+        "ext": "v0",
+    }
+    return [ledger_key_to_json(key), [document | entry, live_until]]
+
+
+def document(*items: Any, **changes: Any) -> dict[str, Any]:
+    """A whole file; a change to ``...`` removes the field."""
+    header = {
+        "protocol_version": 23,
+        "sequence_number": LEDGER,
+        "timestamp": 1_700_000_000,
+        "network_id": network_id(NETWORKS["local"].passphrase),
+        "base_reserve": 1,
+        "min_persistent_entry_ttl": 0,
+        "min_temp_entry_ttl": 0,
+        "max_entry_ttl": 0,
+        "ledger_entries": list(items),
+    }
+    return {name: value for name, value in (header | changes).items() if value is not ...}
+
+
+def load(path: Path, content: Any) -> LedgerSnapshot:
+    """Write a file, and load it."""
+    file = path / "snapshot.json"
+    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return LedgerSnapshot.load(file)
+
+
+def test_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
+    """The real file of ledger 55,261,759 gives its header, 822 contract data entries and the counts of the rest."""
+    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
+
+    assert 55261759 == snapshot.ledger
+    assert 1736780911 == snapshot.close_time
+    assert 22 == snapshot.protocol_version
+    assert network_id(NETWORKS["mainnet"].passphrase) == snapshot.network_id
+    assert 822 == len(snapshot.entries)
+    assert {"trustline": 2, "account": 2} == snapshot.left_out
+    assert {} == snapshot.unreadable
+    entry = snapshot.entries[entries.variant_key(POOL, "ResData", address(USDC))]
+    assert (55261753, FOREVER) == (entry.last_modified, entry.live_until)
+    fields = {key[1]: value[1] for key, value in entries.decode_contract_data(entry.data).value[1]}
+    assert (1095073860, 30104839071593, 1736780875) == (fields["b_rate"], fields["b_supply"], fields["last_time"])
+
+
+def test_the_contracts_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
+    """The instances of a file's contracts come by their address, so that pools are found by their wasm hash."""
+    instances = dict(LedgerSnapshot.load(mainnet_snapshot_path).contract_instances())
+
+    assert 7 == len(instances)
+    assert V1_POOL_WASM == (instances[POOL].wasm_hash or b"").hex()
+    assert scval.STELLAR_ASSET == instances[USDC].executable
+    name = next(value for key, value in instances[POOL].storage or () if key == symbol("Name"))
+    assert string("Fixed XLM-USDC") == name
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["second convention", "first convention"])
+def test_both_conventions_give_the_same_entries(tmp_path: Path, first: bool) -> None:
+    """Numbers may be JSON numbers or decimal strings; the entries are the same bytes."""
+    content = json.dumps(document(item()))
+    if first:
+        content = content.replace(f'"{2**60}"', str(2**60))
+    snapshot = load(tmp_path, content.encode())
+
+    key = entries.data_key(POOL, symbol("a"))
+    data = entries.encode_contract_data(entries.ContractData(POOL, symbol("a"), entries.PERSISTENT, u64(2**60)))
+    assert {key: RawEntry(data, 900, FOREVER)} == snapshot.entries
+
+
+def test_other_kinds_of_entries_are_counted_unread(tmp_path: Path) -> None:
+    """Whatever stands in an entry of a kind that is not kept, it is left out and counted, unknown kinds as well."""
+    settings: list[Any] = [{"config_setting": {"config_setting_id": "x"}}, [{}, None]]
+    unknown = [{"dragon": {"anything": [1, 2]}}, [{"data": None}, 5]]
+
+    snapshot = load(tmp_path, document(item(), settings, settings, unknown))
+
+    assert {"config_setting": 2, "dragon": 1} == snapshot.left_out
+    assert 1 == len(snapshot.entries)
+
+
+def test_contract_code_is_kept(tmp_path: Path) -> None:
+    """Contract code is an entry by its hash, with or without the cost inputs before the hash."""
+    inputs = {"ext": "v0", "n_instructions": 1, "n_functions": 2, "n_globals": 3, "n_table_entries": 4, "n_types": 5}
+    inputs |= {"n_data_segments": 6, "n_elem_segments": 7, "n_imports": 8, "n_exports": 9, "n_data_segment_bytes": 10}
+    items = []
+    for digit, extension in (("1", "v0"), ("2", {"v1": {"ext": "v0", "cost_inputs": inputs}})):
+        data = {"contract_code": {"ext": extension, "hash": digit * 64, "code": "0061736d"}}
+        entry = {"last_modified_ledger_seq": 5, "data": data, "ext": "v0"}
+        key: dict[str, dict[str, str]] = {"contract_code": {"hash": digit * 64}}
+        items.append((key, [entry, FOREVER]))
+
+    snapshot = load(tmp_path, document(*items))
+
+    assert {entries.code_key(bytes.fromhex(digit * 64)) for digit in "12"} == set(snapshot.entries)
+    items[1][0]["contract_code"]["hash"] = "3" * 64
+    with pytest.raises(SnapshotFileError, match="disagrees"):
+        load(tmp_path, document(*items))
+
+
+def test_an_unknown_arm_costs_that_entry_alone(tmp_path: Path) -> None:
+    """An entry with something of a newer protocol in it is kept, says what is unknown, and fails to decode."""
+    strange = item("strange")
+    strange[1][0]["data"]["contract_data"]["val"] = {"vec": [{"u512": "1"}]}
+
+    snapshot = load(tmp_path, document(item(), strange))
+
+    key = entries.data_key(POOL, symbol("strange"))
+    assert {key} == set(snapshot.unreadable)
+    assert "ledger_entries[1].data.contract_data.val.vec[0]" in snapshot.unreadable[key]
+    assert 900 == snapshot.entries[key].last_modified
+    with pytest.raises(DecodeError, match="unknown kind of value"):
+        entries.decode_contract_data(snapshot.entries[key].data)
+    assert {key, entries.data_key(POOL, symbol("a"))} == set(snapshot.entries)
+
+
+def test_an_unknown_arm_in_a_key_is_counted(tmp_path: Path) -> None:
+    """Nobody can ask for a key with an unknown arm, so its entry is left out and counted."""
+    strange = item("strange")
+    strange[0]["contract_data"]["key"] = {"u512": "1"}
+
+    snapshot = load(tmp_path, document(item(), strange))
+
+    assert {"contract_data": 1} == snapshot.left_out
+    assert 1 == len(snapshot.entries)
+
+
+def _with(change: Any, *path: Any) -> list[Any]:
+    changed = item()
+    target: Any = changed
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = change
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is not JSON"),
+        (b"{", "it is not JSON"),
+        (b"\xff\xfe\xfd", "it is not JSON"),
+        (b"[" * 200_000, "it is not JSON: nested too deeply"),
+        (b'{"a": 1, "a": 2}', "it is not JSON: an object has the same field twice"),
+        (b'{"a": NaN}', "it is not JSON: NaN"),
+        (b"[]", "expected a JSON object, got an array"),
+        (b"{}", "the field 'sequence_number' is missing"),
+        *(
+            (document(**{name: ...}), f"the field '{name}' is missing")
+            for name in ("protocol_version", "sequence_number", "timestamp", "network_id", "ledger_entries")
+        ),
+        (document(sequence_number="x"), "sequence_number: expected a whole number, got 'x'"),
+        (document(sequence_number=-1), "sequence_number: expected a whole number"),
+        (document(sequence_number=2**32), "sequence_number: expected a whole number"),
+        (document(sequence_number=True), "sequence_number: expected a whole number"),
+        (document(protocol_version=1.5), "protocol_version: expected a whole number"),
+        (document(timestamp=0), "timestamp is 0, as some releases"),
+        (document(timestamp=None), "timestamp: expected a whole number"),
+        (document(network_id="7AC3"), "network_id: expected 64 lowercase hex digits"),
+        (document(network_id=5), "network_id: expected 64 lowercase hex digits"),
+        (document(ledger_entries={}), "ledger_entries: expected an array"),
+        (document(5), r"ledger_entries\[0\]: expected \[key, \[entry, live_until\]\]"),
+        (document([{}, 5]), r"ledger_entries\[0\]: expected \[key"),
+        (document([{}, [{}, 5]]), r"ledger_entries\[0\].key: expected a union"),
+        (document(item(), item()), r"ledger_entries\[1\]: the key stands in the file twice"),
+        (document(_with("b", 0, "contract_data", "key", "symbol")), r"ledger_entries\[0\]: the key disagrees"),
+        (document(_with(USDC, 0, "contract_data", "contract")), r"ledger_entries\[0\]: the key disagrees"),
+        (document(_with("temporary", 0, "contract_data", "durability")), r"ledger_entries\[0\]: the key disagrees"),
+        (document(_with({"symbol": "-"}, 0, "contract_data", "key")), r"ledger_entries\[0\].key.contract_data.key"),
+        (document(_with({"i128": "x"}, 1, 0, "data", "contract_data", "val")), r"ledger_entries\[0\].data.contract_da"),
+        (document(_with({}, 1, 0)), r"ledger_entries\[0\].entry: the field 'last_modified_ledger_seq' is missing"),
+        (document(_with(LEDGER + 1, 1, 0, "last_modified_ledger_seq")), "1001 is not a ledger up to 1000"),
+        (document(_with("5", 1, 0, "last_modified_ledger_seq")), "'5' is not a ledger"),
+        (document(_with(-1, 1, 1)), r"ledger_entries\[0\]: live_until: expected a ledger, got -1"),
+        (document(_with("never", 1, 1)), r"ledger_entries\[0\]: live_until: expected a ledger"),
+    ],
+)
+def test_malformed_files_are_refused_by_name(tmp_path: Path, content: Any, message: str) -> None:
+    """Every defect raises SnapshotFileError that names the file, the place and what is wrong."""
+    with pytest.raises(SnapshotFileError, match=message) as caught:
+        load(tmp_path, content)
+    assert str(caught.value).startswith("ledger snapshot file snapshot.json: ")
+    assert len(str(caught.value)) < 400
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """A path with no file behind it, or with a folder, is an error that says so."""
+    with pytest.raises(SnapshotFileError, match=r"none\.json: it cannot be read: No such file"):
+        LedgerSnapshot.load(tmp_path / "none.json")
+    with pytest.raises(SnapshotFileError, match="it cannot be read: Is a directory"):
+        LedgerSnapshot.load(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    """A file of more bytes than are accepted is refused; one of exactly as many is read."""
+    content = json.dumps(document(item())).encode()
+    file = tmp_path / "snapshot.json"
+    file.write_bytes(content)
+
+    assert LEDGER == LedgerSnapshot.load(file, max_bytes=len(content)).ledger
+    with pytest.raises(SnapshotFileError, match=f"more than the {len(content) - 1} bytes"):
+        LedgerSnapshot.load(file, max_bytes=len(content) - 1)
+
+
+def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
+    """Keys are read in answers of at most 200 distinct ones, all at the file's ledger; absent ones are left out."""
+    snapshot = load(tmp_path, document(item("a"), item("b")))
+    source: LedgerSource = SnapshotSource(snapshot, label="the file")
+    known = [entries.data_key(POOL, symbol(name)) for name in ("a", "b")]
+    unknown = [entries.data_key(POOL, symbol(f"no_{number}")) for number in range(300)]
+
+    answers = asyncio.run(source.read_entries([*known, *unknown, *known]))
+
+    assert [200, 102] == [len(answer.asked) for answer in answers]
+    assert [*known, *unknown] == [key for answer in answers for key in answer.asked]
+    assert {LEDGER} == {answer.ledger for answer in answers}
+    assert {"the file"} == {answer.endpoint for answer in answers}
+    assert {key: snapshot.entries[key] for key in known} == answers[0].entries
+    assert {} == answers[1].entries
+    assert [] == asyncio.run(source.read_entries([]))
+
+
+def test_a_source_knows_one_close_time_and_no_execution(tmp_path: Path) -> None:
+    """The close time is that of the file's ledger only, and a call gives an error with no footprint."""
+    source: LedgerSource = SnapshotSource(load(tmp_path, document()))
+
+    assert LEDGER == asyncio.run(source.tip())
+    assert 1_700_000_000 == asyncio.run(source.close_time(LEDGER))
+    with pytest.raises(SourceError, match="holds ledger 1000 only"):
+        asyncio.run(source.close_time(LEDGER - 1))
+    answer = asyncio.run(source.simulate(ContractCall(POOL, "get_reserve")))
+    assert "a ledger snapshot file holds no contract execution" == answer.error
+    assert (LEDGER, None, ()) == (answer.ledger, answer.result, answer.footprint)
+
+
+@pytest.mark.parametrize(
+    ("durability", "live_until", "expected"),
+    [
+        (entries.PERSISTENT, LEDGER, LEDGER),
+        (entries.PERSISTENT, LEDGER - 1, 0),
+        (entries.TEMPORARY, LEDGER, LEDGER),
+        (entries.TEMPORARY, LEDGER - 1, "absent"),
+        (entries.PERSISTENT, None, None),
+    ],
+)
+def test_what_has_expired_is_seen_as_the_network_shows_it(
+    tmp_path: Path, durability: int, live_until: int | None, expected: Any
+) -> None:
+    """Where a file has true lives: expired temporary entries are absent, expired persistent ones archived."""
+    key = entries.data_key(POOL, symbol("a"), durability)
+    source = SnapshotSource(load(tmp_path, document(item("a", live_until, durability))))
+
+    (answer,) = asyncio.run(source.read_entries([key]))
+
+    seen = answer.entries.get(key)
+    assert expected == ("absent" if seen is None else seen.live_until)
+
+
+def test_temporary_keys_are_told_from_others() -> None:
+    """Only contract data keys of temporary durability are temporary; code keys that end in zeros are not."""
+    entry = RawEntry(b"", 1, 5)
+
+    assert is_temporary(entries.data_key(POOL, symbol("a"), entries.TEMPORARY))
+    assert not is_temporary(entries.data_key(POOL, symbol("a"), entries.PERSISTENT))
+    assert not is_temporary(entries.code_key(bytes(32)))
+    assert RawEntry(b"", 1, 0) == seen_at(entries.code_key(bytes(32)), entry, 6)

@@ -1,0 +1,183 @@
+"""Symbol and decimals of tokens, from METADATA or from the token's own functions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from exporter.ledger import scval
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import VOID, i128, string, symbol, u32
+from exporter.ledger.source import ContractCall
+from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from tests.blend_chain import BlendLedger, BlendSource, bare_token, contract, instance, token_instance
+
+
+def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], BlendSource]:
+    """Read tokens by label, through the one-ledger view; gives them by label, and the source with its log."""
+    source = BlendSource(ledger.chain(), ledger.results)
+
+    async def program(view: LedgerView) -> dict[str, Token]:
+        return dict(await read_tokens(view, map(contract, labels)))
+
+    tokens = asyncio.run(read_at_one_ledger(source, program)).result
+    return {label: tokens[contract(label)] for label in labels}, source
+
+
+def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> BlendLedger:
+    """A ledger with one token T that tells its metadata through its functions only."""
+    ledger = BlendLedger()
+    ledger.replace(bare_token("T"))
+    ledger.set_function("T", "symbol", token_symbol)
+    ledger.set_function("T", "decimals", decimals)
+    return ledger
+
+
+class TestMetadata:
+    """Tokens with METADATA in their instance (facts/blend.md 5)."""
+
+    def test_wasm_token(self) -> None:
+        """Symbol and decimals are METADATA's, and nothing is called."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T", b"wETH", 18))
+        tokens, source = tokens_of(ledger, "T")
+
+        assert Token(contract("T"), "wETH", 18) == tokens["T"]
+        assert [] == source.calls
+
+    def test_stellar_asset(self) -> None:
+        """A Stellar asset contract has no wasm, and its METADATA is read like any other."""
+        ledger = BlendLedger()
+        metadata = (scval.MAP, ((symbol("decimal"), u32(7)), (symbol("symbol"), string("native"))))
+        asset = instance(contract("T"), [(symbol("METADATA"), metadata)], executable=scval.STELLAR_ASSET)
+        ledger.replace(asset)
+        tokens, _ = tokens_of(ledger, "T")
+
+        assert Token(contract("T"), "native", 7) == tokens["T"]
+
+    def test_archived_instance(self) -> None:
+        """The metadata of an archived token is still what it was."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T"))
+        ledger.archive(token_instance("T"))
+
+        assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")[0]["T"]
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            (b"", ""),
+            (b"\xff\xfeX", "\\xff\\xfeX"),
+            (b"a\x00\x1b[31m\nb", "a\x00\x1b[31m\nb"),
+            ("日本円".encode(), "日本円"),
+            (b"x" * MAX_SYMBOL_LENGTH, "x" * MAX_SYMBOL_LENGTH),
+        ],
+        ids=["empty", "not UTF-8", "control characters", "not ASCII", "as long as it may be"],
+    )
+    def test_odd_symbols(self, content: bytes, expected: str) -> None:
+        """A symbol is what the token says, however odd; bytes that are no UTF-8 show as escapes."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T", content))
+
+        assert expected == tokens_of(ledger, "T")[0]["T"].symbol
+
+    def test_each_once(self) -> None:
+        """Tokens named several times are read once, and several tokens in one request."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T"), token_instance("U"))
+        tokens, source = tokens_of(ledger, "T", "U", "T")
+
+        assert {"T", "U"} == set(tokens)
+        assert [("entries", 2, 101)] == source.log
+
+
+class TestFunctions:
+    """Tokens without METADATA are asked."""
+
+    @pytest.mark.parametrize("given", [string("USTRY"), symbol("USTRY")], ids=["string", "symbol"])
+    def test_falls_back(self, given: ScVal) -> None:
+        """``symbol()`` may give a string or a symbol, ``decimals()`` a u32; each is called once."""
+        tokens, source = tokens_of(with_functions(given, u32(6)), "T")
+
+        assert Token(contract("T"), "USTRY", 6) == tokens["T"]
+        assert [ContractCall(contract("T"), name) for name in ("symbol", "decimals")] == source.calls
+
+    def test_bytes_that_are_no_text(self) -> None:
+        """A string that is no UTF-8 shows as escapes here, too."""
+        tokens, _ = tokens_of(with_functions((scval.STRING, b"\xc3("), u32(6)), "T")
+
+        assert "\\xc3(" == tokens["T"].symbol
+
+    @pytest.mark.parametrize(
+        ("token_symbol", "decimals", "reason"),
+        [
+            ("HostError: Error(Contract, #1)", u32(7), "symbol() failed: HostError: Error(Contract, #1)"),
+            (string("T"), "trap", "decimals() failed: trap"),
+            (u32(1), u32(7), "symbol(): expected string, found u32"),
+            (string("T"), i128(7), "decimals(): expected u32, found i128"),
+            (VOID, u32(7), "symbol(): expected string, found void"),
+            (string("x" * 10_000), u32(7), "the symbol has 10000 characters, more than 200"),
+        ],
+    )
+    def test_no_answer(self, token_symbol: ScVal | str, decimals: ScVal | str, reason: str) -> None:
+        """A token that gives no usable answer says why, after why its METADATA was not used."""
+        token = tokens_of(with_functions(token_symbol, decimals), "T")[0]["T"]
+
+        assert (None, None) == (token.symbol, token.decimals)
+        assert f"token instance: field METADATA is missing; {reason}" == token.failure
+
+    def test_event_log_is_left_out(self) -> None:
+        """The event log an RPC puts behind an error is the node's own, and stays out of what is published."""
+        ledger = with_functions("HostError: Error(Contract, #1) Event log (newest first): 0: [...]", u32(7))
+        token = tokens_of(ledger, "T")[0]["T"]
+
+        assert token.failure is not None
+        assert token.failure.endswith("symbol() failed: HostError: Error(Contract, #1)")
+
+    def test_endless_error_is_cut(self) -> None:
+        """An error of any length makes a reason of bounded length."""
+        token = tokens_of(with_functions("x" * 100_000, u32(7)), "T")[0]["T"]
+
+        assert token.failure is not None
+        assert len(token.failure) < 300
+
+    @pytest.mark.parametrize(
+        ("metadata", "why"),
+        [
+            ({"symbol": None}, "token instance.METADATA: field symbol is missing"),
+            ({"symbol": symbol("USDC")}, "token instance.METADATA: field symbol: expected string, found symbol"),
+            ({"decimal": None}, "token instance.METADATA: field decimal is missing"),
+            ({"decimal": i128(7)}, "token instance.METADATA: field decimal: expected u32, found i128"),
+            ({"symbol": string("x" * 10_000)}, "the symbol has 10000 characters, more than 200"),
+        ],
+    )
+    def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
+        """METADATA of another form is passed over for the functions; where those fail both reasons are told."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T", **metadata))
+        failed = tokens_of(ledger, "T")[0]["T"]
+        ledger.set_function("T", "symbol", string("good"))
+        ledger.set_function("T", "decimals", u32(2))
+
+        assert f"{why}; symbol() failed: HostError: Error(WasmVm, MissingValue)" == failed.failure
+        assert Token(contract("T"), "good", 2) == tokens_of(ledger, "T")[0]["T"]
+
+    def test_no_contract(self) -> None:
+        """Where there is no contract the failure says so."""
+        token = tokens_of(BlendLedger(), "T")[0]["T"]
+
+        assert token.failure is not None
+        assert token.failure.startswith("the ledger has no contract at this token's address; symbol() failed")
+
+    def test_undecodable_instance(self) -> None:
+        """An instance that cannot be decoded costs that token alone its metadata."""
+        ledger = BlendLedger()
+        key, data = token_instance("T")
+        ledger.replace((key, data[:-4]), token_instance("U"))
+        tokens, _ = tokens_of(ledger, "T", "U")
+
+        assert tokens["T"].failure is not None
+        assert tokens["T"].failure.startswith("the bytes end inside")
+        assert Token(contract("U"), "USDC", 7) == tokens["U"]
