@@ -157,7 +157,7 @@ def serve(out: str, host: str, port: int) -> None:
     console = Console("text")
 
     def work() -> int:
-        from exporter.serve import run_server
+        from exporter.api.serve import run_server
 
         run_server(Path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
         return 0

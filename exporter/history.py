@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import exporter
-from exporter.documents import HistoryFile
+from exporter.api.documents import HistoryFile
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.files import FileKind, RenderedFile
 from exporter.history_manifest import HISTORY_PREFIX, HistoryPart

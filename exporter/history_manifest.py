@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from exporter.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.api.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, StoreError
 from exporter.files import RenderedFile
-from exporter.render import HISTORY_MANIFEST_KEY
 from exporter.store import Store
 
 HISTORY_PREFIX = "history/pools/"

@@ -16,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from exporter import documents
+from exporter.api import documents
+from exporter.api.render import render_tree
 from exporter.compute import Tables, compute
 from exporter.config import Settings
 from exporter.console import Console
@@ -31,7 +32,6 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publish import PublishResult, RunSummary, publish
 from exporter.published import check_newer
-from exporter.render import render_tree
 from exporter.report import RunReport
 from exporter.site import render_site
 from exporter.sources import OpenSource, open_source

@@ -22,10 +22,17 @@ from datetime import datetime
 
 import msgspec
 
-from exporter.documents import ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.api.documents import ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.api.headers import POINTER_KEY, kind_of
+from exporter.api.render import (
+    HISTORY_MANIFEST_KEY,
+    render_history_manifest,
+    render_run_manifest,
+    render_status,
+    run_manifest_key,
+)
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.files import FileKind, RenderedFile
-from exporter.headers import POINTER_KEY, kind_of
 from exporter.history_manifest import HistoryPart, extend_history, read_history_manifest, refuse_lost_manifest
 from exporter.published import (
     INTENT_KEY,
@@ -36,13 +43,7 @@ from exporter.published import (
     read_published,
     refuse_not_newer,
 )
-from exporter.render import (
-    HISTORY_MANIFEST_KEY,
-    render_history_manifest,
-    render_run_manifest,
-    render_status,
-    run_manifest_key,
-)
+from exporter.retention import forget_superseded
 from exporter.spool import Spool
 from exporter.store import Clock, Store, Written, is_key, utc_now
 
@@ -124,6 +125,7 @@ def publish(
         status = _build_status(build_status, summary)
 
         store.put(manifest.key, manifest.data)
+        forget_superseded(store, manifest.key)
         store.put(INTENT_KEY, _intent(summary))
         if history_manifest is not None:
             store.put(history_manifest.key, history_manifest.data)

@@ -12,8 +12,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from exporter.api.headers import POINTER_KEY
 from exporter.errors import NotNewerError, StoreError
-from exporter.headers import POINTER_KEY
 from exporter.store import Store, StoredObject, check_key, etag_of
 
 INTENT_KEY = "v1/system/intent.json"

@@ -57,11 +57,9 @@ def sort_runs(store: Store, current: str, moment: datetime, retention: timedelta
     present = int(moment.timestamp())
     known = _read_record(store).superseded
     superseded: dict[str, int] = {}
-    for info in sorted(store.list(RUNS_PREFIX), key=lambda info: info.key):
-        if info.key != current:
-            # A dead run may have been begun again after it was recorded; its manifest was written anew then.
-            since = max(known.get(info.key, present), int(info.modified.timestamp()))
-            superseded[info.key] = min(since, present)  # a later time was recorded under a wrong clock
+    for key in sorted(info.key for info in store.list(RUNS_PREFIX)):
+        if key != current:
+            superseded[key] = min(known.get(key, present), present)  # a later time was recorded under a wrong clock
     store.put(SUPERSEDED_KEY, msgspec.json.encode(_Record(superseded)))
     last = int((moment - retention).timestamp())
     return Runs(
@@ -69,6 +67,21 @@ def sort_runs(store: Store, current: str, moment: datetime, retention: timedelta
         tuple(key for key, since in superseded.items() if since >= last),
         tuple(key for key, since in superseded.items() if since < last),
     )
+
+
+def forget_superseded(store: Store, key: str) -> None:
+    """Take a run out of the record, because it is being published after all.
+
+    Call it before the first document of the run is replaced. It concerns a run that died, was recorded, and is now
+    begun again at the same ledger.
+
+    Raises:
+        StoreError: the record cannot be read or written.
+    """
+    superseded = _read_record(store).superseded
+    if key in superseded:
+        del superseded[key]
+        store.put(SUPERSEDED_KEY, msgspec.json.encode(_Record(superseded)))
 
 
 def _read_record(store: Store) -> _Record:

@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 import polars as pl
 
+from exporter.api.documents import timestamp
 from exporter.compute import Tables
-from exporter.documents import timestamp
 from exporter.files import FileKind, RenderedFile
 
 INDEX_KEY = "index.html"

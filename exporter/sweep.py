@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from exporter.documents import HistoryManifest
+from exporter.api.documents import HistoryManifest
+from exporter.api.headers import kind_of
+from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import LostRaceError, StoreError
 from exporter.files import FileKind
-from exporter.headers import kind_of
 from exporter.history_manifest import HISTORY_PREFIX, read_history_manifest, run_file_ledger
 from exporter.published import (
     RUNS_PREFIX,
@@ -32,7 +33,6 @@ from exporter.published import (
     read_listing,
     read_published,
 )
-from exporter.render import HISTORY_MANIFEST_KEY
 from exporter.retention import Runs, sort_runs
 from exporter.store import Clock, Store, is_key, utc_now
 

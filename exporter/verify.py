@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from exporter.api.headers import POINTER_KEY
 from exporter.errors import PublishedCheckError, StoreError
-from exporter.headers import POINTER_KEY
 from exporter.publish import RunSummary
 from exporter.published import ListedFile, read_current_listing, read_published
 from exporter.store import Store, etag_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TypeAlias
 
 import polars as pl
@@ -134,19 +135,36 @@ def test_any_operand_may_be_a_python_integer(name: str, data: st.DataObject) -> 
         assert results == columnar(*mixed).to_list()
 
 
-@pytest.mark.parametrize("name", ["multiply_divide_floor", "multiply_divide_ceil", "multiply_divide_truncate"])
-@given(data=st.data())
-def test_multiply_divide_at_exact_multiples(name: str, data: st.DataObject) -> None:
-    """Products at, just below and just above a multiple of the divisor round as they should, however wide."""
-    columnar, operation, _ = OPERATIONS[name]
-    rows: list[Row] = []
-    for _ in range(5):
-        factor, divisor = data.draw(int128()), data.draw(int128())
-        if divisor != 0:  # factor × (divisor + step) / divisor is factor + a fraction of either sign
-            step = data.draw(st.integers(-1, 1))
-            rows.append((factor, max(min(divisor + step, INT128_MAX), INT128_MIN), divisor))
+ROUNDINGS = ("multiply_divide_floor", "multiply_divide_ceil", "multiply_divide_truncate")
 
-    agree(columnar, operation, rows, 3)
+
+@given(st.lists(st.tuples(int128(), int128(), st.integers(-1, 1)), max_size=8))
+def test_multiply_divide_at_exact_multiples(drawn: list[tuple[int, int, int]]) -> None:
+    """Products at, just below and just above a multiple of the divisor round as they should, however wide."""
+    rows = [  # factor × (divisor + step) / divisor is the factor and a fraction of either sign
+        (factor, max(min(divisor + step, INT128_MAX), INT128_MIN), divisor)
+        for factor, divisor, step in drawn
+        if divisor != 0
+    ]
+    for name in ROUNDINGS:
+        columnar, operation, _ = OPERATIONS[name]
+        agree(columnar, operation, rows, 3)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_multiply_divide_where_its_roads_end(seed: int) -> None:
+    """Hundreds of rows around the widths at which a product, a divisor or a quotient changes the road."""
+    random = Random(seed)
+    rows: list[Row] = []
+    for _ in range(200):
+        product_bits, quotient_bits = random.randint(120, 200), random.randint(1, 128)
+        left_bits = random.randint(max(product_bits - 127, 1), 127)
+        divisor_bits = min(max(product_bits - quotient_bits, 1), 127)
+        bits = (left_bits, max(product_bits - left_bits, 1), divisor_bits)
+        rows.append(tuple(random.choice([-1, 1]) * random.randrange(2 ** (size - 1), 2**size) for size in bits))
+    for name in ROUNDINGS:
+        columnar, operation, _ = OPERATIONS[name]
+        agree(columnar, operation, rows, 3)
 
 
 def test_polars_pitfalls() -> None:
@@ -155,6 +173,7 @@ def test_polars_pitfalls() -> None:
 
     assert [2**126, -3] == exact.floor_divide(lowest, -2).to_list()
     assert [1, -1] == exact.floor_divide(lowest, INT128_MIN).to_list()
+    assert [0, 1] == exact.multiply_divide_truncate(exact.column([INT128_MAX, INT128_MIN]), 1, INT128_MIN).to_list()
     assert [2**64, 0] == exact.multiply(pl.Series([2**62, 0]), pl.Series([4, 0])).to_list()
     with pytest.raises(ExactOverflowError, match="floor_divide") as raised:
         exact.floor_divide(lowest, -1)
@@ -276,6 +295,14 @@ def test_power_of_a_rate_per_second(apr_bps: int, seconds: int, expected: int) -
     assert [expected, base] == exact.power_floor(exact.column([base] * 2), pl.Series([seconds, 1]), 10**18).to_list()
 
 
+def test_power_does_not_square_beyond_its_last_bit() -> None:
+    """A base whose square fits no column has a first power, beside rows with other exponents."""
+    base = exact.column([INT128_MAX, INT128_MIN, 3 * 10**18])
+
+    assert [INT128_MAX, INT128_MIN, 3 * 10**18] == exact.power_floor(base, 1, 10**18).to_list()
+    assert [INT128_MAX, 10**18, 9 * 10**18] == exact.power_floor(base, pl.Series([1, 0, 2]), 10**18).to_list()
+
+
 def test_power_refuses_arguments_without_meaning() -> None:
     """A negative exponent or a scale of zero is an error of the caller, not of a row."""
     with pytest.raises(ValueError, match="exponent"):
@@ -392,6 +419,10 @@ def test_group_totals_at_the_ends_of_128_bits() -> None:
     values = exact.column([INT128_MIN, INT128_MAX, -1, 1, 1, -1], "sum")
 
     assert [("low", INT128_MIN), ("high", INT128_MAX)] == exact.group_totals(keys, values).rows()
+    with pytest.raises(ExactOverflowError) as raised:
+        exact.group_totals(keys, exact.add(values, exact.column([0, 0, 0, 0, 0, 1])))
+
+    assert (1, 3, 5) == raised.value.rows
     with pytest.raises(ValueError, match="different names"):
         exact.group_totals(keys, values.alias("key"))
 

@@ -95,13 +95,13 @@ class Chain:
 
     def state(self, ledger: int) -> dict[bytes, RawEntry]:
         """Everything a reader at ``ledger`` sees: the truth that tests compare with."""
-        return {key: entry for key in self.keys() if (entry := self.entry(key, ledger)) is not None}
+        return {key: entry for key in self.known_keys() if (entry := self.entry(key, ledger)) is not None}
 
     def knows(self, key: bytes) -> bool:
         """Whether a key has a version in the window, present or not."""
         return key in self._versions
 
-    def keys(self) -> Iterator[bytes]:
+    def known_keys(self) -> Iterator[bytes]:
         """Every key that has a version in the window, present or not."""
         return iter(list(self._versions))
 

@@ -149,7 +149,8 @@ class MadeNetwork(LocalNetwork):
                 key, data = reserve_data(market, reserve)
                 age = (time - reserve.last_time) // self.close_seconds
                 modified = max(ledger - age, 1)
-                yield key, RawEntry(data, modified, ledger - 1 if archived else max(modified, ledger) + _LIFE)
+                life = max(modified + _LIFE, ledger + _LIFE // 2)
+                yield key, RawEntry(data, modified, ledger - 1 if archived else life)
 
     def _old(self, ledger: int, entry: Entry, archived: bool = False) -> tuple[bytes, RawEntry]:
         """An entry that was written at some time before the first ledger."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+from itertools import cycle
 from math import isqrt
 from random import Random
 
 from exporter.ledger import strkey
 from exporter.ledger.entries import PERSISTENT, TEMPORARY
-from exporter.localnet.oracle_contract import price_entry
+from exporter.localnet.oracle_contract import price_entry, price_key
 from exporter.localnet.token_contract import Token, TokenLayout
 from exporter.networks import made_address
 
@@ -46,7 +47,6 @@ class FeedKind(Enum):
 
 _ODD_FEEDS = (
     FeedKind.STALE, FeedKind.MISSING, FeedKind.UNKNOWN, FeedKind.ZERO, FeedKind.NEGATIVE, FeedKind.CONSTANT,
-    FeedKind.EXPIRING,
 )  # fmt: skip
 _STALE_SECONDS = 90_000
 _LIFE_OF_PRICES = 17_280  # ledgers: a day
@@ -74,6 +74,11 @@ class Feed:
     def has_price_entry(self) -> bool:
         """Whether the feed's price is in an entry of its own."""
         return self.kind not in (FeedKind.CONSTANT, FeedKind.MISSING, FeedKind.UNKNOWN)
+
+    @property
+    def key(self) -> bytes:
+        """The LedgerKey XDR of its price."""
+        return price_key(self.oracle.contract, self.token, self.oracle.durability)
 
     @property
     def renewed(self) -> bool:
@@ -150,12 +155,12 @@ def make_oracles() -> list[Oracle]:
 
 def make_feeds(random: Random, oracles: list[Oracle], tokens: list[Token], prices: list[int]) -> list[Feed]:
     """A feed for every token at every oracle. One in twelve is odd, never those of the first three tokens."""
+    # a persistent price would be archived when it expires, and look restored in a simulation
+    odd_kinds = {TEMPORARY: cycle((FeedKind.EXPIRING, *_ODD_FEEDS)), PERSISTENT: cycle(_ODD_FEEDS)}
     feeds = []
     for oracle in oracles:
         for index, (token, price) in enumerate(zip(tokens, prices, strict=True)):
             odd = index >= 3 and random.randrange(12) == 0
-            kind = random.choice(_ODD_FEEDS) if odd else FeedKind.NORMAL
-            if kind is FeedKind.EXPIRING and oracle.durability == PERSISTENT:
-                kind = FeedKind.MISSING  # a persistent price would be archived, and look restored in a simulation
+            kind = next(odd_kinds[oracle.durability]) if odd else FeedKind.NORMAL
             feeds.append(Feed(oracle, token.contract, kind, price))
     return feeds

@@ -53,7 +53,7 @@ def simulate_transaction(node: Node, params: Params) -> Params:
 
 
 def _call_of(params: Params) -> ContractCall:
-    if params.get("authMode", "") not in _AUTH_MODES:
+    if (params.get("authMode") or "") not in _AUTH_MODES:
         raise _RefusedError("optional 'authMode' must be one of enforce,record,record_allow_nonroot when included")
     arguments = _invocation(_envelope(params.get("transaction")))
     return ContractCall(

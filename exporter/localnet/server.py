@@ -135,8 +135,7 @@ class _Server:
         try:
             method, params = _checked(document)
         except RpcError as error:
-            usable = identifier if isinstance(identifier, str | int | float) else None
-            return _error_answer(usable, error)
+            return _error_answer(identifier if _is_id(identifier) else None, error)
         failure = self.behaviour.failure_of(method, node)
         ledger = self.behaviour.ledger_of(node, self.network)
         call = Call(node, method, *_detail(method, params), ledger, "ok")
@@ -185,8 +184,8 @@ def _checked(document: Any) -> tuple[str, Params]:
     """The method and parameters of a request object, or the error that the bridge gives."""
     if not isinstance(document, dict):
         raise RpcError(rpc_methods.PARSE_ERROR, "request is not a JSON object")
-    method, params, identifier = document.get("method"), document.get("params"), document.get("id")
-    if isinstance(identifier, bool) or not isinstance(identifier, str | int | float | None):
+    method, params = document.get("method", ""), document.get("params")
+    if not _is_id(document.get("id")):
         raise RpcError(rpc_methods.INVALID_REQUEST, "invalid request ID")
     if document.get("jsonrpc") != "2.0":
         raise RpcError(rpc_methods.INVALID_REQUEST, "invalid version marker")
@@ -201,6 +200,10 @@ def _checked(document: Any) -> tuple[str, Params]:
     if isinstance(params, list):
         raise RpcError(rpc_methods.INVALID_PARAMS, "array parameters are not supported")
     return method, params or {}
+
+
+def _is_id(identifier: Any) -> bool:
+    return isinstance(identifier, str | int | float | None) and not isinstance(identifier, bool)
 
 
 def _detail(method: str, params: Params) -> tuple[int, str]:

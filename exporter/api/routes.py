@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
+from exporter.api.headers import content_type
+from exporter.api.problems import Problem, invalid_parameter, not_found, unknown_cursor, unknown_market
 from exporter.errors import ConfigError
-from exporter.headers import content_type
-from exporter.problems import Problem, invalid_parameter, not_found, unknown_cursor, unknown_market
 from exporter.store import is_key
 
 MAX_LIMIT = 2**31 - 1

@@ -8,10 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter.documents import HistoryManifest, ManifestFile, RunManifest
-from exporter.errors import CheckError
-from exporter.files import FileKind, RenderedFile
-from exporter.render import (
+from exporter.api.documents import HistoryManifest, ManifestFile, RunManifest
+from exporter.api.render import (
     manifest_files,
     market_summaries,
     render_document,
@@ -20,7 +18,9 @@ from exporter.render import (
     render_status,
     render_tree,
 )
-from tests.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame, system_status
+from exporter.errors import CheckError
+from exporter.files import FileKind, RenderedFile
+from tests.api.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame, system_status
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import polars as pl
 from msgspec import ValidationError, convert
 
-from exporter.documents import AssetsPage, PoolSnapshot, page_token
+from exporter.api.documents import AssetsPage, PoolSnapshot, page_token
+from exporter.api.parse_back import parse_back
+from exporter.api.routes import EMPTY_PAGE_KEY, assets_folder, checked_page_sizes, page_key
 from exporter.errors import CheckError
 from exporter.files import FileKind, RenderedFile
-from exporter.parse_back import parse_back
-from exporter.routes import EMPTY_PAGE_KEY, assets_folder, checked_page_sizes, page_key
 
 WIRE_FIELDS: tuple[str, ...] = PoolSnapshot.__struct_fields__
 """The columns of the pools frame that are on the wire, in the order of the wire."""

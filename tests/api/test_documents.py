@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.documents import (
+from exporter.api.documents import (
     AssetsPage,
     HistoryFile,
     HistoryManifest,
@@ -22,7 +22,7 @@ from exporter.documents import (
     page_token,
     timestamp,
 )
-from tests.rendering import contract, system_status
+from tests.api.rendering import contract, system_status
 
 POOL_FIELDS = [
     "market",

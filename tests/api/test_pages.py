@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import pages
-from exporter.documents import PoolSnapshot, encode, page_token
+from exporter.api import pages
+from exporter.api.documents import PoolSnapshot, encode, page_token
+from exporter.api.pages import chain, page_bytes, render_pages, row_json, snapshots
 from exporter.errors import CheckError, ConfigError
 from exporter.files import FileKind, RenderedFile
-from exporter.pages import chain, page_bytes, render_pages, row_json, snapshots
-from tests.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
+from tests.api.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
 
 A, B, X, Y, Z = (contract(number) for number in (1, 2, 11, 12, 13))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.documents import (
+from exporter.api.documents import (
     AssetsPage,
     Document,
     HistoryManifest,
@@ -15,12 +15,12 @@ from exporter.documents import (
     encode,
     page_token,
 )
+from exporter.api.pages import snapshots
+from exporter.api.parse_back import model_of, parse_back
+from exporter.api.render import market_pool
 from exporter.errors import CheckError
 from exporter.files import FileKind, RenderedFile
-from exporter.pages import snapshots
-from exporter.parse_back import model_of, parse_back
-from exporter.render import market_pool
-from tests.rendering import LEDGER, contract, pool, pools_frame, system_status
+from tests.api.rendering import LEDGER, contract, pool, pools_frame, system_status
 
 MARKET, TOKEN, OTHER = contract(1), contract(2), contract(3)
 

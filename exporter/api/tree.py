@@ -17,9 +17,9 @@ from threading import Lock
 
 import msgspec
 
+from exporter.api.headers import POINTER_KEY
+from exporter.api.routes import checked_page_sizes
 from exporter.errors import ConfigError
-from exporter.headers import POINTER_KEY
-from exporter.routes import checked_page_sizes
 
 LARGE_FILE = 2**20
 """Bytes from which on a digest is remembered instead of computed anew for each request."""

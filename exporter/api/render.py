@@ -11,7 +11,7 @@ from itertools import pairwise
 import polars as pl
 from msgspec.structs import astuple
 
-from exporter.documents import (
+from exporter.api.documents import (
     Document,
     HistoryManifest,
     ManifestFile,
@@ -22,11 +22,11 @@ from exporter.documents import (
     SystemStatus,
     encode,
 )
+from exporter.api.headers import POINTER_KEY
+from exporter.api.pages import render_pages, snapshots
+from exporter.api.parse_back import parse_back
 from exporter.errors import CheckError
 from exporter.files import FileKind, RenderedFile
-from exporter.headers import POINTER_KEY
-from exporter.pages import render_pages, snapshots
-from exporter.parse_back import parse_back
 
 MARKET_POOLS_CAP = 200
 """How many pools a market summary lists; the rest is at ``/v1/assets?market=``."""

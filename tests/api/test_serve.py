@@ -17,10 +17,10 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from exporter.api.serve import MAX_URL_LENGTH, bind, create_app, make_server, run_server
+from exporter.api.tree import Tree
 from exporter.errors import ConfigError
-from exporter.serve import MAX_URL_LENGTH, bind, create_app, make_server, run_server
-from exporter.tree import Tree
-from tests.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
+from tests.api.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
 from tests.test_routes import TRAVERSALS
 
 TOKENS = [contract(number) for number in range(100, 160)]
@@ -456,7 +456,7 @@ def test_run_server_says_its_address_and_ends_on_interrupt(root: Path, monkeypat
             assert told == [sockets[0].getsockname()]
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("exporter.serve.make_server", lambda _: Interrupted())
+    monkeypatch.setattr("exporter.api.serve.make_server", lambda _: Interrupted())
     run_server(root, "127.0.0.1", 0, lambda host, port: told.append((host, port)))
 
     assert "127.0.0.1" == told[0][0]

@@ -11,9 +11,9 @@ import httpx
 import polars as pl
 from starlette.applications import Starlette
 
-from exporter.documents import SystemStatus
+from exporter.api.documents import SystemStatus
+from exporter.api.render import render_status, render_tree
 from exporter.files import RenderedFile
-from exporter.render import render_status, render_tree
 
 LEDGER = 55_261_759
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200)

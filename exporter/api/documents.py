@@ -6,7 +6,7 @@ ledgers and counts are integers. None of these is ever negative: totals, debts a
 positions that only exist above zero, prices count only above zero, and yields follow from them.
 
 The same models give the JSON Schema of the API (`msgspec.json.schema`) and read every file back as it is
-written (`exporter.parse_back`).
+written (`exporter.api.parse_back`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.http_files import CHUNK_BYTES, FileResponse, byte_range, etag_matches
+from exporter.api.http_files import CHUNK_BYTES, FileResponse, byte_range, etag_matches
 
 
 @pytest.mark.parametrize(

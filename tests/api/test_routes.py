@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.api.headers import cache_control, content_type, kind_of
+from exporter.api.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
+from exporter.api.routes import Served, route
 from exporter.files import FileKind
-from exporter.headers import cache_control, content_type, kind_of
-from exporter.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
-from exporter.routes import Served, route
 from exporter.store import is_key
-from tests.rendering import SIZES, contract
+from tests.api.rendering import SIZES, contract
 
 M, T = contract(1), contract(2)
 EMPTY = "v1/assets/empty.json"

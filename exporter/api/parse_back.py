@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from exporter.documents import (
+from exporter.api.documents import (
     AssetsPage,
     Document,
     HistoryManifest,

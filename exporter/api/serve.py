@@ -20,8 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from exporter.errors import ConfigError
-from exporter.headers import (
+from exporter.api.headers import (
     ERROR_CACHE_CONTROL,
     POINTER_KEY,
     PROBLEM_CONTENT_TYPE,
@@ -30,10 +29,11 @@ from exporter.headers import (
     content_type,
     kind_of,
 )
-from exporter.http_files import FileResponse, byte_range, etag_matches
-from exporter.problems import Problem, encode_problem, nothing_published, problem
-from exporter.routes import Served, route
-from exporter.tree import OpenFile, Tree
+from exporter.api.http_files import FileResponse, byte_range, etag_matches
+from exporter.api.problems import Problem, encode_problem, nothing_published, problem
+from exporter.api.routes import Served, route
+from exporter.api.tree import OpenFile, Tree
+from exporter.errors import ConfigError
 
 MAX_URL_LENGTH = 8192
 """Bytes of path and query together; CloudFront's bound."""

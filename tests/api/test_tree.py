@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter import tree as tree_module
-from exporter.documents import encode
-from exporter.tree import Tree
-from tests.rendering import system_status
+from exporter.api import tree as tree_module
+from exporter.api.documents import encode
+from exporter.api.tree import Tree
+from tests.api.rendering import system_status
 
 POINTER = "v1/system/status.json"
 
