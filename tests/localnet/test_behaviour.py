@@ -1,0 +1,213 @@
+"""Lag, failures, latency and moving ledgers on demand, and the log of calls."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+
+from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour, Call, Failure
+from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
+from tests.localnet.rpc_client import LocalRpc, text
+
+START = DEFAULT_START_LEDGER
+HEALTH = b'{"jsonrpc":"2.0","id":7,"method":"getHealth"}'
+
+
+def rpc_of(advanced: int = 0, **behaviour: Any) -> LocalRpc:
+    """A server over a small network that has moved on by some ledgers."""
+    network = MadeNetwork(pools=5)
+    for _ in range(advanced):
+        network.advance()
+    return LocalRpc(network, Behaviour(**behaviour))
+
+
+def latest(rpc: LocalRpc, path: str = "/") -> int:
+    """The latest ledger that an endpoint says it has."""
+    ledger: int = rpc.result("getHealth", path)["latestLedger"]
+    return ledger
+
+
+def test_each_node_lags_by_its_own_ledgers() -> None:
+    """A node answers for its own latest ledger, whatever is asked, and never for one before the first."""
+    rpc = rpc_of(advanced=4, lags=(0, 2, 50))
+    key = text(next(iter(rpc.network.chain.known_keys())))
+
+    assert [START + 4, START + 2, START] == [latest(rpc, f"/node/{node}") for node in range(3)]
+    assert START + 2 == rpc.result("getLedgerEntries", "/node/1", keys=[key])["latestLedger"]
+    assert START + 2 == rpc.result("getLatestLedger", "/node/1")["sequence"]
+    feed = rpc.network.feeds[0]  # type: ignore[attr-defined]
+    assert START + 4 == rpc.simulate(feed.oracle.contract, "decimals")["latestLedger"]
+
+
+def test_a_lagging_node_gives_the_state_of_its_ledger() -> None:
+    """Entries of a node that lags are those of its ledger, not of the newest."""
+    rpc = rpc_of(advanced=6, lags=(0, 6))
+    chain = rpc.network.chain
+    changed = [text(key) for key in chain.known_keys() if chain.entry(key, START) != chain.entry(key, START + 6)]
+
+    assert changed
+    for node, ledger in ((0, START + 6), (1, START)):
+        entries = rpc.result("getLedgerEntries", f"/node/{node}", keys=changed[:200])["entries"]
+        truth = {text(key): text(entry.data) for key, entry in chain.state(ledger).items()}
+        assert {entry["key"]: truth[entry["key"]] for entry in entries} == {
+            entry["key"]: entry["xdr"] for entry in entries
+        }
+
+
+def test_a_balanced_endpoint_goes_backwards() -> None:
+    """The endpoint that goes round the nodes has a latest ledger that goes back and forth."""
+    rpc = rpc_of(advanced=9, lags=(0, 3, 1))
+
+    assert [START + ahead for ahead in (9, 6, 8, 9, 6)] == [latest(rpc) for _ in range(5)]
+    assert [0, 1, 2, 0, 1] == [call.node for call in rpc.behaviour.calls]
+
+
+def test_jitter_is_seeded_and_bounded() -> None:
+    """A node is up to so many ledgers further behind, from request to request, the same for the same seed."""
+    seen = [[latest(rpc) for _ in range(40)] for rpc in (rpc_of(advanced=20, lags=(2,), jitter=5) for _ in range(2))]
+
+    assert seen[0] == seen[1]
+    assert set(range(START + 13, START + 19)) == set(seen[0])
+
+
+def test_the_chain_advances_by_calls() -> None:
+    """After each so many calls, of whatever method, the chain closes a ledger."""
+    rpc = rpc_of(advance_every_requests=3)
+
+    assert [START, START, START, START + 1, START + 1, START + 1, START + 2] == [latest(rpc) for _ in range(7)]
+    rpc.error("noSuchMethod")
+    rpc.result("getNetwork")
+    assert START + 3 == rpc.network.chain.latest
+
+
+def test_the_chain_advances_by_the_clock() -> None:
+    """The ledgers that should have closed since the first request are there at the next; the rest of time counts."""
+    now = [100.0]
+    rpc = rpc_of(advance_every_seconds=5.0, clock=lambda: now[0])
+
+    seen = []
+    for seconds in (0.0, 4.9, 0.2, 0.0, 15.0, 4.8, 0.2):
+        now[0] += seconds
+        seen.append(latest(rpc) - START)
+    assert [0, 0, 1, 1, 4, 4, 5] == seen
+
+
+def test_a_network_that_stands_does_not_advance() -> None:
+    """Over a chain that no ledger follows, nothing changes however often it is asked to."""
+    from exporter.localnet.network import LocalNetwork
+
+    made = MadeNetwork(pools=2)
+    rpc = LocalRpc(LocalNetwork(made.chain, "passphrase", 22), Behaviour(advance_every_requests=1))
+
+    assert [START] * 3 == [latest(rpc) for _ in range(3)]
+
+
+def test_the_next_calls_fail_as_planned() -> None:
+    """Planned failures are used up by the calls they are for, in their order, and then all is well."""
+    rpc = rpc_of(lags=(0, 0))
+    rpc.behaviour.fail_next(Failure.rpc(-32001, "too slow"), method="getNetwork")
+    rpc.behaviour.fail_next(Failure.rpc(), times=2, node=1)
+
+    assert START == latest(rpc, "/node/0")
+    assert (-32001, "too slow") == rpc.error("getNetwork")
+    assert [-32603, -32603] == [rpc.answer("getHealth", path="/node/1")["error"]["code"] for _ in range(2)]
+    assert START == latest(rpc, "/node/1")
+    assert "result" in rpc.answer("getNetwork")
+
+
+def test_the_default_rpc_failure_is_the_vanished_snapshot() -> None:
+    """Without arguments, a JSON-RPC failure is the -32603 of a snapshot that is not there."""
+    rpc = rpc_of()
+    rpc.behaviour.fail_next(Failure.rpc())
+
+    assert (-32603, SNAPSHOT_NOT_FOUND) == rpc.error("getHealth")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "body"),
+    [
+        (Failure.http(), 503, b""),
+        (Failure.http(429, retry_after="3"), 429, b""),
+        (Failure.http(502, body=b"bad gateway"), 502, b"bad gateway"),
+        (Failure.garbage(), 200, b"<html><body>upstream error</body></html>"),
+        (Failure.garbage(b"{}"), 200, b"{}"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Failure) else "",
+)
+def test_http_failures_replace_the_response(failure: Failure, status: int, body: bytes) -> None:
+    """A status, a Retry-After header and any body can be sent instead of the answer."""
+    rpc = rpc_of()
+    rpc.behaviour.fail_next(failure)
+
+    response = rpc.post(HEALTH)
+    assert (status, body) == (response.status_code, response.content)
+    assert failure.retry_after == response.headers.get("retry-after")
+    assert 200 == rpc.post(HEALTH).status_code
+
+
+@pytest.mark.parametrize("failure", [Failure.drop(), Failure.truncate()], ids=["drop", "truncate"])
+def test_broken_connections_are_transport_errors(failure: Failure) -> None:
+    """A dropped connection and a truncated response are, in the process too, what httpx raises for them."""
+    rpc = rpc_of()
+    rpc.behaviour.fail_next(failure)
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        rpc.post(HEALTH)
+    assert START == latest(rpc)
+    assert [failure.name, "ok"] == [call.outcome for call in rpc.behaviour.calls]
+
+
+def test_a_share_of_requests_fails() -> None:
+    """With a rate, about that share fails, some with HTTP 503 and some with -32603; the seed decides which."""
+    runs = []
+    for _ in range(2):
+        rpc = rpc_of(fail_rate=0.3, seed=9)
+        for _ in range(200):
+            rpc.post(HEALTH)
+        runs.append([call.outcome for call in rpc.behaviour.calls])
+
+    assert runs[0] == runs[1]
+    outcomes = Counter(runs[0])
+    assert {"ok", "HTTP 503", "error -32603"} == set(outcomes)
+    assert 100 < outcomes["ok"] < 180
+
+
+def test_latency_delays_each_request() -> None:
+    """A request takes at least the latency."""
+    rpc = rpc_of(latency=0.05)
+    began = time.monotonic()
+    latest(rpc)
+
+    assert time.monotonic() - began >= 0.05
+
+
+def test_the_log_says_what_was_asked_and_answered() -> None:
+    """Each call is logged with its node, method, keys, ledger and outcome, and counted by method."""
+    rpc = rpc_of(advanced=2, lags=(0, 1))
+    key = text(next(iter(rpc.network.chain.known_keys())))
+    rpc.result("getLedgerEntries", "/node/1", keys=[key])
+    rpc.error("getLedgerEntries", {"keys": [key, key]})
+    rpc.result("getLedgers", "/node/0", startLedger=START)
+
+    assert [
+        Call(1, "getLedgerEntries", 1, "1 keys", START + 1, "ok"),
+        Call(0, "getLedgerEntries", 2, "2 keys", START + 2, "error -32603"),
+        Call(0, "getLedgers", 0, f"{{'startLedger': {START}}}", START + 2, "ok"),
+    ] == list(rpc.behaviour.calls)
+    assert {"getLedgerEntries": 2, "getLedgers": 1} == rpc.behaviour.counts
+    assert 2 == len(rpc.behaviour.calls_of("getLedgerEntries"))
+    assert {
+        "calls": {"getLedgerEntries": 2, "getLedgers": 1},
+        "outcomes": {"ok": 2, "error -32603": 1},
+    } == rpc.behaviour.summary()
+
+
+@pytest.mark.parametrize("wrong", [{"lags": ()}, {"lags": (-1,)}, {"jitter": -1}])
+def test_impossible_behaviour_is_refused(wrong: dict[str, Any]) -> None:
+    """There must be a node, and none can be ahead of the chain."""
+    with pytest.raises(ValueError, match="node"):
+        Behaviour(**wrong)

@@ -1,0 +1,252 @@
+"""The made network: size, determinism, realism, and how it moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from exporter.ledger import entries, scval
+from exporter.ledger.entries import ContractData, decode_contract_data, instance_of
+from exporter.ledger.scval_encode import address, symbol
+from exporter.ledger.source import ContractCall
+from exporter.localnet.blend_reserve import V1, V2
+from exporter.localnet.contracts import storage_of
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_assets import FeedKind
+from exporter.networks import NETWORKS
+from tests.localnet.rpc_client import stellar_asset
+
+CONFIG_FIELDS = {
+    "v1": ["bstop_rate", "max_positions", "oracle", "status"],
+    "v2": ["bstop_rate", "max_positions", "min_collateral", "oracle", "status"],
+}
+_V1_FIELDS = ("c_factor", "decimals", "index", "l_factor", "max_util", "r_base", "r_one", "r_three", "r_two")
+RESERVE_CONFIG_FIELDS = {
+    "v1": [*_V1_FIELDS, "reactivity", "util"],
+    "v2": [*_V1_FIELDS[:2], "enabled", *_V1_FIELDS[2:], "reactivity", "supply_cap", "util"],
+}
+RESERVE_DATA_FIELDS = ["b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod", "last_time"]
+
+
+@pytest.fixture(scope="module")
+def made() -> MadeNetwork:
+    """A network of a thousand pools, as it begins."""
+    return MadeNetwork(pools=1_000, seed=5)
+
+
+def read(network: MadeNetwork, key: bytes) -> ContractData:
+    """A contract data entry at the latest ledger."""
+    entry = network.chain.entry(key, network.chain.latest)
+    assert entry is not None
+    return decode_contract_data(entry.data)
+
+
+@pytest.mark.parametrize("pools", [0, 1, 2, 12, 60, 333])
+def test_the_number_of_pools_is_exact(pools: int) -> None:
+    """All markets together have as many reserves as were asked for, and one more market is empty in Setup."""
+    network = MadeNetwork(pools=pools)
+
+    assert pools == sum(len(market.reserves) for market in network.markets)
+    assert (6, False, []) == (
+        network.markets[-1].status,
+        network.markets[-1].listed,
+        network.markets[-1].reserves,
+    )
+    assert len({market.address for market in network.markets}) == len(network.markets)
+
+
+def test_the_same_seed_makes_the_same_network() -> None:
+    """Equal arguments give equal entries at every ledger, whatever was read in between; another seed gives others."""
+    first, second, other = (MadeNetwork(pools=40, seed=seed) for seed in (3, 3, 4))
+    for _ in range(5):
+        first.advance()
+        first.chain.state(first.chain.latest)
+    for _ in range(5):
+        second.advance()
+
+    for ledger in range(first.chain.oldest, first.chain.latest + 1):
+        assert first.chain.state(ledger) == second.chain.state(ledger)
+    assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
+
+
+def test_every_pool_is_found_from_the_known_backstops(made: MadeNetwork) -> None:
+    """The reward zones of the backstops that the local network's list names hold every pool, and factories vouch."""
+    found = []
+    for deployment in NETWORKS["local"].deployments:
+        assert deployment.backstop is not None
+        zone = read(made, entries.data_key(deployment.backstop, symbol("RZ"))).value
+        backstop = instance_of(read(made, entries.instance_key(deployment.backstop)))
+        factory = storage_of(backstop, symbol("PoolFact"))
+        assert factory is not None
+        for _, pool in zone[1]:
+            found.append(pool)
+            vouched = read(made, entries.variant_key(factory[1], "Contracts", address(pool)))
+            assert (scval.BOOL, True) == vouched.value
+            assert deployment.label == next(m.generation.label for m in made.markets if m.address == pool)
+    assert sorted(market.address for market in made.markets) == sorted(found)
+
+
+def test_pools_have_the_entries_of_their_generation(made: MadeNetwork) -> None:
+    """Instances have the real wasm hash and exactly the fields of their generation, in the ledger's order."""
+    assert {V1, V2} == {market.generation for market in made.markets}
+    for market in made.markets:
+        instance = instance_of(read(made, entries.instance_key(market.address)))
+        label = market.generation.label
+        assert market.generation.wasm_hash == instance.wasm_hash
+        names = [key[1] for key, _ in instance.storage or ()]
+        assert ["Admin", "BLNDTkn", "Backstop", "Config", *(["IsInit"] if label == "v1" else []), "Name"] == names
+        config = storage_of(instance, symbol("Config"))
+        assert config is not None
+        assert CONFIG_FIELDS[label] == [key[1] for key, _ in config[1]]
+        list_key = entries.data_key(market.address, symbol("ResList"))
+        if not market.listed:
+            assert made.chain.entry(list_key, made.chain.latest) is None
+            continue
+        assert [address(reserve.token) for reserve in market.reserves] == list(read(made, list_key).value[1])
+        for reserve in market.reserves:
+            stored = read(made, entries.variant_key(market.address, "ResConfig", address(reserve.token))).value
+            assert RESERVE_CONFIG_FIELDS[label] == [key[1] for key, _ in stored[1]]
+            stored = read(made, entries.variant_key(market.address, "ResData", address(reserve.token))).value
+            assert RESERVE_DATA_FIELDS == [key[1] for key, _ in stored[1]]
+
+
+def test_configurations_keep_to_the_contracts_limits(made: MadeNetwork) -> None:
+    """No reserve has a configuration, and no pool a size, that the contract refuses (facts/blend.md 1.1)."""
+    for market in made.markets:
+        assert len(market.reserves) <= market.generation.max_reserves
+        assert len({reserve.token for reserve in market.reserves}) == len(market.reserves)
+        assert 0 <= market.take_rate < 10**7
+        for index, reserve in enumerate(market.reserves):
+            config = reserve.config
+            assert index == config.index
+            assert 0 <= config.decimals <= 18
+            assert 0 < config.util <= (9_500_000 if market.generation is V1 else 9_000_000)
+            assert config.util < config.max_util <= 10**7
+            assert 1_000 <= config.r_base < 10**7
+            assert config.r_one <= config.r_two <= config.r_three
+            assert config.reactivity <= 1_000
+            scale = market.generation.modifier_scale
+            assert scale // 10 <= reserve.ir_mod <= 10 * scale
+
+
+def test_the_network_has_what_real_ones_have(made: MadeNetwork) -> None:
+    """All statuses, repeated names and symbols, decimals from 6 to 18, unused and over-used reserves, and losses."""
+    reserves = [reserve for market in made.markets for reserve in market.reserves]
+
+    assert set(range(7)) == {market.status for market in made.markets}
+    assert max(Counter(market.name for market in made.markets).values()) > 1
+    assert max(Counter(token.symbol for token in made.tokens).values()) > 1
+    assert {6, 7, 8, 18} <= {token.decimals for token in made.tokens}
+    assert {reserve.config.decimals for reserve in reserves} <= {token.decimals for token in made.tokens}
+    assert any(reserve.b_supply == 0 for reserve in reserves)
+    assert any(reserve.d_supply == 0 and reserve.b_supply for reserve in reserves)
+    assert any(reserve.b_rate < reserve.generation.rate_scale for reserve in reserves)
+    assert any(reserve.borrowed > reserve.supplied for reserve in reserves)
+    assert not all(reserve.config.enabled for reserve in reserves)
+    assert {7, 14} == {oracle.decimals for oracle in made.oracles}
+
+
+def test_every_kind_of_feed_answers_as_its_kind(made: MadeNetwork) -> None:
+    """Normal, constant, missing, unknown, stale, zero and negative prices all occur and answer accordingly."""
+    now = made.chain.close_time(made.chain.latest)
+    seen: Counter[FeedKind] = Counter()
+    for feed in made.feeds:
+        call = ContractCall(feed.oracle.contract, "lastprice", (stellar_asset(feed.token),))
+        simulation = made.contracts.simulate(made.chain, made.chain.latest, call)
+        seen[feed.kind] += 1
+        if feed.kind is FeedKind.UNKNOWN:
+            assert simulation.error is not None
+            continue
+        assert simulation.result is not None
+        value = scval.decode_scval(simulation.result)
+        if feed.kind is FeedKind.MISSING:
+            assert (scval.VOID, None) == value
+            continue
+        fields = {key[1]: item[1] for key, item in value[1]}
+        age = now - fields["timestamp"]
+        assert (feed.kind is FeedKind.STALE) == (age > 86_400)
+        assert (feed.kind is FeedKind.CONSTANT) <= (age == 0)
+        signs = {FeedKind.ZERO: 0, FeedKind.NEGATIVE: -1}
+        assert signs.get(feed.kind, 1) == (fields["price"] > 0) - (fields["price"] < 0)
+    assert set(FeedKind) == set(seen)
+    assert seen[FeedKind.NORMAL] > 0.8 * len(made.feeds)
+
+
+def test_an_expiring_price_vanishes() -> None:
+    """A temporary price that is not renewed is gone after a few ledgers, with no change of its entry."""
+    network = MadeNetwork(pools=1_000, seed=5)
+    feed = next(feed for feed in network.feeds if feed.kind is FeedKind.EXPIRING)
+    for _ in range(4):
+        assert network.chain.entry(feed.key, network.chain.latest) is not None
+        network.advance()
+
+    assert network.chain.entry(feed.key, network.chain.latest) is None
+
+
+def test_each_ledger_changes_a_few_reserves_as_operations_do() -> None:
+    """At each ledger so many ResData and prices change, accrued to its close time, and nothing else does."""
+    network = MadeNetwork(pools=200, seed=2, changes_per_ledger=4, prices_per_ledger=3, close_seconds=6)
+    data_of = {
+        entries.variant_key(market.address, "ResData", address(reserve.token)): reserve
+        for market in network.markets
+        for reserve in market.reserves
+    }
+    price_keys = {feed.key for feed in network.feeds if feed.has_price_entry}
+    for _ in range(30):
+        before = network.chain.state(network.chain.latest)
+        ledger = network.advance()
+        time = network.chain.close_time(ledger)
+        after = network.chain.state(ledger)
+        written = {key for key in after if after[key].last_modified == ledger}
+        assert ledger == network.chain.latest
+        assert 6 == time - network.chain.close_time(ledger - 1)
+        assert 4 == len(written & data_of.keys())
+        assert 3 == len(written & price_keys)
+        assert 7 == len(written)
+        assert all(before[key] == after[key] for key in after if key not in written)
+        for key in written & data_of.keys():
+            fields = {name[1]: value[1] for name, value in decode_contract_data(after[key].data).value[1]}
+            assert time == fields["last_time"]
+            assert fields == {name: getattr(data_of[key], name) for name in fields}
+            assert (after[key].live_until or 0) >= ledger + 45 * 17_280
+
+
+def test_the_start_can_be_chosen() -> None:
+    """The first ledger, its close time and the seconds between ledgers are parameters."""
+    network = MadeNetwork(pools=3, start_ledger=77, start_time=1_700_000_000, close_seconds=7)
+    network.advance()
+
+    assert (77, 78) == (network.chain.oldest, network.chain.latest)
+    assert [1_700_000_000, 1_700_000_007] == [network.chain.close_time(ledger) for ledger in (77, 78)]
+    assert all(entry.last_modified <= 78 for entry in network.chain.state(78).values())
+
+
+def test_reserves_can_be_archived_or_missing() -> None:
+    """Archived reserves show live_until 0 with their data, missing ones have no ResData, and both stay so."""
+    network = MadeNetwork(pools=30, archived=3, missing=2)
+    for _ in range(20):
+        network.advance()
+
+    assert (3, 2) == (len(network.archived), len(network.missing))
+    for pairs, expected in ((network.archived, 0), (network.missing, None)):
+        for market, reserve in pairs:
+            key = entries.variant_key(market.address, "ResData", address(reserve.token))
+            entry = network.chain.entry(key, network.chain.latest)
+            assert expected == (entry.live_until if entry else None)
+    archived = [entry for entry in network.chain.state(network.chain.latest).values() if entry.live_until == 0]
+    assert 6 == len(archived)
+    with pytest.raises(ValueError, match="not that many reserves"):
+        MadeNetwork(pools=3, archived=3, missing=1)
+
+
+def test_no_entry_expires_for_weeks() -> None:
+    """Nothing is archived by itself while a network runs: all lives last at least twenty days, but for prices."""
+    network = MadeNetwork(pools=100)
+    ledger = network.chain.latest
+    prices = {feed.key for feed in network.feeds if feed.has_price_entry}
+
+    lives = [
+        (entry.live_until or 0) - ledger for key, entry in network.chain.state(ledger).items() if key not in prices
+    ]
+    assert min(lives) > 20 * 17_280

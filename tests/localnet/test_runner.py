@@ -1,0 +1,230 @@
+"""The embedded server on a real socket, with stellar-sdk's own client as the judge."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from stellar_sdk import Account, Network, SorobanServer, TransactionBuilder, xdr
+from stellar_sdk import scval as sdk
+from stellar_sdk.exceptions import SorobanRpcErrorResponse
+
+from exporter.ledger import entries
+from exporter.ledger.scval_encode import address
+from exporter.localnet import runner
+from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running, serve_forever
+from exporter.localnet.server import create_app
+
+HEALTH = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
+
+
+class Served:
+    """A running server with what it serves."""
+
+    def __init__(self, url: str, network: MadeNetwork, behaviour: Behaviour) -> None:
+        self.url = url
+        self.network = network
+        self.behaviour = behaviour
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """A server over a made network that has an archived reserve and has moved on by three ledgers."""
+    network = MadeNetwork(pools=20, archived=1)
+    for _ in range(3):
+        network.advance()
+    behaviour = Behaviour(lags=(0, 2))
+    with running(create_app(network, behaviour)) as url:
+        yield Served(url, network, behaviour)
+
+
+@pytest.fixture
+def sdk_server(served: Served) -> Iterator[SorobanServer]:
+    """stellar-sdk's client of node 0."""
+    server = SorobanServer(f"{served.url}/node/0")
+    yield server
+    server.close()
+
+
+def test_the_sdk_reads_health_network_and_ledgers(served: Served, sdk_server: SorobanServer) -> None:
+    """stellar-sdk parses getHealth, getNetwork, getVersionInfo, getLatestLedger and getLedgers."""
+    chain = served.network.chain
+
+    health = sdk_server.get_health()
+    assert ("healthy", chain.latest, chain.oldest) == (health.status, health.latest_ledger, health.oldest_ledger)
+    assert Network.STANDALONE_NETWORK_PASSPHRASE == sdk_server.get_network().passphrase
+    assert 28 == sdk_server.get_version_info().protocol_version
+    latest = sdk_server.get_latest_ledger()
+    assert (chain.latest, chain.close_time(chain.latest)) == (latest.sequence, latest.close_time)
+    page = sdk_server.get_ledgers(start_ledger=chain.oldest, limit=2)
+    rest = sdk_server.get_ledgers(cursor=page.cursor)
+    ledgers = [*page.ledgers, *rest.ledgers]
+    assert list(range(chain.oldest, chain.latest + 1)) == [ledger.sequence for ledger in ledgers]
+    assert [chain.close_time(ledger.sequence) for ledger in ledgers] == [ledger.ledger_close_time for ledger in ledgers]
+    assert [] == sdk_server.get_events(start_ledger=chain.oldest).events
+
+
+def test_the_sdk_reads_entries(served: Served, sdk_server: SorobanServer) -> None:
+    """stellar-sdk parses getLedgerEntries: the entries are those of the chain, absent ones are left out."""
+    chain = served.network.chain
+    keys = list(chain.state(chain.latest))[:199]
+    absent = entries.code_key(bytes(32))
+
+    answer = sdk_server.get_ledger_entries([xdr.LedgerKey.from_xdr_bytes(key) for key in (absent, *keys)])
+    assert chain.latest == answer.latest_ledger
+    assert answer.entries is not None
+    assert keys == [xdr.LedgerKey.from_xdr(entry.key).to_xdr_bytes() for entry in answer.entries]
+    for key, entry in zip(keys, answer.entries, strict=True):
+        truth = chain.entry(key, chain.latest)
+        assert truth is not None
+        assert truth.data == xdr.LedgerEntryData.from_xdr(entry.xdr).to_xdr_bytes()
+        assert (truth.last_modified, truth.live_until) == (entry.last_modified_ledger, entry.live_until_ledger)
+
+
+def test_the_sdk_reads_the_data_of_a_contract(served: Served, sdk_server: SorobanServer) -> None:
+    """stellar-sdk finds an entry by contract and key, an archived one too."""
+    market, reserve = served.network.archived[0]
+    key = sdk.to_vec([sdk.to_symbol("ResData"), sdk.to_address(reserve.token)])
+
+    entry = sdk_server.get_contract_data(market.address, key)
+    assert entry is not None
+    assert 0 == entry.live_until_ledger
+    data = xdr.LedgerEntryData.from_xdr(entry.xdr).contract_data
+    assert data is not None
+    native = sdk.to_native(data.val)
+    assert isinstance(native, dict)
+    assert (reserve.b_rate, reserve.last_time) == (native["b_rate"], native["last_time"])
+
+
+def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
+    """stellar-sdk parses a simulation's result and its error."""
+    feed = served.network.feeds[0]
+    asset = sdk.to_vec([sdk.to_symbol("Stellar"), sdk.to_address(feed.token)])
+
+    def simulated(*arguments: xdr.SCVal) -> object:
+        builder = TransactionBuilder(
+            Account("GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF", 0),
+            Network.STANDALONE_NETWORK_PASSPHRASE,
+        )
+        builder.append_invoke_contract_function_op(feed.oracle.contract, "lastprice", list(arguments))
+        answer = sdk_server.simulate_transaction(builder.set_timeout(0).build())
+        assert served.network.chain.latest == answer.latest_ledger
+        if answer.error is not None:
+            return answer.error
+        assert answer.results is not None
+        assert answer.transaction_data is not None
+        xdr.SorobanTransactionData.from_xdr(answer.transaction_data)
+        return sdk.to_native(answer.results[0].xdr)
+
+    price = simulated(asset)
+    assert isinstance(price, dict)
+    assert feed.scaled_price() == price["price"]
+    assert str(simulated()).startswith("HostError: Error(WasmVm, UnexpectedSize)")
+
+
+def test_the_sdk_raises_the_servers_errors(served: Served, sdk_server: SorobanServer) -> None:
+    """stellar-sdk raises the code and message of a JSON-RPC error."""
+    with pytest.raises(SorobanRpcErrorResponse, match="must be between the oldest ledger"):
+        sdk_server.get_ledgers(start_ledger=1)
+    key = xdr.LedgerKey.from_xdr_bytes(entries.code_key(bytes(32)))
+    with pytest.raises(SorobanRpcErrorResponse, match=r"status code \(404\)") as caught:
+        sdk_server.get_ledger_entries([key, key])
+    assert -32603 == caught.value.code
+
+
+def test_broken_connections_are_broken_for_real(served: Served) -> None:
+    """On a socket, a dropped connection has no response and a truncated one half of it; the server lives on."""
+    with httpx.Client(base_url=served.url) as client:
+        served.behaviour.fail_next(Failure.drop())
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
+            client.post("/", json=HEALTH)
+        served.behaviour.fail_next(Failure.truncate())
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            client.post("/", json=HEALTH)
+        assert 200 == client.post("/", json=HEALTH).status_code
+
+
+def test_many_clients_at_once(served: Served) -> None:
+    """Several threads that ask for entries at the same time all get whole answers."""
+    state = served.network.chain.state(served.network.chain.latest)
+    key = entries.instance_key(served.network.markets[0].address)
+    token_key = entries.variant_key(
+        served.network.markets[0].address, "ResConfig", address(served.network.markets[0].reserves[0].token)
+    )
+    wanted = [xdr.LedgerKey.from_xdr_bytes(asked).to_xdr() for asked in (key, token_key)]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "getLedgerEntries", "params": {"keys": wanted}}
+    answers: list[list[str]] = []
+
+    def ask() -> None:
+        with httpx.Client(base_url=served.url) as client:
+            for _ in range(10):
+                entries_of = client.post("/", json=request).json()["result"]["entries"]
+                answers.append([entry["key"] for entry in entries_of])
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert key in state
+    assert [wanted] * 80 == answers
+
+
+def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
+    """A free port is chosen where none is given; after the block the same port can be had again."""
+    app = create_app(MadeNetwork(pools=1))
+    with running(app) as url:
+        port = int(url.rpartition(":")[2])
+        assert 405 == httpx.get(url).status_code
+    with running(app, port=port) as again:
+        assert url == again
+        assert 405 == httpx.get(again).status_code
+        with pytest.raises(OSError, match="in use"), running(app, port=port):
+            pass
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+
+
+def test_serving_forever_tells_its_url_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocking form says where it listens, answers, and ends when its server is told to."""
+    made = []
+    original = runner._server
+
+    def remembered(app: object) -> object:
+        made.append(original(app))  # type: ignore[arg-type]
+        return made[-1]
+
+    monkeypatch.setattr(runner, "_server", remembered)
+    urls: list[str] = []
+    started = threading.Event()
+
+    def on_start(url: str) -> None:
+        urls.append(url)
+        started.set()
+
+    app = create_app(MadeNetwork(pools=1))
+    thread = threading.Thread(target=serve_forever, args=(app,), kwargs={"port": 0, "on_start": on_start})
+    thread.start()
+    try:
+        assert started.wait(10)
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(urls[0])
+    finally:
+        made[0].should_exit = True
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_urls_of_both_families() -> None:
+    """A URL has the host in brackets where it is an IPv6 address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert runner.url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+    if socket.has_ipv6:
+        with socket.socket(socket.AF_INET6) as unbound:
+            assert runner.url_of(unbound).startswith("http://[::]:")
