@@ -46,9 +46,11 @@ class Chain:
     def at(self, key: bytes, ledger: int) -> RawEntry | None:
         """The entry after ``ledger`` closed, by the liveness rules of facts/stellar-rpc.md 1.4."""
         found = next((version for version in reversed(self.versions.get(key, ())) if version[0] <= ledger), None)
-        if found is None or found[1] is None:
+        if found is None:
             return None
         changed, data, live_until, temporary = found
+        if data is None:
+            return None
         if live_until is not None and live_until < ledger:
             return None if temporary else RawEntry(data, changed, 0)
         return RawEntry(data, changed, live_until)

@@ -21,7 +21,7 @@ from exporter.api.serve import MAX_URL_LENGTH, bind, create_app, make_server, ru
 from exporter.api.tree import Tree
 from exporter.errors import ConfigError
 from tests.api.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
-from tests.test_routes import TRAVERSALS
+from tests.api.test_routes import TRAVERSALS
 
 TOKENS = [contract(number) for number in range(100, 160)]
 BIG, SMALL, UNREADABLE, STRANGER = (contract(number) for number in (1, 2, 3, 4))

@@ -225,18 +225,19 @@ def accrue(
     nothing is lent (utilization 0). `supply`, `liabilities`, `utilization` and `borrow_rate` are of the stored state.
     """
     accrues = (state["last_time"] < close_time) & (state["b_supply"] != 0) & (utilization != 0)
-    # With no seconds gone the formulas below leave everything as it is; only the modifier would still be clamped.
+    # With no seconds gone the formulas below leave everything as it is, whatever the rest; only the modifier would
+    # still be clamped.
     seconds = exact.select(accrues, exact.subtract(close_time, state["last_time"]), 0)
 
     ir_mod = next_modifier(
         state["ir_mod"],
         seconds,
-        exact.select(accrues, utilization, state["util"]),
+        utilization,
         state["util"],
         state["reactivity"],
         modifier_scale,
     )
-    accrual = loan_accrual(exact.select(accrues, borrow_rate, 0), seconds, rate_scale)
+    accrual = loan_accrual(borrow_rate, seconds, rate_scale)
     with exact.naming("accrued d_rate"):
         d_rate = exact.multiply_divide_ceil(accrual, state["d_rate"], rate_scale)
     borrowed = total_liabilities(state["d_supply"], d_rate, rate_scale)

@@ -1,0 +1,616 @@
+"""Blend's math against the contract's own vectors, and against the judge for reserves of every kind.
+
+Every vector is checked on the columnar code and on the judge alike, so that the judge is known to be right, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter import exact
+from exporter.errors import ExactDivisionError, ExactOverflowError
+from exporter.protocols.blend import math
+from tests import judge
+
+Reserve = dict[str, Any]
+
+# facts/blend.md 7, config A: the default of both contract repositories' tests.
+CONFIG_A = {
+    "util": 7500000,
+    "r_base": 100000,
+    "r_one": 500000,
+    "r_two": 5000000,
+    "r_three": 15000000,
+    "reactivity": 20,
+    "bstop_rate": 2000000,
+}
+FLAT = CONFIG_A | {"r_base": 2500000, "r_one": 0, "r_two": 0, "r_three": 0}
+LOW_BASE = CONFIG_A | {"r_base": 1000}
+
+
+def frame_of(reserves: list[Reserve]) -> pl.DataFrame:
+    """The raw reserve columns of `math.project`."""
+    generations = pl.Series("generation", [reserve["generation"] for reserve in reserves], dtype=pl.String)
+    columns = [exact.column([reserve[name] for reserve in reserves], name) for name in math.RESERVE_COLUMNS]
+    return pl.DataFrame([generations, *columns])
+
+
+def one(value: int) -> pl.Series:
+    return exact.column([value])
+
+
+class Implementation(Protocol):
+    """What the vectors ask of the columnar code and of the judge."""
+
+    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]: ...
+    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]: ...
+    def utilization(self, generation: str, liabilities: int, supply: int) -> int: ...
+    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]: ...
+    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]: ...
+    def floor(self, a: int, b: int, d: int) -> int: ...
+    def ceil(self, a: int, b: int, d: int) -> int: ...
+
+
+class Judge:
+    """The plain formulas."""
+
+    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]:
+        return judge.project(reserve, close_time)
+
+    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]:
+        return judge.supply_total(generation, supply, rate), judge.liabilities_total(generation, supply, rate)
+
+    def utilization(self, generation: str, liabilities: int, supply: int) -> int:
+        return judge.utilization(generation, liabilities, supply)
+
+    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
+        ir = judge.borrow_rate(generation, u, ir_mod, *judge.curve(config))
+        moved = judge.next_modifier(generation, ir_mod, dt, u, config["util"], config["reactivity"])
+        return judge.loan_accrual(generation, ir, dt), moved
+
+    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]:
+        supply = judge.supply_total(generation, b_supply, b_rate)
+        return judge.distribute_gain(generation, gain, supply, b_supply, b_rate, bstop_rate)
+
+    def floor(self, a: int, b: int, d: int) -> int:
+        return judge.fl(a * b, d)
+
+    def ceil(self, a: int, b: int, d: int) -> int:
+        return judge.ce(a * b, d)
+
+
+class Columnar:
+    """The same questions, put to columns of one row."""
+
+    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]:
+        projected = math.project(frame_of([reserve]), close_time)
+        return projected.drop("generation", *math.RESERVE_COLUMNS).row(0, named=True)
+
+    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]:
+        scale = one(math.RATE_SCALES[generation])
+        supplied = math.total_supply(one(supply), one(rate), scale)
+        return supplied.item(), math.total_liabilities(one(supply), one(rate), scale).item()
+
+    def utilization(self, generation: str, liabilities: int, supply: int) -> int:
+        found: int = math.utilization(one(liabilities), one(supply), pl.Series([generation == "v2"])).item()
+        return found
+
+    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
+        modifier_scale = one(math.MODIFIER_SCALES[generation])
+        util, reactivity = one(config["util"]), one(config["reactivity"])
+        slopes = [one(config[name]) for name in ("r_base", "r_one", "r_two", "r_three")]
+        rate = math.borrow_rate(one(u), one(ir_mod), modifier_scale, util, *slopes)
+        accrual = math.loan_accrual(rate, one(dt), one(math.RATE_SCALES[generation]))
+        moved = math.next_modifier(one(ir_mod), one(dt), one(u), util, reactivity, modifier_scale)
+        return accrual.item(), moved.item()
+
+    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]:
+        scale = one(math.RATE_SCALES[generation])
+        supply = math.total_supply(one(b_supply), one(b_rate), scale)
+        moved, credit = math.distribute_gain(one(gain), supply, one(b_supply), one(b_rate), one(bstop_rate), scale)
+        return moved.item(), credit.item()
+
+    def floor(self, a: int, b: int, d: int) -> int:
+        found: int = exact.multiply_divide_floor(one(a), b, d).item()
+        return found
+
+    def ceil(self, a: int, b: int, d: int) -> int:
+        found: int = exact.multiply_divide_ceil(one(a), b, d).item()
+        return found
+
+
+@pytest.fixture(params=[Judge(), Columnar()], ids=["judge", "columnar"])
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    """The judge and the columnar code in turn."""
+    found: Implementation = request.param
+    return found
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "u", "ir_mod", "dt", "accrual", "moved"),
+    [
+        pytest.param("v2", CONFIG_A, 6565656, 10**7, 500, 1000000852536, 9999066, id="T1"),
+        pytest.param("v2", CONFIG_A, 7979797, 10**7, 500, 1000002853078, 10000479, id="T2"),
+        pytest.param("v2", CONFIG_A, 9696969, 10**7, 500, 1000018247510, 10002196, id="T3"),
+        pytest.param("v2", CONFIG_A, 9696969, 99970000, 12345, None, 100000000, id="T4"),
+        pytest.param("v2", CONFIG_A, 2020202, 1500000, 50000, None, 1000000, id="T5"),
+        pytest.param("v2", CONFIG_A | {"reactivity": 0}, 6565656, 10**7, 500, 1000000852536, 10000000, id="T6"),
+        pytest.param("v2", LOW_BASE, 5, 1000000, 1, 1000000000001, 1000000, id="T7"),
+        pytest.param("v2", FLAT, 0, 10**7, 500, 1000003963724, 9992500, id="T8 at 0"),
+        pytest.param("v2", FLAT, 6565656, 10**7, 500, 1000003963724, 9999066, id="T8 below the target"),
+        pytest.param("v2", FLAT, 7565656, 10**7, 500, 1000003963724, 10000065, id="T8 above the target"),
+        pytest.param("v2", FLAT, 9565656, 10**7, 500, 1000003963724, 10002065, id="T8 above 95 percent"),
+        pytest.param("v1", CONFIG_A, 6565656, 10**9, 500, 1000000853, 999906566, id="T9"),
+        pytest.param("v1", CONFIG_A, 7979797, 10**9, 500, 1000002853, 1000047979, id="T10"),
+        pytest.param("v1", CONFIG_A, 9696969, 10**9, 500, 1000018247, 1000219696, id="T11"),
+        pytest.param("v1", CONFIG_A, 9696969, 9997000000, 12345, None, 10000000000, id="T12 up"),
+        pytest.param("v1", CONFIG_A, 2020202, 150000000, 50000, None, 100000000, id="T12 down"),
+        pytest.param("v1", LOW_BASE, 500000, 100000000, 1, 1000000001, 100000000, id="T13"),
+        pytest.param("v1", FLAT, 0, 10**9, 500, 1000003964, 999250000, id="T14 at 0"),
+        pytest.param("v1", FLAT, 6565656, 10**9, 500, 1000003964, 999906566, id="T14 below the target"),
+        pytest.param("v1", FLAT, 7565656, 10**9, 500, 1000003964, 1000006565, id="T14 above the target"),
+        pytest.param("v1", FLAT, 9565656, 10**9, 500, 1000003964, 1000206565, id="T14 above 95 percent"),
+    ],
+)
+def test_accrual_and_modifier_vectors(
+    implementation: Implementation,
+    generation: str,
+    config: Reserve,
+    u: int,
+    ir_mod: int,
+    dt: int,
+    accrual: int | None,
+    moved: int,
+) -> None:
+    """The debt's growth and the new modifier are those of the contracts' own tests (facts/blend.md 7, T1 to T14)."""
+    actual_accrual, actual_moved = implementation.step(generation, config, u, ir_mod, dt)
+
+    assert moved == actual_moved
+    assert accrual in (None, actual_accrual)
+
+
+def reserve_of(generation: str, **changes: Any) -> Reserve:
+    """The reserve of facts/blend.md 7, T15 (v1) or T17 (v2), with changes."""
+    widen = 1 if generation == "v1" else 1000
+    reserve = CONFIG_A | {
+        "generation": generation,
+        "d_rate": 1345678123 * widen,
+        "b_rate": 1123456789 * widen,
+        "d_supply": 650000000,
+        "b_supply": 990000000,
+        "ir_mod": math.MODIFIER_SCALES[generation],
+        "last_time": 0,
+        "backstop_credit": 0,
+    }
+    return reserve | changes
+
+
+RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
+    (
+        reserve_of("v1"),
+        617280,
+        {
+            "stored_utilization": 7864353,
+            "accrued_d_rate": 1349657800,
+            "accrued_b_rate": 1125547124,
+            "accrued_ir_mod": 1044981563,
+            "accrued_backstop_credit": 517358,
+            "stored_borrow_apr": 1510883,
+            "stored_supply_apr": 950569,
+            "borrow_apy_bps": 1630,
+            "supply_apy_bps": 996,
+        },
+        "T15",
+    ),
+    (
+        reserve_of("v1", bstop_rate=0),
+        617280,
+        {
+            "stored_utilization": 7864353,
+            "accrued_d_rate": 1349657800,
+            "accrued_b_rate": 1126069708,
+            "accrued_ir_mod": 1044981563,
+            "accrued_backstop_credit": 0,
+        },
+        "T16",
+    ),
+    (
+        reserve_of("v2"),
+        617280,
+        {
+            "stored_utilization": 7864353,
+            "accrued_d_rate": 1349657798173,
+            "accrued_b_rate": 1125547124242,
+            "accrued_ir_mod": 10449815,
+            "accrued_backstop_credit": 517357,
+            "stored_borrow_apr": 1510883,
+            "stored_supply_apr": 950569,
+            "borrow_apy_bps": 1630,
+            "supply_apy_bps": 996,
+        },
+        "T17",
+    ),
+    (
+        reserve_of("v2", bstop_rate=0),
+        617280,
+        {
+            "accrued_d_rate": 1349657798173,
+            "accrued_b_rate": 1126069707070,
+            "accrued_ir_mod": 10449815,
+            "accrued_backstop_credit": 0,
+        },
+        "T18",
+    ),
+    (
+        reserve_of("v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995),
+        1000,
+        {
+            "accrued_b_rate": 1300000000020,
+            "accrued_d_rate": 1500000002562,
+            "accrued_ir_mod": 9999927,
+            "accrued_backstop_credit": 51240000000000000,
+        },
+        "T19, 18 decimals",
+    ),
+    *(
+        (
+            reserve_of(generation, d_supply=0, **emptied),
+            617280,
+            {
+                "accrued_b_rate": reserve_of(generation)["b_rate"],
+                "accrued_d_rate": reserve_of(generation)["d_rate"],
+                "accrued_ir_mod": math.MODIFIER_SCALES[generation],
+                "accrued_backstop_credit": 0,
+                "stored_utilization": 0,
+                "total_borrowed": 0,
+                "utilization_bps": 0,
+            },
+            f"T20 {generation}, {'nothing supplied' if emptied else 'nothing borrowed'}",
+        )
+        for generation in ("v1", "v2")
+        for emptied in ({}, {"b_supply": 0})
+    ),
+    (
+        reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5),
+        5,
+        {
+            "stored_utilization": 6500000,
+            "utilization_bps": 6500,
+            "stored_borrow_apr": 533334,
+            "stored_supply_apr": 277333,
+        },
+        "SDK 3.3.0, 18 decimals",
+    ),
+    (
+        reserve_of("v2", util=0, ir_mod=15000000, d_supply=0),
+        617280,
+        {
+            "stored_utilization": 0,
+            "stored_borrow_apr": 150000,
+            "borrow_apy_bps": 151,
+            "stored_supply_apr": 0,
+            "supply_apy_bps": 0,
+            "accrued_ir_mod": 15000000,
+        },
+        "SDK 3.3.0, target 0",
+    ),
+    (
+        {
+            "generation": "v1",
+            "util": 5000000,
+            "r_base": 100000,
+            "r_one": 500000,
+            "r_two": 5000000,
+            "r_three": 50000000,
+            "reactivity": 20,
+            "bstop_rate": 2000000,
+            "b_rate": 1000042663,
+            "b_supply": 126425272611101,
+            "backstop_credit": 645327,
+            "d_rate": 1001137072,
+            "d_supply": 1175845023630,
+            "ir_mod": 100000000,
+            "last_time": 1736756671,
+        },
+        1736780911,
+        {
+            "accrued_b_rate": 1000042669,
+            "accrued_d_rate": 1001137914,
+            "accrued_ir_mod": 100000000,
+            "accrued_backstop_credit": 843339,
+            "total_supplied": 126430667051058,
+            "total_borrowed": 1177183034145,
+            "utilization_bps": 93,
+            "stored_utilization": 93109,
+            "stored_borrow_apr": 10932,
+            "stored_supply_apr": 81,
+            "accrued_utilization": 93109,
+            "accrued_borrow_apr": 10932,
+            "accrued_supply_apr": 81,
+            "borrow_apy_bps": 10,
+            "supply_apy_bps": 0,
+        },
+        "mainnet XLM",
+    ),
+    (
+        {
+            "generation": "v1",
+            "util": 8000000,
+            "r_base": 300000,
+            "r_one": 600000,
+            "r_two": 1200000,
+            "r_three": 50000000,
+            "reactivity": 20,
+            "bstop_rate": 2000000,
+            "b_rate": 1095073860,
+            "b_supply": 30104839071593,
+            "backstop_credit": 1286675294,
+            "d_rate": 1147908295,
+            "d_supply": 18784450084275,
+            "ir_mod": 1433470882,
+            "last_time": 1736780875,
+        },
+        1736780911,
+        {
+            "accrued_b_rate": 1095073934,
+            "accrued_d_rate": 1147908445,
+            "accrued_ir_mod": 1433460376,
+            "accrued_backstop_credit": 1287238827,
+            "total_supplied": 32967024554566,
+            "total_borrowed": 21562828886421,
+            "utilization_bps": 6540,
+            "stored_utilization": 6540727,
+            "stored_borrow_apr": 1133238,
+            "stored_supply_apr": 592975,
+            "accrued_utilization": 6540727,
+            "accrued_borrow_apr": 1133230,
+            "accrued_supply_apr": 592971,
+            "borrow_apy_bps": 1199,
+            "supply_apy_bps": 610,
+        },
+        "mainnet USDC",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "close_time", "expected"),
+    [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS],
+)
+def test_reserve_vectors(
+    implementation: Implementation, reserve: Reserve, close_time: int, expected: dict[str, int]
+) -> None:
+    """Reserves come out as in the contracts', the SDK's and the real ledger's vectors (facts/blend.md 7, 7.1)."""
+    actual = implementation.project(reserve, close_time)
+
+    assert expected == {name: actual[name] for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("generation", "liabilities", "supply", "expected"),
+    [
+        ("v2", 874690780, 1112222221, 7864353),
+        ("v2", 0, 0, 0),
+        ("v2", 0, 11234567, 0),
+        ("v2", 21234567, 11234567, 10000000),
+        ("v2", 1, 0, 10000000),
+        ("v1", 0, 11234567, 0),
+        ("v1", 21234567, 11234567, 18901100),
+    ],
+)
+def test_utilization_vectors(
+    implementation: Implementation, generation: str, liabilities: int, supply: int, expected: int
+) -> None:
+    """The utilization is rounded up, and capped in v2 alone (facts/blend.md 2.2 and 7, v2 R:549-606)."""
+    assert expected == implementation.utilization(generation, liabilities, supply)
+
+
+@pytest.mark.parametrize(
+    ("supply", "rate", "supplied", "owed"),
+    [
+        (11234567, 1321834961, 14850243, 14850244),
+        (650000000, 1823912692, None, 1185543250),
+        (990000000, 1823912692, 1805673565, None),
+    ],
+)
+def test_conversion_vectors(
+    implementation: Implementation, supply: int, rate: int, supplied: int | None, owed: int | None
+) -> None:
+    """Supplies are rounded down and liabilities up, at either generation's scale (facts/blend.md 7, conversions)."""
+    for generation, widen in (("v1", 1), ("v2", 1000)):
+        actual_supplied, actual_owed = implementation.totals(generation, supply, rate * widen)
+
+        assert supplied in (None, actual_supplied)
+        assert owed in (None, actual_owed)
+
+
+def test_gain_vector(implementation: Implementation) -> None:
+    """A gain is shared between the backstop and the suppliers (facts/blend.md 7, v2 R:848-870)."""
+    b_rate, credit = implementation.gain("v2", 1000000000, 1000000000, 10**12, 2000000)
+
+    assert (1800000000000, 201234567) == (b_rate, 1234567 + credit)
+
+
+def test_fixed_point_vectors(implementation: Implementation) -> None:
+    """Products and quotients round as the SDK's math tests say (facts/blend.md 7, S math.test.ts:3-71)."""
+    assert 4835313675 == implementation.floor(15391283, 3141592653, 10000001)
+    assert 4835313676 == implementation.ceil(15391283, 3141592653, 10000001)
+    assert 2041150997 == implementation.floor(3141592653, 10**7, 15391280)
+    assert 2041150998 == implementation.ceil(3141592653, 10**7, 15391280)
+
+
+def test_both_generations_share_a_frame() -> None:
+    """One frame of all vectors at one time gives each reserve what it gives alone."""
+    reserves = [reserve for reserve, *_ in RESERVE_VECTORS]
+    expected = [judge.project(reserve, 1736780911) for reserve in reserves]
+
+    actual = math.project(frame_of(reserves), 1736780911)
+
+    assert expected == actual.drop("generation", *math.RESERVE_COLUMNS).rows(named=True)
+
+
+def test_project_keeps_the_given_columns() -> None:
+    """The input stays as it is, and the added columns have the documented types."""
+    frame = frame_of([reserve_of("v1"), reserve_of("v2")]).with_columns(pool=pl.Series(["XLM", "USDC"]))
+
+    projected = math.project(frame, 617280)
+
+    assert frame.equals(projected.select(frame.columns))
+    integers = {"utilization_bps", "borrow_apy_bps", "supply_apy_bps"}
+    assert {name: pl.Int64 if name in integers else pl.Int128 for name in projected.columns[frame.width :]} == {
+        name: dtype for name, dtype in projected.schema.items() if name not in frame.columns
+    }
+
+
+def test_a_frame_without_reserves() -> None:
+    """No reserves in, none out."""
+    assert 0 == math.project(frame_of([]), 617280).height
+
+
+def test_the_rate_curve_at_its_knots(implementation: Implementation) -> None:
+    """Both knots belong to the lower slope, r_three is not modified, and every part is rounded up (2.3)."""
+    year = 31536000  # so that the growth is the rate, with 12 decimals
+    doubled = 20000000
+
+    def rate(u: int, config: Reserve = CONFIG_A) -> int:
+        accrual, _ = implementation.step("v2", config, u, doubled, year)
+        return (accrual - 10**12) // 10**5
+
+    assert [1200000, 1200000, 1200006] == [rate(u) for u in (7499999, 7500000, 7500001)]
+    assert [11199996, 11200000, 11200030] == [rate(u) for u in (9499999, 9500000, 9500001)]
+    assert 1200000 == rate(9500000, CONFIG_A | {"util": 9500000})
+
+
+def test_v1_debt_without_supply_names_its_row() -> None:
+    """v1 divides by zero there and only those rows are named; v2 is at 100 percent."""
+    reserves = [
+        reserve_of("v1"),
+        reserve_of("v1", b_supply=0),
+        reserve_of("v2", b_supply=0),
+        reserve_of("v1", b_rate=0),
+    ]
+
+    with pytest.raises(ExactDivisionError, match="utilization") as raised:
+        math.project(frame_of(reserves), 617280)
+
+    assert (1, 3) == raised.value.rows
+    assert 10**7 == math.project(frame_of(reserves[2:3]), 617280)["stored_utilization"].item()
+
+
+def test_an_overflow_names_its_row() -> None:
+    """A reserve whose amounts leave 128 bits is named, with the quantity that does."""
+    reserves = [reserve_of("v2"), reserve_of("v2", d_supply=2**126, d_rate=3 * 10**12), reserve_of("v1")]
+
+    with pytest.raises(ExactOverflowError, match="total liabilities") as raised:
+        math.project(frame_of(reserves), 617280)
+
+    assert (1,) == raised.value.rows
+
+
+@pytest.mark.parametrize("generation", ["v1", "v2"])
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        {"last_time": 617280},
+        {"last_time": 617281},
+        {"d_supply": 0, "d_rate": 2**126, "reactivity": 2**32 - 1},
+        {"b_supply": 0, "d_supply": 0, "b_rate": 2**126, "d_rate": 2**126},
+    ],
+)
+def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> None:
+    """Where nothing accrues the state stays as it is, even a modifier out of its range, and nothing overflows."""
+    reserve = reserve_of(generation, ir_mod=3, backstop_credit=2**127 - 1) | guarded
+
+    actual = math.project(frame_of([reserve_of("v1"), reserve, reserve_of("v2")]), 617280).row(1, named=True)
+
+    for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
+        assert reserve[name] == actual[f"accrued_{name}"]
+
+
+def test_reserves_must_be_whole() -> None:
+    """A null or an unknown generation is refused by name."""
+    with pytest.raises(ValueError, match="null in d_rate"):
+        math.project(frame_of([reserve_of("v1"), reserve_of("v2", d_rate=None)]), 617280)
+    with pytest.raises(ValueError, match="'v3'"):
+        math.project(frame_of([reserve_of("v1") | {"generation": "v3"}]), 617280)
+
+
+u32 = st.integers(0, 2**32 - 1)
+CLOSE_TIME = 1_790_000_000
+
+
+@st.composite
+def common_reserves(draw: st.DrawFn) -> Reserve:
+    """Reserves as they stand on the chain, of tokens with up to 18 decimals, with all the guards' cases."""
+    generation = draw(st.sampled_from(["v1", "v2"]))
+    rate, modifier = math.RATE_SCALES[generation], math.MODIFIER_SCALES[generation]
+    supply = draw(st.just(0) | st.integers(0, 10 ** draw(st.integers(1, 30))))
+    target = draw(st.integers(0, 9_500_000))
+    slopes = sorted(draw(st.lists(st.integers(0, 10**8), min_size=3, max_size=3)))
+    return {
+        "generation": generation,
+        "b_rate": draw(st.just(0) | st.integers(rate // 2, 3 * rate)),
+        "b_supply": supply,
+        "d_rate": draw(st.integers(rate, 3 * rate)),
+        "d_supply": draw(st.just(0) | st.integers(0, supply + supply // 2)),
+        "ir_mod": draw(st.integers(modifier // 10, modifier * 10)),
+        "backstop_credit": draw(st.integers(0, 10**20)),
+        "last_time": CLOSE_TIME - draw(st.integers(-1, 1) | st.integers(0, 10**8)),
+        "util": target,
+        "r_base": draw(st.integers(1000, 10**7)),
+        "r_one": slopes[0],
+        "r_two": slopes[1],
+        "r_three": slopes[2],
+        "reactivity": draw(st.integers(0, 1000)),
+        "bstop_rate": draw(st.just(0) | st.integers(0, 10**7)),
+    }
+
+
+@st.composite
+def hostile_reserves(draw: st.DrawFn) -> Reserve:
+    """A common reserve with some of its values anywhere in their types' ranges."""
+    int128 = st.integers(0, 127).flatmap(lambda bits: st.integers(-(2**bits), 2**bits - 1))
+    anything = dict.fromkeys(math.RESERVE_COLUMNS[:6], int128) | dict.fromkeys(math.RESERVE_COLUMNS[7:], u32)
+    changed = draw(st.sets(st.sampled_from([*anything, "last_time"]), min_size=1))
+    anything["last_time"] = st.integers(0, 2**64 - 1)
+    reserve = draw(common_reserves())
+    reserve.update({name: draw(anything[name]) for name in sorted(changed)})
+    return reserve
+
+
+def judged(reserves: list[Reserve]) -> tuple[list[dict[str, int]], set[int]]:
+    """What the judge gives, and the positions of the reserves for which it fails."""
+    results: list[dict[str, int]] = []
+    failing: set[int] = set()
+    for position, reserve in enumerate(reserves):
+        try:
+            results.append(judge.project(reserve, CLOSE_TIME))
+        except (OverflowError, ZeroDivisionError):
+            failing.add(position)
+    return results, failing
+
+
+def agree(reserves: list[Reserve]) -> None:
+    expected, failing = judged(reserves)
+
+    actual, failures = exact.set_aside_failures(frame_of(reserves), lambda frame: math.project(frame, CLOSE_TIME))
+
+    assert failing == set(failures)
+    assert expected == actual.drop("generation", *math.RESERVE_COLUMNS).rows(named=True)
+
+
+@given(st.lists(common_reserves(), min_size=1, max_size=8))
+def test_common_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
+    """Reserves as the chain has them come out as the judge says, and so do the few that the contract refuses."""
+    agree(reserves)
+
+
+@given(st.lists(common_reserves() | hostile_reserves(), min_size=1, max_size=6))
+def test_hostile_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
+    """Beside values of any size the others stay right, and exactly the reserves the judge refuses are set aside."""
+    agree(reserves)
