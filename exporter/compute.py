@@ -14,6 +14,7 @@ from exporter.history_schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetT
 from exporter.ledger.tokens import Token
 from exporter.prices import price_frame, with_values
 from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS, POOLS, VALID_PRICE
 
 
@@ -38,6 +39,8 @@ class Tables:
     unpriced: list[Unpriced] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
 
 
 def compute(
@@ -52,6 +55,8 @@ def compute(
     for reading in readings:
         tables.absent += reading.absent
         tables.notices += reading.notices
+        tables.parameters |= reading.parameters
+        tables.tokens |= {address: token for address, token in reading.tokens.items() if token.symbol is not None}
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()

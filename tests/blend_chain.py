@@ -146,7 +146,7 @@ def reserve_list(market: str, assets: Sequence[str]) -> Written:
     return entry(contract(market), symbol("ResList"), vec(*(address(contract(asset)) for asset in assets)))
 
 
-def reserve_config(market: str, asset: str, generation: str = "v1", **changes: Any) -> Written:
+def reserve_config(market: str, asset: str, generation: str = "v1", /, **changes: Any) -> Written:
     """``ResConfig``; a change is a number, a value of any kind, or None to leave the field out."""
     fields: dict[str, Raw] = {name: u32(value) for name, value in RESERVE_CONFIG.items()}
     if generation == "v2":
@@ -155,7 +155,7 @@ def reserve_config(market: str, asset: str, generation: str = "v1", **changes: A
     return entry(contract(market), vec(symbol("ResConfig"), address(contract(asset))), struct_of(fields))
 
 
-def reserve_data(market: str, asset: str, generation: str = "v1", **changes: Any) -> Written:
+def reserve_data(market: str, asset: str, generation: str = "v1", /, **changes: Any) -> Written:
     """``ResData``: 1000 tokens supplied and 500 lent a hundred seconds ago; changes as for ``reserve_config``."""
     fields: dict[str, Raw] = {
         "b_rate": i128(RATE[generation]),
@@ -173,14 +173,16 @@ def reserve_data(market: str, asset: str, generation: str = "v1", **changes: Any
     return entry(contract(market), vec(symbol("ResData"), address(contract(asset))), struct_of(fields))
 
 
-def token_instance(token: str, token_symbol: bytes = b"USDC", decimals: int = 7, **changes: Raw) -> Written:
-    """A token's instance with METADATA (facts/blend.md 5)."""
+def token_instance(
+    token: str, token_symbol: bytes = b"USDC", decimals: int = 7, changes: Mapping[str, Raw] | None = None
+) -> Written:
+    """A token's instance with METADATA (facts/blend.md 5); ``changes`` replace or remove fields of it."""
     fields: dict[str, Raw] = {
         "decimal": u32(decimals),
         "name": string("A token"),
         "symbol": (scval.STRING, token_symbol),
     }
-    metadata = struct_of(fields | changes)
+    metadata = struct_of(fields | dict(changes or {}))
     return instance(contract(token), [(symbol("METADATA"), metadata)], hashlib.sha256(b"token").digest())
 
 

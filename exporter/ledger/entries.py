@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger import scval
-from exporter.ledger.scval import ContractInstance, ScVal, read_address, read_scval
+from exporter.ledger.scval import ContractInstance, ScVal, read_address, read_scval, read_value
 from exporter.ledger.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol, vec
 
 ACCOUNT: Final = 0
@@ -23,6 +23,9 @@ CONTRACT_DATA: Final = 6
 CONTRACT_CODE: Final = 7
 CONFIG_SETTING: Final = 8
 TTL: Final = 9
+
+_word = struct.Struct(">I").unpack_from
+_two_words = struct.Struct(">II").unpack_from
 
 TEMPORARY: Final = 0
 PERSISTENT: Final = 1
@@ -75,7 +78,7 @@ def code_key(wasm_hash: bytes) -> bytes:
 def decode_contract_data(data: bytes) -> ContractData:
     """Decode the LedgerEntryData XDR of a contract data entry. Raises `DecodeError` for any other bytes."""
     try:
-        kind, extension = struct.unpack_from(">II", data, 0)
+        kind, extension = _two_words(data, 0)
     except struct.error:
         raise DecodeError("the bytes end inside an entry") from None
     if kind != CONTRACT_DATA:
@@ -85,11 +88,11 @@ def decode_contract_data(data: bytes) -> ContractData:
         raise DecodeError(f"unknown extension of a contract data entry: {extension}")
     try:
         contract, position = read_address(data, 8)
-        key, position = read_scval(data, position)
-        (durability,) = struct.unpack_from(">I", data, position)
+        key, position = read_value(data, position)
+        (durability,) = _word(data, position)
         if durability > PERSISTENT:
             raise DecodeError(f"unknown durability: {durability}")
-        value, position = read_scval(data, position + 4)
+        value, position = read_value(data, position + 4)
     except struct.error:
         raise DecodeError("the bytes end inside an entry") from None
     if position != len(data):

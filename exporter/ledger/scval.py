@@ -71,6 +71,7 @@ class ContractInstance(NamedTuple):
 
 
 _u32 = struct.Struct(">I").unpack_from
+_two_u32 = struct.Struct(">II").unpack_from
 _i32 = struct.Struct(">i").unpack_from
 _u64 = struct.Struct(">Q").unpack_from
 _i64 = struct.Struct(">q").unpack_from
@@ -104,12 +105,13 @@ def decode_scval(data: bytes) -> ScVal:
 def read_scval(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
     """Decode the ScVal that begins at ``position``; gives it and the position after it."""
     try:
-        return _read(data, position, depth)
+        return read_value(data, position, depth)
     except struct.error:
         raise DecodeError("the bytes end inside a value") from None
 
 
-def _read(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
+def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
+    """As `read_scval`, but where the bytes end too early it raises `struct.error`, for a caller to say inside what."""
     (kind,) = _u32(data, position)
     if kind >= len(_READERS):
         raise DecodeError(f"unknown kind of value: {kind}")
@@ -220,46 +222,68 @@ def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     return (SYMBOL, text), end
 
 
-def _present(data: bytes, position: int) -> bool:
-    (flag,) = _u32(data, position)
-    if flag > 1:
-        raise DecodeError(f"{flag} is not the flag of an optional value")
-    return bool(flag)
-
-
-def _read_count(data: bytes, position: int, smallest: int, depth: int) -> tuple[int, int]:
-    (count,) = _u32(data, position)
-    if count * smallest > len(data) - position - 4:
+def _read_count(data: bytes, position: int, smallest: int, depth: int) -> int:
+    """How many values an optional vector or map has; -1 when it is absent."""
+    (present,) = _u32(data, position)
+    if present != 1:
+        if present:
+            raise DecodeError(f"{present} is not the flag of an optional value")
+        return -1
+    count: int
+    (count,) = _u32(data, position + 4)
+    if count * smallest > len(data) - position - 8:
         raise DecodeError(f"the bytes cannot hold the {count} values they announce")
     if depth >= MAX_DEPTH:
         raise DecodeError(f"values nest deeper than {MAX_DEPTH}")
-    return count, position + 4
+    return count
 
 
 def _read_vec(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
-    if not _present(data, position):
+    count = _read_count(data, position, 4, depth)
+    if count < 0:
         return (VEC, None), position + 4
-    count, position = _read_count(data, position + 4, 4, depth)
+    position += 8
     items = []
     depth += 1
-    for _ in range(count):
-        item, position = _read(data, position, depth)
-        items.append(item)
-    return (VEC, tuple(items)), position
-
-
-def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScVal, ScVal], ...], int]:
-    count, position = _read_count(data, position, 8, depth)
-    pairs = []
-    depth += 1
-    readers = _READERS  # maps are most of what contracts store: this loop spares a call a value
+    readers = _READERS
     kinds = len(readers)
     for _ in range(count):
         (kind,) = _u32(data, position)
         if kind >= kinds:
             raise DecodeError(f"unknown kind of value: {kind}")
-        key, position = readers[kind](data, position + 4, depth)
+        item, position = readers[kind](data, position + 4, depth)
+        items.append(item)
+    return (VEC, tuple(items)), position
+
+
+def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScVal, ScVal], ...] | None, int]:
+    """The pairs of an optional map, or None."""
+    count = _read_count(data, position, 8, depth)
+    if count < 0:
+        return None, position + 4
+    position += 8
+    pairs: list[tuple[ScVal, ScVal]] = []
+    depth += 1
+    # Maps from symbols, to amounts above all, are most of what contracts store: this loop spares them the calls.
+    readers = _READERS
+    kinds = len(readers)
+    for _ in range(count):
+        kind, length = _two_u32(data, position)
+        end = position + 8 + (length + 3 & ~3)
+        known = _symbols.get(data[position + 4 : end]) if kind == SYMBOL else None
+        key: ScVal
+        if known is not None:
+            key, position = known, end
+        elif kind < kinds:
+            key, position = readers[kind](data, position + 4, depth)
+        else:
+            raise DecodeError(f"unknown kind of value: {kind}")
         (kind,) = _u32(data, position)
+        if kind == I128:
+            high, low = _i128(data, position + 4)
+            pairs.append((key, (I128, high << 64 | low)))
+            position += 20
+            continue
         if kind >= kinds:
             raise DecodeError(f"unknown kind of value: {kind}")
         value, position = readers[kind](data, position + 4, depth)
@@ -268,9 +292,7 @@ def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScV
 
 
 def _read_map(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
-    if not _present(data, position):
-        return (MAP, None), position + 4
-    pairs, position = _read_pairs(data, position + 4, depth)
+    pairs, position = _read_pairs(data, position, depth)
     return (MAP, pairs), position
 
 
@@ -279,7 +301,10 @@ def read_address(data: bytes, position: int) -> tuple[str, int]:
     (arm,) = _u32(data, position)
     position += 4
     if arm == 1:
-        return strkey.encode(strkey.CONTRACT, _fixed(data, position, 32)), position + 32
+        end = position + 32
+        if end > len(data):
+            raise DecodeError("the bytes end inside a value")
+        return strkey.encode(strkey.CONTRACT, data[position:end]), end
     if arm == 0:
         if _u32(data, position)[0] != 0:
             raise DecodeError("unknown kind of public key")
@@ -322,11 +347,7 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
         external = (owner, tag)
     elif executable != STELLAR_ASSET:
         raise DecodeError(f"unknown kind of executable: {executable}")
-    storage: tuple[tuple[ScVal, ScVal], ...] | None = None
-    if _present(data, position):
-        storage, position = _read_pairs(data, position + 4, depth)
-    else:
-        position += 4
+    storage, position = _read_pairs(data, position, depth)
     return (CONTRACT_INSTANCE, ContractInstance(executable, wasm_hash, external, storage)), position
 
 

@@ -205,8 +205,7 @@ class LedgerView:
             if rounds >= self._limits.max_rounds or time.monotonic() > deadline:
                 return await self._settle_without_calls(program, rounds)
             rounds += 1
-            if not self._changed:
-                await self._read_again()
+            await self._read_again()
             if self._changed:
                 result = await self._run(program)
         common = self._common()

@@ -89,7 +89,7 @@ class TestFields:
 
     def test_field_twice(self) -> None:
         """Two values under one name are an error: which one would the contract have meant?"""
-        with pytest.raises(DecodeError, match="^Pool: field count stands twice$"):
+        with pytest.raises(DecodeError, match=r"^Pool: field count stands twice$"):
             Fields(((symbol("count"), u32(1)), (symbol("count"), u32(2))), "Pool")
 
     @pytest.mark.parametrize("pairs", [None, ()], ids=["no storage", "empty storage"])
@@ -109,7 +109,7 @@ class TestFields:
 
     def test_not_a_struct(self) -> None:
         """A value that is no map is an error that names the struct."""
-        with pytest.raises(DecodeError, match="^Pool: expected map, found u32$"):
+        with pytest.raises(DecodeError, match=r"^Pool: expected map, found u32$"):
             Fields.of(u32(1), "Pool")
 
 
@@ -129,12 +129,12 @@ class TestAddresses:
 
     def test_absent_vector(self) -> None:
         """An absent vector is not an empty one."""
-        with pytest.raises(DecodeError, match="^list: the vector is missing$"):
+        with pytest.raises(DecodeError, match=r"^list: the vector is missing$"):
             addresses((scval.VEC, None), "list", most=9)
 
     def test_too_many(self) -> None:
         """A list longer than its bound is an error that names both numbers."""
-        with pytest.raises(DecodeError, match="^list: 3 addresses, more than 2$"):
+        with pytest.raises(DecodeError, match=r"^list: 3 addresses, more than 2$"):
             addresses(vec(*[address(contract("a"))] * 3), "list", most=2)
 
 

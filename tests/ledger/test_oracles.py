@@ -125,7 +125,7 @@ def test_one_bad_oracle_costs_only_itself() -> None:
 
 
 def test_each_call_once() -> None:
-    """``decimals()`` is called once an oracle and ``lastprice()`` once for each (oracle, token), however often named."""
+    """``decimals()`` is called once an oracle, ``lastprice()`` once for each (oracle, token), however often named."""
     ledger = oracle(u32(7), price_data(3, NOW))
     pairs = [("O", "T"), ("O", "U"), ("P", "T"), ("O", "T"), ("P", "T")]
     _, source = quotes_of(ledger, *pairs)

@@ -156,7 +156,7 @@ class TestFunctions:
     def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
         """METADATA of another form is passed over for the functions; where those fail both reasons are told."""
         ledger = BlendLedger()
-        ledger.replace(token_instance("T", **metadata))
+        ledger.replace(token_instance("T", changes=metadata))
         failed = tokens_of(ledger, "T")[0]["T"]
         ledger.set_function("T", "symbol", string("good"))
         ledger.set_function("T", "decimals", u32(2))

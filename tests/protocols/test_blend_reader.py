@@ -1,0 +1,625 @@
+"""Reading Blend pools from a chain: what is read, what is not and why, and that nothing is lost in silence."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.api.pages import snapshots
+from exporter.api.render import check_markets
+from exporter.compute import Tables
+from exporter.ledger.scval import VEC, ScVal
+from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, vec
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import Absent, Candidate, Unread
+from tests.blend_chain import (
+    UNKNOWN_CODE,
+    BlendLedger,
+    Written,
+    account,
+    bare_token,
+    candidate,
+    contract,
+    demanded,
+    deployment,
+    entry,
+    instance,
+    lastprice,
+    pool_instance,
+    reserve_config,
+    reserve_data,
+    reserve_list,
+    reward_zone,
+    token_instance,
+    zone_of,
+)
+
+A, B = contract("A"), contract("B")
+
+
+def two_markets() -> BlendLedger:
+    """A v1 market A with XLM and USDC, and a v2 market B with USDC."""
+    ledger = BlendLedger()
+    ledger.add_market("A", "v1", ["XLM", "USDC"])
+    ledger.add_market("B", "v2", ["USDC"])
+    return ledger
+
+
+def read_pools_of(tables: Tables) -> set[tuple[str, str]]:
+    """The (market, pool) pairs that have a row."""
+    return set(tables.pools.select("market", "pool").iter_rows())
+
+
+def counts_of(tables: Tables) -> dict[str, tuple[int, int]]:
+    """The pool count and the unread count of each market that was read."""
+    rows = tables.markets.select("market", "pool_count", "unread_count").iter_rows()
+    return {market: (count, unread) for market, count, unread in rows}
+
+
+ALL = {(A, contract("XLM")), (A, contract("USDC")), (B, contract("USDC"))}
+
+
+class TestReading:
+    """What is read when all is well."""
+
+    def test_both_generations(self) -> None:
+        """Pools of both generations are read in one reading, each as its own."""
+        tables = two_markets().compute([candidate("A"), candidate("B")])
+
+        assert ALL == read_pools_of(tables)
+        assert {A: "v1", B: "v2"} == dict(tables.markets.select("market", "version").iter_rows())
+        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
+        assert ([], [], []) == (tables.unread, tables.unpriced, tables.absent)
+
+    def test_requests(self) -> None:
+        """Four waves: markets with zones, (nothing more here), reserves with tokens, and the calls."""
+        ledger = two_markets()
+        ledger.read([candidate("A"), candidate("B")])
+        assert ledger.source is not None
+
+        waves = [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert [("entries", 4), ("entries", 3 * 2 + 2)] == waves
+        expected = [ContractCall(contract(f"{name} oracle"), "decimals") for name in "AB"]
+        expected += [lastprice("A oracle", "XLM"), lastprice("A oracle", "USDC"), lastprice("B oracle", "USDC")]
+        assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
+
+    def test_shared_oracle_is_asked_once(self) -> None:
+        """Markets that share an oracle and a token share the price, simulated once."""
+        ledger = two_markets()
+        ledger.replace(pool_instance("B", "v2", oracle=contract("A oracle")))
+        tables = ledger.compute([candidate("A"), candidate("B")])
+        assert ledger.source is not None
+
+        assert 1 == ledger.source.calls.count(lastprice("A oracle", "USDC"))
+        assert 1 == ledger.source.calls.count(ContractCall(contract("A oracle"), "decimals"))
+        assert 3 == len(ledger.source.calls)
+        assert [] == tables.unpriced
+
+    def test_named_twice(self) -> None:
+        """An address named twice is one market, and demanded if it was demanded once."""
+        ledger = two_markets()
+        tables = ledger.compute([candidate("A"), demanded("A"), candidate("missing"), demanded("missing")])
+
+        assert {A: (2, 0)} == counts_of(tables)
+        assert [contract("missing")] == [item.market for item in tables.unread]
+
+    def test_order_does_not_depend_on_the_candidates(self) -> None:
+        """The same markets in another order give the same reading."""
+        ledger = two_markets()
+        named = [candidate("A"), candidate("B"), candidate("C")]
+        forth, back = (ledger.read(items).result for items in (named, named[::-1]))
+
+        assert forth.markets == back.markets
+        assert (forth.columns, forth.absent) == (back.columns, back.absent)
+
+    def test_empty_pool(self) -> None:
+        """A market in Setup without a list of reserves is read, and has no pools."""
+        ledger = BlendLedger()
+        ledger.replace(pool_instance("A", "v2", status=6))
+        tables = ledger.compute([demanded("A")])
+
+        assert {A: (0, 0)} == counts_of(tables)
+        assert ["setup"] == tables.markets["status"].to_list()
+        assert [None] == tables.markets["tvl_usd_cents"].to_list()
+        assert ([], []) == (tables.unread, tables.notices)
+
+    def test_empty_pool_in_use(self) -> None:
+        """A market that is in use and has no list of reserves is read as empty, which a notice tells."""
+        ledger = BlendLedger()
+        ledger.replace(pool_instance("A", "v2", status=3))
+        tables = ledger.compute([demanded("A")])
+
+        assert {A: (0, 0)} == counts_of(tables)
+        assert 1 == len(tables.notices)
+        assert tables.notices[0].startswith(f"market {A} is on_ice and has no list of reserves")
+
+    def test_unknown_status(self) -> None:
+        """A status number the contract does not have today does not cost the market its numbers."""
+        ledger = two_markets()
+        ledger.replace(pool_instance("A", status=9))
+        tables = ledger.compute([candidate("A")])
+
+        assert ["unknown_9"] == tables.markets["status"].to_list()
+        assert 2 == tables.pools.height
+
+    def test_nothing_to_read(self) -> None:
+        """Without candidates and deployments there is nothing, and nothing is asked."""
+        ledger = two_markets()
+        tables = ledger.compute([])
+        assert ledger.source is not None
+
+        assert (0, 0) == (tables.pools.height, tables.markets.height)
+        assert [] == ledger.source.log
+
+
+class TestUnknownCode:
+    """Contract code that nobody knows."""
+
+    @pytest.mark.parametrize("generation", ["v1", "v2"])
+    def test_fields_decide(self, generation: str) -> None:
+        """Its fields decide the generation, whatever the size of the numbers, and a notice says so."""
+        other = {"v1": "v2", "v2": "v1"}[generation]
+        ledger = BlendLedger()
+        ledger.add_market("A", generation, ["USDC"])
+        ledger.replace(pool_instance("A", generation, wasm_hash=UNKNOWN_CODE))
+        # Rates as the other generation would have them: no hint at all.
+        ledger.replace(reserve_data("A", "USDC", other))
+        tables = ledger.compute([demanded("A")])
+
+        assert [generation] == tables.markets["version"].to_list()
+        assert [{"v1": 9, "v2": 12}[generation]] == tables.pools["index_decimals"].to_list()
+        assert [UNKNOWN_CODE.hex()] == tables.markets["wasm_hash"].to_list()
+        assert 1 == len(tables.notices)
+        assert UNKNOWN_CODE.hex() in tables.notices[0]
+        assert f"form of {generation}" in tables.notices[0]
+
+    def test_known_code_has_no_notice(self) -> None:
+        """Nothing is noticed about the code of Blend's own pools."""
+        assert [] == two_markets().compute([candidate("A"), candidate("B")]).notices
+
+    @pytest.mark.parametrize(("generation", "other"), [("v1", "v2"), ("v2", "v1")])
+    def test_two_forms_in_one_market(self, generation: str, other: str) -> None:
+        """A reserve of the other generation's form is not computed with scales that may be wrong."""
+        ledger = BlendLedger()
+        ledger.add_market("A", generation, ["USDC", "XLM"])
+        ledger.replace(reserve_config("A", "XLM", other))
+        tables = ledger.compute([demanded("A")])
+
+        detail = f"its ResConfig has the form of {other}, but the market is of {generation}"
+        assert [Unread(A, contract("XLM"), "blend", "inconsistent", detail)] == tables.unread
+        assert {A: (2, 1)} == counts_of(tables)
+
+
+Break = Callable[[BlendLedger], None]
+
+XLM_CONFIG, XLM_DATA = reserve_config("A", "XLM"), reserve_data("A", "XLM")
+
+
+def without(written: Written) -> Break:
+    """Remove an entry."""
+    return lambda ledger: ledger.remove(written)
+
+
+def archived(written: Written) -> Break:
+    """Archive an entry."""
+    return lambda ledger: ledger.archive(written)
+
+
+def cut(written: Written) -> Break:
+    """Take the last four bytes of an entry away."""
+    return lambda ledger: ledger.replace((written[0], written[1][:-4]))
+
+
+def other(written: Written) -> Break:
+    """Write another entry under its key."""
+    return lambda ledger: ledger.replace(written)
+
+
+def unknown_arm(written: Written) -> Break:
+    """Give the last field of an entry a kind of value of a later protocol: 23 is beyond all there are."""
+    key, data = written
+    kind = data.rindex(b"\0\0\0\x0a" if b"ir_mod" in data else b"\0\0\0\x03")
+    return other((key, data[:kind] + b"\0\0\0\x17" + data[kind + 4 :]))
+
+
+class TestUnreadReserve:
+    """One reserve that cannot be read costs that reserve alone."""
+
+    @pytest.mark.parametrize(
+        ("breakage", "reason", "detail"),
+        [
+            (without(XLM_CONFIG), "absent", "the reserve's ResConfig entry is missing"),
+            (without(XLM_DATA), "absent", "the reserve's ResData entry is missing"),
+            (archived(XLM_CONFIG), "archived", "the reserve's ResConfig entry is archived; it can be restored"),
+            (archived(XLM_DATA), "archived", "the reserve's ResData entry is archived; it can be restored"),
+            (cut(XLM_CONFIG), "undecodable", "the bytes end inside"),
+            (cut(XLM_DATA), "undecodable", "the bytes end inside"),
+            (unknown_arm(XLM_CONFIG), "undecodable", "unknown kind of value: 23"),
+            (unknown_arm(XLM_DATA), "undecodable", "unknown kind of value: 23"),
+            (
+                other((XLM_DATA[0], reserve_data("A", "USDC")[1])),
+                "undecodable",
+                "the entry stands under another key than the one that was asked for",
+            ),
+            (other(entry(A, vec(symbol("ResData"), address(contract("XLM"))), VOID)), "undecodable", "ResData: exp"),
+            (other(reserve_data("A", "XLM", d_rate=-1)), "undecodable", "ResData: field d_rate is negative"),
+            (other(reserve_data("A", "XLM", b_rate=None)), "undecodable", "ResData: field b_rate is missing"),
+            (other(reserve_config("A", "XLM", decimals=19)), "undecodable", "ResConfig: 19 decimals, more than 18"),
+            (
+                other(reserve_data("A", "XLM", b_supply=2**127 - 1, b_rate=2**127 - 1)),
+                "overflow",
+                "the market's own math has no result: total supply: multiply_divide_floor: the result does not fit",
+            ),
+            (
+                other(reserve_data("A", "XLM", b_supply=0)),
+                "inconsistent",
+                "the market's own math has no result: utilization: multiply_divide_ceil: division by zero",
+            ),
+        ],
+    )
+    def test_others_stay(self, breakage: Break, reason: str, detail: str) -> None:
+        """The reserve is unread with the reason; the other pools keep their rows, and the counts agree."""
+        ledger = two_markets()
+        whole = ledger.compute([candidate("A"), candidate("B")])
+        breakage(ledger)
+        tables = ledger.compute([candidate("A"), candidate("B")])
+        unread = tables.unread[0]
+
+        assert 1 == len(tables.unread)
+        assert (A, contract("XLM"), "blend", reason) == (unread.market, unread.pool, unread.protocol, unread.reason)
+        assert unread.detail.startswith(detail)
+        assert ALL - {(A, contract("XLM"))} == read_pools_of(tables)
+        assert {A: (2, 1), B: (1, 0)} == counts_of(tables)
+        rest = whole.pools.filter((whole.pools["market"] != A) | (whole.pools["pool"] != contract("XLM")))
+        assert rest.equals(tables.pools)
+
+    def test_all_reserves_of_a_market(self) -> None:
+        """A market of which no reserve can be read is a market all the same."""
+        ledger = two_markets()
+        ledger.remove(reserve_data("B", "USDC", "v2"))
+        tables = ledger.compute([candidate("A"), candidate("B")])
+
+        assert {A: (2, 0), B: (1, 1)} == counts_of(tables)
+        assert [True] == tables.markets.filter(tables.markets["market"] == B)["tvl_usd_cents"].is_null().to_list()
+
+
+class TestUnreadMarket:
+    """A market that cannot be read costs that market alone."""
+
+    @pytest.mark.parametrize(
+        ("breakage", "reason", "detail"),
+        [
+            (archived(pool_instance("A")), "archived", "the market's instance is archived; it can be restored"),
+            (
+                archived(reserve_list("A", [])),
+                "archived",
+                "the market's list of reserves is archived; it can be restored",
+            ),
+            (cut(pool_instance("A")), "undecodable", "the bytes end inside"),
+            (cut(reserve_list("A", ["XLM"])), "undecodable", "the bytes end inside"),
+            (unknown_arm(pool_instance("A")), "undecodable", "unknown kind of value: 23"),
+            (other(pool_instance("A", config={"oracle": None})), "undecodable", "pool instance.Config: field oracle"),
+            (other(instance(A, None, executable=1)), "undecodable", "pool instance: the contract has no wasm code"),
+            (other(token_instance("A")), "undecodable", "pool instance: field Config is missing"),
+            (other(reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset stands twice"),
+            (
+                other(entry(A, symbol("ResList"), vec(address(account("XLM"))))),
+                "undecodable",
+                "ResList: an asset is no contract",
+            ),
+            (other(entry(A, symbol("ResList"), vec(u32(1)))), "undecodable", "ResList[0]: expected address, found u32"),
+            (
+                other(reserve_list("A", [f"T{number}" for number in range(5000)])),
+                "undecodable",
+                "ResList: 5000 addresses, more than 64",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("named", [candidate, demanded])
+    def test_others_stay(self, breakage: Break, reason: str, detail: str, named: Callable[[str], Candidate]) -> None:
+        """The market is unread with the reason, whoever named it, and is no row of the markets; the others stay."""
+        ledger = two_markets()
+        breakage(ledger)
+        tables = ledger.compute([named("A"), candidate("B")])
+        unread = tables.unread[0]
+
+        assert 1 == len(tables.unread)
+        assert (A, None, "blend", reason) == (unread.market, unread.pool, unread.protocol, unread.reason)
+        assert unread.detail.startswith(detail)
+        assert {B: (1, 0)} == counts_of(tables)
+        assert {(B, contract("USDC"))} == read_pools_of(tables)
+
+    def test_endless_list_is_not_followed(self) -> None:
+        """Nothing is asked for the entries of a list that is too long to be one."""
+        ledger = two_markets()
+        ledger.replace(reserve_list("A", [f"T{number}" for number in range(5000)]))
+        ledger.compute([candidate("A")])
+        assert ledger.source is not None
+
+        assert [("entries", 2, 101)] == ledger.source.log
+
+    def test_absent_when_demanded(self) -> None:
+        """A market that the operator named and the ledger does not have is unread; he is told where to look."""
+        tables = two_markets().compute([demanded("nowhere"), candidate("B")])
+
+        detail = "the ledger has no contract at this address; check [[markets]]"
+        assert [Unread(contract("nowhere"), None, "blend", "absent", detail)] == tables.unread
+        assert [] == tables.absent
+
+    def test_absent_when_known(self) -> None:
+        """A published address without a contract is named as absent, which is no failure."""
+        tables = two_markets().compute([candidate("nowhere"), candidate("B")])
+
+        reason = "the ledger has no contract at this address"
+        assert [Absent(contract("nowhere"), "blend", reason)] == tables.absent
+        assert [] == tables.unread
+
+
+class TestRewardZone:
+    """Markets that a deployment's own backstop lists."""
+
+    def test_adds_markets(self) -> None:
+        """A zone adds markets that nobody named, each once, in one more request."""
+        ledger = two_markets()
+        ledger.replace(reward_zone("backstop", zone_of("B", "A", "B")))
+        tables = ledger.compute([candidate("A")], [deployment()])
+        assert ledger.source is not None
+
+        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
+        assert [3, 2, 8] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
+        assert [] == tables.notices
+
+    def test_several_zones(self) -> None:
+        """The zones of all deployments count; one without a backstop or a zone adds nothing."""
+        ledger = two_markets()
+        ledger.replace(reward_zone("first", zone_of("A")), reward_zone("second", zone_of("A", "B")))
+        tables = ledger.compute([], [deployment("first"), deployment("none"), deployment("second")])
+
+        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
+
+    def test_absent_markets(self) -> None:
+        """Listed markets without a contract are absent and noticed; few are named in the notice, all are counted."""
+        ledger = two_markets()
+        gone = [f"gone {number}" for number in range(300)]
+        ledger.replace(reward_zone("backstop", zone_of("A", *gone)))
+        tables = ledger.compute([], [deployment()])
+
+        assert sorted(map(contract, gone)) == [item.market for item in tables.absent]
+        assert {A: (2, 0)} == counts_of(tables)
+        assert [] == tables.unread
+        assert 1 == len(tables.notices)
+        assert tables.notices[0].startswith("reward zones list 300 markets that have no contract")
+        assert len(tables.notices[0]) < 1000
+
+    @pytest.mark.parametrize(
+        ("value", "notice"),
+        [
+            (VOID, "cannot be decoded: reward zone: expected vec, found void"),
+            ((VEC, None), "cannot be decoded: reward zone: the vector is missing"),
+            (vec(address(B), u32(1)), r"cannot be decoded: reward zone[1]: expected address, found u32"),
+            (vec(symbol("B")), r"cannot be decoded: reward zone[0]: expected address, found symbol"),
+        ],
+    )
+    def test_no_list_of_addresses(self, value: ScVal, notice: str) -> None:
+        """A zone of another form adds nothing, is noticed, and costs the known markets nothing."""
+        ledger = two_markets()
+        ledger.replace(reward_zone("backstop", value))
+        tables = ledger.compute([candidate("A")], [deployment()])
+
+        assert {A: (2, 0)} == counts_of(tables)
+        assert [f"the reward zone of backstop {contract('backstop')} {notice}"] == tables.notices
+
+    def test_accounts(self) -> None:
+        """Addresses that are no contract are passed over with a notice."""
+        ledger = two_markets()
+        listed = vec(address(account("x")), address(B), address(account("y")))
+        ledger.replace(reward_zone("backstop", listed))
+        tables = ledger.compute([candidate("A")], [deployment()])
+
+        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
+        assert 1 == len(tables.notices)
+        assert f"lists 2 addresses that are no contract, {account('x')} first" in tables.notices[0]
+
+    def test_listed_contract_that_is_no_pool(self) -> None:
+        """A listed contract that is something else is unread, not passed over in silence."""
+        ledger = two_markets()
+        ledger.replace(reward_zone("backstop", zone_of("USDC")))
+        tables = ledger.compute([candidate("A")], [deployment()])
+
+        assert [(contract("USDC"), None, "undecodable")] == [
+            (item.market, item.pool, item.reason) for item in tables.unread
+        ]
+        assert {A: (2, 0)} == counts_of(tables)
+
+    def test_listed_market_that_was_demanded(self) -> None:
+        """A demanded market that is absent stays unread although a zone lists it."""
+        ledger = two_markets()
+        ledger.replace(reward_zone("backstop", zone_of("gone")))
+        tables = ledger.compute([demanded("gone")], [deployment()])
+
+        assert [(contract("gone"), "absent")] == [(item.market, item.reason) for item in tables.unread]
+
+
+class TestTokens:
+    """Symbols and decimals."""
+
+    def test_token_without_metadata(self) -> None:
+        """A token that keeps no METADATA is asked."""
+        ledger = two_markets()
+        ledger.replace(bare_token("XLM"))
+        ledger.set_function("XLM", "symbol", string("odd"))
+        ledger.set_function("XLM", "decimals", u32(7))
+        tables = ledger.compute([candidate("A")])
+
+        assert {"odd", "USDC"} == set(tables.pools["symbol"])
+
+    def test_token_without_symbol(self) -> None:
+        """A token that gives no symbol costs its pools their rows, in every market, with the token's reason."""
+        ledger = two_markets()
+        ledger.replace(bare_token("USDC"))
+        tables = ledger.compute([candidate("A"), candidate("B")])
+
+        assert {(A, contract("XLM"))} == read_pools_of(tables)
+        assert {A: (2, 1), B: (1, 1)} == counts_of(tables)
+        assert {"undecodable"} == {item.reason for item in tables.unread}
+        assert {
+            "token instance: field METADATA is missing; symbol() failed: HostError: Error(WasmVm, MissingValue)"
+        } == {item.detail for item in tables.unread}
+
+    @pytest.mark.parametrize("content", [b"", b"\xff", b"\x00\x1b[2J</script>"])
+    def test_odd_symbol(self, content: bytes) -> None:
+        """A symbol is what the token says; it can be shown as JSON whatever it is."""
+        ledger = two_markets()
+        ledger.replace(token_instance("XLM", content))
+        tables = ledger.compute([candidate("A")])
+
+        assert [] == tables.unread
+        assert content.decode("utf-8", "backslashreplace") in {row.symbol for row in snapshots(tables.pools)}
+
+    def test_decimals_are_the_markets(self) -> None:
+        """Amounts count in the decimals that the contract computes with; a token that says otherwise is noticed."""
+        ledger = two_markets()
+        ledger.replace(token_instance("XLM", decimals=9))
+        tables = ledger.compute([candidate("A")])
+
+        assert [7, 7] == tables.pools["decimals"].to_list()
+        assert 1 == len(tables.notices)
+        assert f"computes with 7 decimals of token {contract('XLM')}" in tables.notices[0]
+        assert "that it has 9" in tables.notices[0]
+
+
+class TestName:
+    """Names of markets, which whoever deploys a pool chooses."""
+
+    def test_any_bytes(self) -> None:
+        """A name that is no UTF-8 shows as escapes."""
+        ledger = two_markets()
+        ledger.replace(pool_instance("A", name=b"\xf0\x00x"))
+
+        assert ["\\xf0\x00x"] == ledger.compute([candidate("A")]).markets["name"].to_list()
+
+    def test_endless(self) -> None:
+        """A name without end is cut, in the rows of the pools too, with a notice; the hash is of the whole of it."""
+        ledger = two_markets()
+        hashes = set()
+        for end in (b"a", b"b"):
+            ledger.replace(pool_instance("A", name=b"x" * 10_000 + end))
+            tables = ledger.compute([candidate("A")])
+            hashes.add(tables.markets["config_hash"].item())
+
+        assert ["x" * 200] * 3 == [*tables.markets["name"], *tables.pools["market_name"]]
+        assert [f"market {A} has a name of 10001 characters; 200 of them are shown"] == tables.notices
+        assert 2 == len(hashes)
+
+
+class TestConfigHash:
+    """The hash of a market as it is read."""
+
+    def hash_of(self, ledger: BlendLedger) -> str:
+        """The hash of market A."""
+        digest: str = ledger.compute([candidate("A")]).markets["config_hash"].item()
+        return digest
+
+    @pytest.mark.parametrize(
+        "name", ["b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time"]
+    )
+    def test_state_does_not_count(self, name: str) -> None:
+        """Whatever moves in a reserve's state, the hash stays."""
+        ledger = two_markets()
+        before = self.hash_of(ledger)
+        ledger.replace(reserve_data("A", "XLM", **{name: 1_000_000_001}))
+
+        assert before == self.hash_of(ledger)
+
+    def test_unread_state_does_not_count(self) -> None:
+        """A reserve whose state cannot be read is still configured."""
+        ledger = two_markets()
+        before = self.hash_of(ledger)
+        ledger.remove(reserve_data("A", "XLM"))
+
+        assert before == self.hash_of(ledger)
+
+    def test_configuration_counts(self) -> None:
+        """A change of a reserve's configuration, or of the pool's own, changes the hash."""
+        ledger = two_markets()
+        hashes = [self.hash_of(ledger)]
+        ledger.replace(reserve_config("A", "XLM", c_factor=1))
+        hashes.append(self.hash_of(ledger))
+        ledger.replace(pool_instance("A", status=0))
+        hashes.append(self.hash_of(ledger))
+        ledger.remove(reserve_config("A", "XLM"))
+        hashes.append(self.hash_of(ledger))
+
+        assert 4 == len(set(hashes))
+
+
+def many_markets(count: int) -> BlendLedger:
+    """Markets M0, M1, ... of both generations with two reserves each, all in one zone."""
+    ledger = BlendLedger()
+    for number in range(count):
+        ledger.add_market(f"M{number}", "v1" if number % 2 else "v2", ["XLM", f"T{number}"])
+    ledger.replace(reward_zone("backstop", zone_of(*(f"M{number}" for number in range(count)))))
+    return ledger
+
+
+MARKETS = 12
+WHOLE = many_markets(MARKETS)
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """An entry with bytes changed, cut, added, or of another number."""
+    choice = rng.randrange(6)
+    content = bytearray(data)
+    if choice == 0:
+        return rng.randbytes(rng.randrange(200))
+    if choice == 1:
+        return bytes(content[: rng.randrange(len(content))])
+    if choice == 2:
+        return bytes(content + rng.randbytes(4))
+    if choice == 3:  # a number of the state or configuration, of any size
+        marks = [at for at in range(0, len(content) - 19, 4) if content[at : at + 4] == b"\0\0\0\x0a"]
+        if marks:
+            at = rng.choice(marks) + 4
+            number = rng.choice([2**127 - 1, rng.getrandbits(127), rng.getrandbits(60), 1, 0, -1, -(2**127)])
+            content[at : at + 16] = number.to_bytes(16, "big", signed=True)
+            return bytes(content)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(content))
+        content[at] = rng.randrange(256)
+    return bytes(content)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32))
+def test_hostile_entries(seed: int) -> None:
+    """However entries and answers are mangled, nothing is raised: each pool has a row or a reason, and all adds up."""
+    rng = random.Random(seed)
+    ledger = BlendLedger()
+    ledger.entries = dict(WHOLE.entries)
+    ledger.results = dict(WHOLE.results)
+    for key in rng.sample(sorted(ledger.entries), rng.randint(1, 25)):
+        data, _ = ledger.entries[key]
+        ledger.entries[key] = (mutated(data, rng), rng.choice([None, None, None, 1]))
+    for call in rng.sample(list(ledger.results), 10):
+        answers: list[ScVal | bytes | str] = [rng.randbytes(8), "trap", VOID, u32(rng.getrandbits(32)), i128(-1)]
+        ledger.results[call] = rng.choice(answers)
+    named = [candidate(f"M{number}") for number in range(MARKETS)]
+    tables = ledger.compute(named, [deployment()])
+    assert ledger.reading is not None
+
+    accounted = {item.market for item in tables.unread if item.pool is None}
+    accounted |= set(tables.markets["market"]) | {item.market for item in tables.absent}
+    assert {item.address for item in named} <= accounted
+    members = {(market.address, pool) for market in ledger.reading.markets for pool in market.members}
+    unread = {(item.market, item.pool) for item in tables.unread if item.pool is not None}
+    assert members == read_pools_of(tables) | unread
+    assert read_pools_of(tables).isdisjoint(unread)
+    assert all(item.reason and item.detail for item in tables.unread)
+    assert all(item.reason and item.reason != "valid" for item in tables.unpriced)
+    check_markets(tables.pools, tables.markets)  # counts and sums, as they are checked before anything is published
+    snapshots(tables.pools)  # and every row is one that the API allows
