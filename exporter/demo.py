@@ -14,6 +14,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 
 CLOSE_SECONDS = 5
+ALULA_MARKETS = 3  # as many as the local network knows
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
 
@@ -25,9 +26,14 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
     """
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-    console.event("demo", f"an embedded network of {pools} made pools, at ledger {ledger}", ledger=ledger)
+    console.event("demo", f"an embedded network of {pools} made Blend pools and {ALULA_MARKETS} Alula markets, at ledger {ledger}", ledger=ledger)
     network = MadeNetwork(
-        pools=pools, seed=seed, start_ledger=ledger, start_time=now - now % CLOSE_SECONDS, close_seconds=CLOSE_SECONDS
+        pools=pools,
+        seed=seed,
+        start_ledger=ledger,
+        start_time=now - now % CLOSE_SECONDS,
+        close_seconds=CLOSE_SECONDS,
+        alula_markets=ALULA_MARKETS,
     )
     with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
         flags: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """Networks and what is known to be deployed on them.
 
-Addresses come from the protocol's published deployment lists (facts/blend.md 0 and 4, collected November 2026).
-They are candidates, not truth: a run reads each one from the ledger, and one with no contract there is named as
-absent. Reward zones add what these lists do not have.
+Addresses come from the protocols' published deployment lists (facts/blend.md 0 and 4, facts/alula.md 2, collected
+November 2026). They are candidates, not truth: a run reads each one from the ledger, and one with no contract there is
+named as absent. Blend's reward zones add what these lists do not have.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ _MAINNET = (
         backstop="CCS4AZ5ORM6VLLPJTJUFRNXWBMHOO3L5WHHRPL2ZMILE35ZDMQFHOQMJ",
         markets=("CBAKAZUEJBAFA2DCGBRS2WKJT3FNIMJBHTFL76AY7XMAVEINQNNIQWAO",),
     ),
+    Deployment(protocol="alula", label="main", markets=("CBP76I2FRMUKYKIYYBKN3DH7TSWMFAJF2WTDC7Q2OHQFBIVWP7CAAI5Q",)),
 )
 
 _TESTNET = (
@@ -102,11 +103,17 @@ _TESTNET = (
         backstop="CBGSFY6NR5TSCQJH5EGVMCFTHLZBCAO7YPIW426WSD46V3TESPA3U6DI",
         markets=("CB3447A446DY3USGWPIDXTNQHF5EX24XDQA2EN6TAZP62JTPBTNOA52Q",),
     ),
+    Deployment(protocol="alula", label="main", markets=("CBAK5PM2PYW6MQ3M4A7542IAKD2SITBF6KXPDBAUP2WTBRZJPSZ5WKQZ",)),
 )
 
 _LOCAL = (
     Deployment(protocol="blend", label="v1", backstop=made_address("localnet blend v1 backstop")),
     Deployment(protocol="blend", label="v2", backstop=made_address("localnet blend v2 backstop")),
+    Deployment(
+        protocol="alula",
+        label="main",
+        markets=tuple(made_address(f"localnet alula market {index}") for index in range(3)),
+    ),
 )
 
 NETWORKS: dict[str, Network] = {

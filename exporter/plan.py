@@ -38,9 +38,9 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     for name, markets in found.items():
         demanded = sum(item.demanded for item in markets)
         yield f"  {name}: {len(markets)} known markets, {demanded} of them named in [[markets]]"
-        if settings.discovery.enabled:
-            zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
-            yield f"  {name}: more from the reward zones of {', '.join(zones) if zones else 'no deployment'}"
+        zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
+        if settings.discovery.enabled and zones:
+            yield f"  {name}: more from the reward zones of {', '.join(zones)}"
     keys = 2 * sum(map(len, found.values()))
     yield f"  first wave: at least {keys} ledger keys, {-(-keys // MAX_KEYS_PER_REQUEST)} requests"
 

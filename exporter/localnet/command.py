@@ -20,6 +20,7 @@ def serve_network(
     say: Callable[[str], None],
     *,
     pools: int,
+    alula_markets: int,
     seed: int,
     start_ledger: int | None,
     snapshot: Path | None,
@@ -37,7 +38,9 @@ def serve_network(
     if snapshot is not None:
         network = snapshot_network(LedgerSnapshot.load(snapshot))
     else:
-        network = MadeNetwork(pools=pools, seed=seed, start_ledger=start_ledger or DEFAULT_START_LEDGER)
+        network = MadeNetwork(
+            pools=pools, alula_markets=alula_markets, seed=seed, start_ledger=start_ledger or DEFAULT_START_LEDGER
+        )
     behaviour = Behaviour(
         lags=lags or (0,),
         latency=latency,

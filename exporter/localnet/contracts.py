@@ -2,7 +2,7 @@
 
 A stand-in is a Python function that belongs to a wasm hash, or to the Stellar asset executable. It sees the ledger
 only through `Host`, which fixes the ledger and records every key that was looked at, found or absent: the footprint.
-Contracts whose code is not here (the Blend pools) have entries like all others, but a call of them fails.
+Contracts whose code is not here (Blend's v1 pools) have entries like all others, but a call of them fails.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from random import Random
 from exporter.ledger.entries import code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
+from exporter.localnet.alula_made import AlulaMarkets
 from exporter.localnet.blend_entries import (
     Entry,
     Market,
@@ -22,9 +23,9 @@ from exporter.localnet.blend_entries import (
     reserve_data,
     reserve_list,
 )
-from exporter.localnet.blend_reserve import Reserve
+from exporter.localnet.blend_reserve import V2, Reserve
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
-from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.contracts import made_wasm, wasm_hash
 from exporter.localnet.made_assets import Feed, FeedKind, make_feeds, make_oracles, make_tokens
 from exporter.localnet.made_markets import make_deployments, make_markets, market_sizes
 from exporter.localnet.network import LocalNetwork
@@ -48,6 +49,8 @@ class MadeNetwork(LocalNetwork):
     ``pools`` is the number of reserves in all markets together. One more market is in Setup and has none. At each
     `advance`, ``changes_per_ledger`` reserves change as a user's operation changes them, and ``prices_per_ledger``
     feeds get a new price. ``archived`` and ``missing`` of the reserves have archived entries, or no ``ResData`` at all.
+    ``alula`` has as many markets of Alula as ``alula_markets`` says, with their own oracle; of their pools
+    ``alula_archived`` and ``alula_missing`` cannot be read. The rest of the network is the same with and without them.
     """
 
     def __init__(
@@ -62,6 +65,9 @@ class MadeNetwork(LocalNetwork):
         prices_per_ledger: int = 2,
         archived: int = 0,
         missing: int = 0,
+        alula_markets: int = 0,
+        alula_archived: int = 0,
+        alula_missing: int = 0,
         window: int = DEFAULT_WINDOW,
     ) -> None:
         """Make the network as of ``start_ledger``, closed at ``start_time`` (unix seconds)."""
@@ -83,8 +89,13 @@ class MadeNetwork(LocalNetwork):
         self._active = [pair for pair in reserves if all(pair[1] is not reserve for _, reserve in broken)]
         self._renewed = [feed for feed in self.feeds if feed.renewed]
         self._next_feed = 0
+        self.alula = AlulaMarkets(
+            seed, alula_markets, self.tokens, start_time, archived=alula_archived, missing=alula_missing
+        )
+        entries = dict(self._first_entries(start_ledger, start_time))
+        entries |= self.alula.first_entries(start_ledger, start_time)
         chain = Chain(
-            dict(self._first_entries(start_ledger, start_time)),
+            entries,
             start_ledger=start_ledger,
             start_time=start_time,
             window=window,
@@ -104,6 +115,7 @@ class MadeNetwork(LocalNetwork):
             self._next_feed += 1
             feed.move(self._random)
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
+        changes += self.alula.advance(self.chain, ledger, time)
         return self.chain.close(changes, close_time=time)
 
     def _write(self, entry: Entry, ledger: int) -> Change:
@@ -128,6 +140,9 @@ class MadeNetwork(LocalNetwork):
                 yield self._old(ledger, entry)
         for market in self.markets:
             yield from self._market_entries(market, ledger, time)
+        # The real code is not here, but a call of a pool has its entry in the footprint.
+        code = b"\0\0\0\x07\0\0\0\0" + V2.wasm_hash + encode_opaque(made_wasm("localnet blend v2 pool"))
+        yield code_key(V2.wasm_hash), RawEntry(code, max(ledger - _LIFE, 1), ledger + _LIFE)
 
     def _feed_entries(self, feed: Feed, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         if feed.kind is not FeedKind.UNKNOWN:

@@ -137,6 +137,7 @@ def make_tokens(random: Random, pools: int, at_least: int) -> tuple[list[Token],
                 layout=layout,
                 admin=issuer,
                 issuer=issuer if layout is TokenLayout.STELLAR_ASSET and index else None,
+                price=price,
             )
         )
         prices.append(price)

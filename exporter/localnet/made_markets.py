@@ -97,7 +97,8 @@ def _reserve(random: Random, market: Market, index: int, token: Token, start_tim
     generation = market.generation
     scale = generation.rate_scale
     config = _config(random, generation, index, token.decimals)
-    whole_tokens = random.randint(1, 9_999) * 10 ** random.randint(1, 6)
+    dollars = random.randint(1, 9_999) * 10 ** random.randint(1, 4)
+    whole_tokens = dollars * 10**14 // token.price
     supplied = min(whole_tokens * 10**token.decimals + random.randrange(10**token.decimals), _MAX_AMOUNT)
     utilization = random.choice((0, random.randint(1, 4_000_000), random.randint(4_000_000, 9_900_000)))
     if plain:

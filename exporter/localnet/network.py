@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.localnet.alula_contract import run_market
+from exporter.localnet.alula_entries import MARKET_WASM_HASH
+from exporter.localnet.blend_contract import run_pool
+from exporter.localnet.blend_reserve import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
 from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
@@ -11,7 +15,13 @@ from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HA
 from exporter.networks import NETWORKS, network_id
 
 CODE = Contracts(
-    {ORACLE_WASM_HASH: run_oracle, TOKEN_WASM_HASH: run_token, OWN_LAYOUT_WASM_HASH: run_token},
+    {
+        ORACLE_WASM_HASH: run_oracle,
+        TOKEN_WASM_HASH: run_token,
+        OWN_LAYOUT_WASM_HASH: run_token,
+        MARKET_WASM_HASH: run_market,
+        V2.wasm_hash: run_pool,
+    },
     stellar_asset=run_token,
 )
 """The stand-ins for contract code that every embedded network runs."""

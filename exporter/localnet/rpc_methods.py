@@ -144,9 +144,7 @@ def get_ledger_entries(node: Node, params: Params) -> Params:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RpcError(INVALID_PARAMS, "invalid parameters")
     if len(texts) > MAX_KEYS_PER_REQUEST:
-        raise RpcError(
-            INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})"
-        )
+        raise RpcError(INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})")
     keys = [_ledger_key(node, text, index) for index, text in enumerate(texts)]
     if not keys:
         raise RpcError(INTERNAL_ERROR, "could not query captive core: no keys specified in request")

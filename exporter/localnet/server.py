@@ -224,5 +224,3 @@ def _failed_response(failure: Failure) -> Response:
         raise ConnectionDroppedError("the connection was dropped on demand")
     headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
     return Response(failure.body, failure.status, headers=headers)
-
-

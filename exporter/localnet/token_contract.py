@@ -53,6 +53,7 @@ class Token:
     layout: TokenLayout
     admin: str
     issuer: str | None = None
+    price: int = 10**14  # US dollars with 14 decimals, about what its feeds say; makers size amounts by it
 
     @property
     def name(self) -> str:

@@ -1,0 +1,203 @@
+"""The Alula markets of the made network: seeded, with an oracle of their own, and moving with the network.
+
+The first three are those that `exporter.networks` knows for the local network: one in order, one whose borrowing is
+frozen and that has a price gone stale, and one just deployed, frozen, half configured: its first pool is empty and a
+second one only queued. Any more have statuses and sizes of all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from exporter.ledger.entries import PERSISTENT, code_key
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.alula_entries import (
+    MARKET_WASM,
+    MARKET_WASM_HASH,
+    STATUSES,
+    Entry,
+    Market,
+    cached_price_entry,
+    manager_entries,
+    market_instance,
+    pool_entry,
+    pool_list,
+    queued_entry,
+)
+from exporter.localnet.alula_pool import BPS, Curve, Pool, PoolConfig
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.oracle_contract import asset_entry, oracle_instance, price_entry
+from exporter.localnet.token_contract import Token
+from exporter.networks import made_address
+
+ORACLE_DECIMALS = 14
+_ACTIVE, _BORROW_FROZEN, _FROZEN = 0, 1, 5
+_PRICES_AFTER = 120  # seconds: the oracle writes all prices anew when they are this old; the market takes 360
+_STALE_SECONDS = 400
+_LIFE, _RENEW_BELOW = 734_400, 720_000  # ledgers: to what and from where a pool's life is extended (facts/alula.md 8)
+_INSTANCE_LIFE = 590_400
+_CACHED_PRICE_LIFE = 17_280  # the network's shortest life of a temporary entry
+_CURVES = (
+    Curve(),
+    Curve(100, 400, 4_000, 1_500, 9_000, 5_000),
+    Curve(0, 600, 8_000, 2_000, 9_000, 10_000),
+)
+
+
+class AlulaMarkets:
+    """The made markets; ``markets`` says what is in them, ``stale`` is the token whose price is old.
+
+    At each `advance`, ``changes_per_ledger`` pools of markets that are not frozen change as a user's operation changes
+    them. ``archived`` of the pools have archived entries; ``missing`` more are listed and have none at all.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        count: int,
+        tokens: list[Token],
+        start_time: int,
+        *,
+        archived: int = 0,
+        missing: int = 0,
+        changes_per_ledger: int = 1,
+    ) -> None:
+        """Make ``count`` markets of some of the tokens, as of ``start_time`` (unix seconds)."""
+        self._random = Random(f"alula {seed}")  # apart from the network's own, which is the same with them or without
+        self.changes_per_ledger = changes_per_ledger
+        self.oracle = made_address("localnet alula oracle")
+        self.manager = made_address("localnet alula market manager")
+        self.admin = made_account("localnet alula admin")
+        self.stale = tokens[3].contract
+        self.markets = [self._market(index, tokens, start_time) for index in range(count)]
+        settled = [(market, pool) for market in self.markets for pool in market.pools if pool.total_j_tokens]
+        if len(settled) < archived + missing or min(archived, missing) < 0:
+            raise ValueError("there are not that many Alula pools to be archived or missing")
+        broken = self._random.sample(settled, archived + missing)
+        self.archived, self.missing = broken[:archived], broken[archived:]
+        for market, pool in self.missing:
+            market.missing.append(pool)
+        self._active = [
+            pair for pair in settled if pair[0].status < _FROZEN and not any(pair[1] is pool for _, pool in broken)
+        ]
+        used = {pool.address for market in self.markets for pool in market.pools}
+        self._prices = {token.contract: token.price for token in tokens if token.contract in used}
+        self._priced_at = start_time - self._random.randrange(60)
+
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        """All entries as of the first ledger, closed at ``time``."""
+        if not self.markets:
+            return
+        code = b"\0\0\0\x07\0\0\0\0" + MARKET_WASM_HASH + encode_opaque(MARKET_WASM)
+        yield self._old(ledger, (code_key(MARKET_WASM_HASH), code))
+        yield self._old(ledger, oracle_instance(self.oracle, ORACLE_DECIMALS))
+        for entry in manager_entries(self.manager, self.admin, self.markets):
+            yield self._old(ledger, entry)
+        for token, price in self._prices.items():
+            yield self._old(ledger, asset_entry(self.oracle, token))
+            written = time - _STALE_SECONDS if token == self.stale else self._priced_at
+            key, data = price_entry(self.oracle, token, price, written, PERSISTENT)
+            yield key, RawEntry(data, max(ledger - (time - written) // 5, 1), ledger + _INSTANCE_LIFE)
+        for market in self.markets:
+            yield self._old(ledger, market_instance(market))
+            yield self._old(ledger, pool_list(market))
+            for token in market.queued:
+                yield self._old(ledger, queued_entry(market, token, time - 3_600))
+            for pool in market.pools:
+                if not _holds(market.missing, pool):
+                    age = (time - pool.last_accrual_timestamp) // 5
+                    modified = max(ledger - age, 1)
+                    archived = any(pool is other for _, other in self.archived)
+                    key, data = pool_entry(market, pool)
+                    yield key, RawEntry(data, modified, ledger - 1 if archived else max(modified, ledger) + _LIFE)
+
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
+        """What changes in the ledger that closes next: prices when they are due, then a few pools."""
+        if not self.markets:
+            return
+        if time - self._priced_at >= _PRICES_AFTER:
+            self._priced_at = time
+            for token in self._prices:
+                if token != self.stale:
+                    moved = self._prices[token] * self._random.randint(-30, 30) // 10_000
+                    self._prices[token] = max(self._prices[token] + moved, 10**8)
+                    written = price_entry(self.oracle, token, self._prices[token], time, PERSISTENT)
+                    yield Change(*written, ledger + _INSTANCE_LIFE)
+        for market, pool in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+            operation = pool.operate(self._random, time, market.status < 3, market.status == _ACTIVE)
+            key, data = pool_entry(market, pool)
+            before = chain.entry(key, ledger - 1)
+            left = ((before.live_until if before else None) or 0) - ledger
+            yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+            if operation in ("borrow", "remove_collateral") and pool.address != self.stale:  # these look at prices
+                cached = cached_price_entry(market.address, pool.address, self._prices[pool.address], time)
+                yield Change(*cached, ledger + _CACHED_PRICE_LIFE)
+
+    def _market(self, index: int, tokens: list[Token], time: int) -> Market:
+        random = self._random
+        names = ("main", "growth", "frontier")
+        market = Market(
+            address=made_address(f"localnet alula market {index}"),
+            name=names[index] if index < len(names) else f"market {index}",
+            status=(_ACTIVE, _BORROW_FROZEN, _FROZEN)[index] if index < 3 else random.randrange(len(STATUSES)),
+            oracle=self.oracle,
+            manager=self.manager,
+            admin=self.admin,
+            insurance_fund=made_address("localnet alula insurance fund"),
+        )
+        if index == 0:
+            chosen = [tokens[1], tokens[0], tokens[2]]  # registered in another order than that of their addresses
+        elif index == 1:
+            chosen = [tokens[1], tokens[3], tokens[4]]
+        elif index == 2:
+            chosen = [tokens[5]]
+            market.queued.append(tokens[6].contract)
+        else:
+            fresh = [token for token in tokens if token.contract != self.stale]
+            chosen = random.sample(fresh, random.randint(1, min(8, len(fresh))))
+        market.pools = [self._pool(token, time, plain=index == 0, empty=index == 2) for token in chosen]
+        return market
+
+    def _pool(self, token: Token, time: int, plain: bool, empty: bool) -> Pool:
+        random = self._random
+        config = PoolConfig(
+            curve=random.choice(_CURVES),
+            take_rate_bps=random.choice((0, 500, 1_000, 1_000, 2_000)),
+            borrow_fee_bps=random.choice((0, 5, 10)),
+            supply_limit=random.choice((0, 0, 10 ** (token.decimals + 12))),
+            reactivity=random.choice((0, 0, 5, 20)),
+        )
+        pool = Pool(
+            address=token.contract,
+            symbol=token.symbol,
+            name=token.name,
+            decimals=token.decimals,
+            config=config,
+            last_accrual_timestamp=time - random.randint(3_000, 9_000_000),
+        )
+        if empty:
+            return pool
+        dollars = random.randint(1_000, 9_999) * 10 ** random.randint(1, 4)
+        amount = dollars * 10 ** (14 + token.decimals) // token.price
+        pool.deposit(amount + random.randrange(10**token.decimals))
+        lent = random.randint(3_000, 8_500)
+        if not plain:
+            lent = random.choice((0, random.randint(100, 3_000), lent))
+        pool.borrow(pool.supply * lent // BPS)
+        pool.total_collateral = amount * random.choice((0, random.randint(1, 9_000))) // BPS
+        pool.accrue(time - random.randint(0, 2_999))
+        return pool
+
+    def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
+        """An entry that was written at some time before the first ledger."""
+        key, data = entry
+        return key, RawEntry(
+            data, max(ledger - self._random.randint(1, 400_000), 1), ledger + self._random.randint(400_000, _LIFE)
+        )
+
+
+def _holds(pools: list[Pool], pool: Pool) -> bool:
+    return any(pool is other for other in pools)

@@ -1,0 +1,248 @@
+"""How Alula's market contract keeps its state in the ledger (facts/alula.md 1).
+
+Every key is a Rust enum variant, hence a vector that begins with the variant's symbol: also in the instance storage,
+where Blend has bare symbols.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.entries import instance_key, instance_of, variant_key
+from exporter.ledger.fields import Fields, addresses, expect
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address, encode_scval, vec
+from exporter.protocols.parameters import Parameter, parameters_of
+
+VERSION = "v1"
+"""The one form of entries that is known; the contract itself has no number of its version."""
+
+FROZEN = "frozen"
+"""What a market is when it has just been deployed, and has no list of pools yet."""
+
+STATUS_NAMES = {
+    "Active": "active",
+    "BorrowFrozen": "borrow_frozen",
+    "BorrowFrozenByAdmin": "borrow_frozen_by_admin",
+    "DepositFrozen": "deposit_frozen",
+    "DepositFrozenByAdmin": "deposit_frozen_by_admin",
+    "Frozen": FROZEN,
+    "FrozenByAdmin": "frozen_by_admin",
+}
+"""By the variant of MarketStatus (facts/alula.md 1.4)."""
+
+MAX_POOLS = 64
+"""The contract allows 25; a list longer than this is not one of Alula's."""
+
+MAX_NAME_LENGTH = 200
+"""Characters of a market's name that are kept: whoever deploys a market names it, and it stands in every row."""
+
+MAX_TOKEN_DECIMALS = 38
+"""The contract divides by 10^decimals, which has to fit into 128 bits."""
+
+NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
+"""Instance keys that hold state, or what is only queued or proposed (facts/alula.md 1.1)."""
+
+_BPS = 10_000
+_MAX_TIME = 1 << 62
+
+CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
+"""The fields of KinkedIRConfig, in basis points."""
+
+_STATE_FIELDS = (
+    "interest_rate_modifier_bps", "take_rate_fees_sum", "total_available", "total_borrowed", "total_collateral",
+    "total_d_tokens", "total_j_tokens",
+)  # fmt: skip
+
+_SHOWN_HEALTH = (
+    "open_ltv_bps", "close_ltv_bps", "liability_factor_bps", "utilization_ratio_limit_bps",
+    "max_liquidation_incentive_bps",
+)  # fmt: skip
+
+POOL_NUMBERS = (*_STATE_FIELDS, *CURVE_FIELDS, "take_rate_bps", "last_accrual_timestamp", "decimals")
+"""What `PoolEntry.numbers` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarketInstance:
+    """An Alula market contract: what its instance entry holds."""
+
+    wasm_hash: str
+    name: str
+    status: str
+    oracle: str
+    storage: tuple[tuple[ScVal, ScVal], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEntry:
+    """A ``Pool`` entry: addresses, the pool's own copy of its token's symbol, and the numbers by their field names.
+
+    ``numbers`` has token base units (total_available, total_borrowed, total_collateral, take_rate_fees_sum), shares
+    (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points (the fields of the rate curve,
+    interest_rate_modifier_bps, take_rate_bps), unix seconds (last_accrual_timestamp) and decimals. ``shown`` is what
+    its configuration says of rates and limits.
+    """
+
+    pool_address: str
+    token_address: str
+    token_symbol: str
+    numbers: dict[str, int]
+    shown: tuple[Parameter, ...]
+
+
+def market_keys(market: str) -> tuple[bytes, bytes]:
+    """The ledger keys of a market's instance and of its list of pools."""
+    return instance_key(market), variant_key(market, "AllPools")
+
+
+def pool_key(market: str, pool: str) -> bytes:
+    """The ledger key of a pool's state and configuration."""
+    return variant_key(market, "Pool", address(pool))
+
+
+def decode_instance(entry: Entry) -> MarketInstance:
+    """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one.
+
+    A market is known by the form of its entries: the hash of the deployed code is not published in full.
+    """
+    instance = instance_of(entry.contract_data())
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
+        raise DecodeError("market instance: the contract has no wasm code of its own, so it is no Alula market")
+    storage = Fields(_unit_keys(instance.storage), "market instance")
+    variant, _ = _variant(storage, "MarketStatus", "market instance")
+    return MarketInstance(
+        wasm_hash=instance.wasm_hash.hex(),
+        name=storage.string("Name"),
+        status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
+        oracle=storage.address("Oracle"),
+        storage=instance.storage or (),
+    )
+
+
+def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
+    """A market's pools, in the order of their registration; a market that never had one has no entry."""
+    if entry is None:
+        return ()
+    pools = addresses(entry.value, "AllPools", MAX_POOLS)
+    if len(set(pools)) != len(pools):
+        raise DecodeError("AllPools: a pool stands twice")
+    if not all(pool.startswith("C") for pool in pools):
+        raise DecodeError("AllPools: a pool is no contract")
+    return pools
+
+
+def decode_pool(entry: Entry) -> PoolEntry:
+    """Decode a ``Pool`` entry.
+
+    Raises `DecodeError` naming the field for a missing field, another kind, a number that the contract cannot hold,
+    and a model of interest or accrual that is not known here.
+    """
+    pool = Fields.of(entry.value, "Pool")
+    config = pool.struct("config")
+    accrual, _ = _variant(config, "accrual_model", "Pool.config")
+    if accrual != "Compounded":
+        raise DecodeError(f"Pool.config: the accrual_model {accrual} is not known, only Compounded is")
+    numbers = {name: pool.i128(name) for name in _STATE_FIELDS} | _curve(config)
+    numbers["take_rate_bps"] = config.struct("fee_config").u32("take_rate_bps")
+    numbers["last_accrual_timestamp"] = pool.u64("last_accrual_timestamp")
+    numbers["decimals"] = pool.u32("token_decimals")
+    for name in (*_STATE_FIELDS, *CURVE_FIELDS):
+        if numbers[name] < 0:
+            raise DecodeError(f"Pool: field {name} is negative")
+    if numbers["take_rate_bps"] > _BPS:  # the contract allows less than this; more would make the supply rate negative
+        raise DecodeError(f"Pool.config.fee_config: field take_rate_bps is {numbers['take_rate_bps']}, above {_BPS}")
+    if numbers["decimals"] > MAX_TOKEN_DECIMALS:
+        raise DecodeError(f"Pool: {numbers['decimals']} token_decimals, more than {MAX_TOKEN_DECIMALS}")
+    if numbers["last_accrual_timestamp"] >= _MAX_TIME:
+        raise DecodeError("Pool: field last_accrual_timestamp is beyond any time")
+    token = pool.address("token_address")
+    if not token.startswith("C"):
+        raise DecodeError("Pool: field token_address is no contract")
+    return PoolEntry(
+        pool_address=pool.address("pool_address"),
+        token_address=token,
+        token_symbol=pool.string("token_symbol"),
+        numbers=numbers,
+        shown=tuple(_shown(config, numbers)),
+    )
+
+
+def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterable[Entry | None]) -> str:
+    """16 hex digits that change if and only if the market's configuration does.
+
+    The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage without `NOT_CONFIGURATION`,
+    in ascending order of its keys' XDR; and for each pool of AllPools, in its order, the pool's address with a vector
+    of its token_address and its ``config``. In place of that vector stands an absent one for a pool without an
+    entry, and one without what cannot be decoded for an entry that is no such struct. Totals, rates and whatever else
+    a Pool entry holds are state.
+    """
+    storage = [pair for pair in instance.storage if not _names_one_of(pair[0], NOT_CONFIGURATION)]
+    storage.sort(key=lambda pair: encode_scval(pair[0]))
+    configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
+    maps = ((scval.MAP, tuple(storage)), (scval.MAP, tuple(configs)))
+    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+
+
+def _configured(entry: Entry | None) -> ScVal:
+    if entry is None:
+        return (scval.VEC, None)
+    try:
+        pool = Fields.of(entry.value, "Pool")
+    except DecodeError:
+        return vec()
+    known = (pool.get("token_address"), pool.get("config"))
+    return vec(*(value for value in known if value is not None))
+
+
+def _curve(config: Fields) -> dict[str, int]:
+    model, payload = _variant(config, "interest_rate_model", "Pool.config")
+    if model != "Kinked":
+        raise DecodeError(f"Pool.config: the interest_rate_model {model} is not known, only Kinked is")
+    if len(payload) != 1:
+        raise DecodeError("Pool.config: the interest_rate_model Kinked has not one value")
+    curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
+    return {name: curve.i128(name) for name in CURVE_FIELDS}
+
+
+def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:
+    """Rates, ratios and factors have 4 decimals, the limit of the supply is in base units of the token."""
+    yield from (Parameter(name, numbers[name], 4) for name in (*CURVE_FIELDS, "take_rate_bps"))
+    yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
+    for part, scales in (
+        ("fee_config", {"borrow_fee_bps": 4}),
+        ("health_config", dict.fromkeys(_SHOWN_HEALTH, 4) | {"supply_limit": numbers["decimals"]}),
+        ("status", {"flags": 0}),
+    ):
+        with suppress(DecodeError):  # nothing is computed from these
+            yield from parameters_of(config.struct(part), scales)
+
+
+def _variant(fields: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
+    """The variant of an enum field, with the values it carries."""
+    value = fields.get(name)
+    if value is None:
+        raise DecodeError(f"{what}: field {name} is missing")
+    items = expect(value, scval.VEC, f"{what}: field {name}")
+    if not items:
+        raise DecodeError(f"{what}: field {name} has no variant")
+    variant: str = expect(items[0], scval.SYMBOL, f"{what}: variant of field {name}")
+    return variant, items[1:]
+
+
+def _unit_keys(storage: Iterable[tuple[ScVal, ScVal]] | None) -> Iterator[tuple[ScVal, ScVal]]:
+    """The storage under the keys that are variants without values, with the variant's symbol as the key."""
+    for (kind, parts), value in storage or ():
+        if kind == scval.VEC and parts is not None and len(parts) == 1:
+            yield parts[0], value
+
+
+def _names_one_of(key: ScVal, variants: frozenset[str]) -> bool:
+    kind, parts = key
+    return kind == scval.VEC and bool(parts) and parts[0][0] == scval.SYMBOL and parts[0][1] in variants

@@ -1,0 +1,209 @@
+"""Alula's math over columns of pools, function by function as the contract has it.
+
+The formulas are those of facts/alula.md section 4, on the exact operations of `exporter.exact`; tests/alula_judge.py
+holds the same ones for a single pool in plain Python. The contract's views do not accrue interest, and neither does
+this: all numbers are those of the state as it is stored.
+
+Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
+growth of a debt has 18 decimals; totals and fees are token base units.
+
+Every value that has a name in the contract must fit into signed 128 bits, and a yield into 32 bits, as it must there;
+products before a division may be wider. A pool for which this fails, or that divides by zero, raises an ExactError
+that carries its row: `exact.set_aside_failures` then computes the others.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from exporter import exact
+from exporter.exact.failures import failure
+
+BPS = 10_000
+SCALED_ONE = 10**18
+SECONDS_PER_YEAR = 31_556_926
+"""The contract's year, 365.2422 days."""
+
+MAX_YIELD_BPS = 2**32 - 1
+
+POOL_COLUMNS = (
+    "total_available",
+    "total_borrowed",
+    "take_rate_fees_sum",
+    "total_j_tokens",
+    "total_d_tokens",
+    "interest_rate_modifier_bps",
+    "take_rate_bps",
+    "base_apr_bps",
+    "kink1_apr_bps",
+    "kink1_ur_bps",
+    "kink2_apr_bps",
+    "kink2_ur_bps",
+    "max_apr_bps",
+)
+"""The raw columns that `project` reads."""
+
+_CURVE = POOL_COLUMNS[-6:]
+
+
+def project(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add what is published of the pools.
+
+    Args:
+        frame: a row a pool, with POOL_COLUMNS (Int128 or smaller integers), all without nulls and none negative, and
+            a take rate of at most BPS. Other columns are kept as they are.
+
+    Returns:
+        The frame with these columns added: `total_supplied` (Int128, base units), `utilization_bps` (Int64, rounded
+        down: the published one), `utilization_ceil_bps`, `borrow_apr_bps`, `supply_apr_bps` (Int128: what the
+        contract computes its yields from), `borrow_apy_bps`, `supply_apy_bps` (Int64), `j_token_rate_bps` and
+        `d_token_rate_bps` (Int128).
+
+    Raises:
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a yield into 32.
+        ExactDivisionError: with the rows that divide by zero: a rate curve whose second kink is at 100 percent, at a
+            utilization of 100 percent (validated against in the newest contract only).
+        ValueError: for a null.
+    """
+    with_nulls = [name for name in POOL_COLUMNS if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"pools must not be null in {', '.join(with_nulls)}")
+    state = frame.select(pl.col(POOL_COLUMNS).cast(pl.Int128))
+    borrowed = state["total_borrowed"]
+    supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
+    used = utilization(borrowed, supplied)
+    modified = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
+    earned = supply_apr(modified, used, state["take_rate_bps"])
+    with exact.naming("borrow APY"):
+        borrow_apy = apy_bps(modified)
+    with exact.naming("supply APY"):
+        supply_apy = apy_bps(earned)
+    return frame.with_columns(
+        supplied.alias("total_supplied"),
+        utilization_bps(borrowed, supplied).alias("utilization_bps"),
+        used.alias("utilization_ceil_bps"),
+        modified.alias("borrow_apr_bps"),
+        earned.alias("supply_apr_bps"),
+        borrow_apy.alias("borrow_apy_bps"),
+        supply_apy.alias("supply_apy_bps"),
+        j_token_rate_bps(supplied, state["total_j_tokens"]).alias("j_token_rate_bps"),
+        d_token_rate_bps(borrowed, state["total_d_tokens"]).alias("d_token_rate_bps"),
+    )
+
+
+@exact.naming("available")
+def available_adjusted(total_available: pl.Series, take_rate_fees_sum: pl.Series) -> pl.Series:
+    """What can be lent or withdrawn (4.1): the available less the fees that are not paid out yet, at least 0."""
+    return exact.clamp(exact.subtract(total_available, take_rate_fees_sum), 0, exact.INT128_MAX)
+
+
+@exact.naming("total supply")
+def total_supply(available: pl.Series, total_borrowed: pl.Series) -> pl.Series:
+    """What the suppliers own (4.2): the adjusted available and what is lent. Collateral is outside the pool."""
+    return exact.add(available, total_borrowed)
+
+
+@exact.naming("utilization")
+def utilization(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
+    """The utilization that drives the rates (4.3): ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
+    divided = supplied != 0
+    return exact.multiply_divide_ceil(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
+
+
+@exact.naming("utilization in basis points")
+def utilization_bps(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
+    """The utilization that is published (6.4), Int64: the same rounded down."""
+    divided = supplied != 0
+    return exact.json_integers(
+        exact.multiply_divide_floor(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
+    )
+
+
+@exact.naming("kinked APR")
+def kinked_apr(
+    utilization: pl.Series,
+    base_apr: pl.Series,
+    kink1_apr: pl.Series,
+    kink1_ur: pl.Series,
+    kink2_apr: pl.Series,
+    kink2_ur: pl.Series,
+    max_apr: pl.Series,
+) -> pl.Series:
+    """The rate a year before the modifier (4.4): three slopes over the utilization U.
+
+    U < kink1_ur:              base_apr  + floor((kink1_apr - base_apr) × U / kink1_ur)
+    kink1_ur <= U < kink2_ur:  kink1_apr + floor((kink2_apr - kink1_apr) × (U - kink1_ur) / (kink2_ur - kink1_ur))
+    kink2_ur <= U:             kink2_apr + floor((max_apr - kink2_apr) × (U - kink2_ur) / (10000 - kink2_ur))
+
+    Both knots belong to the upper slope. With kink2_ur = 10000 = U the last divides by zero, as in the contract.
+    """
+    first = utilization < kink1_ur
+    third = ~first & (utilization >= kink2_ur)
+
+    def of_slope(on_first: exact.Operand, on_second: exact.Operand, on_third: exact.Operand) -> pl.Series:
+        return exact.select(first, on_first, exact.select(third, on_third, on_second))
+
+    start_apr = of_slope(base_apr, kink1_apr, kink2_apr)
+    rise = exact.subtract(of_slope(kink1_apr, kink2_apr, max_apr), start_apr)
+    start_ur = of_slope(0, kink1_ur, kink2_ur)
+    span = exact.subtract(of_slope(kink1_ur, kink2_ur, BPS), start_ur)
+    return exact.add(start_apr, exact.multiply_divide_floor(rise, exact.subtract(utilization, start_ur), span))
+
+
+@exact.naming("borrow APR")
+def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
+    """The rate a year that borrowers pay (4.5): ceil(kinked × modifier / 10000)."""
+    return exact.multiply_divide_ceil(kinked, modifier, BPS)
+
+
+@exact.naming("supply APR")
+def supply_apr(borrow_apr: pl.Series, utilization: pl.Series, take_rate: pl.Series) -> pl.Series:
+    """The rate a year that suppliers earn (4.5): floor(floor(borrow_apr × U / 10000) × (10000 - take_rate) / 10000)."""
+    earned = exact.multiply_divide_floor(borrow_apr, utilization, BPS)
+    return exact.multiply_divide_floor(earned, exact.subtract(BPS, take_rate), BPS)
+
+
+def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
+    """The factor, with 18 decimals, by which a debt grows in `seconds` at a rate a year in basis points (4.5).
+
+    1 + floor(ceil(apr × 10^18 / 10000) / 31556926) × 10^-18, the growth of a second, to the power of the seconds: by
+    squaring, rounded down after every multiplication, in 256 bits; only the result must fit into 128.
+
+    Raises:
+        ExactOverflowError: with the rows of which the result does not fit, or whose rate is negative: an error in
+            the contract.
+    """
+    if (apr < 0).any():
+        raise failure("growth at a negative rate", (apr < 0).arg_true().to_list())
+    a_second = exact.floor_divide(exact.multiply_divide_ceil(apr, SCALED_ONE, BPS), SECONDS_PER_YEAR)
+    return exact.power_floor(exact.add(a_second, SCALED_ONE), seconds, SCALED_ONE)
+
+
+def apy_bps(apr: pl.Series) -> pl.Series:
+    """The yield of a rate that is compounded every second for a year, in whole basis points (4.5), Int64.
+
+    max(0, floor(multiplier(apr, a year) / 10^14) - 10000); it must fit into 32 bits.
+    """
+    grown = exact.floor_divide(multiplier(apr, SECONDS_PER_YEAR), SCALED_ONE // BPS)
+    bps = exact.clamp(exact.subtract(grown, BPS), 0, exact.INT128_MAX)
+    if (bps > MAX_YIELD_BPS).any():
+        raise failure("a yield of 32 bits", (bps > MAX_YIELD_BPS).arg_true().to_list())
+    return exact.json_integers(bps)
+
+
+@exact.naming("supply share rate")
+def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
+    """What a supply share is worth (4.8): floor(total supply × 10000 / shares), 0 without shares."""
+    divided = total_j_tokens != 0
+    return exact.multiply_divide_floor(
+        exact.select(divided, supplied, 0), BPS, exact.select(divided, total_j_tokens, 1)
+    )
+
+
+@exact.naming("debt share rate")
+def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
+    """What a debt share is worth (4.8): ceil(borrowed × 10000 / shares), 0 without shares."""
+    divided = total_d_tokens != 0
+    return exact.multiply_divide_ceil(
+        exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, total_d_tokens, 1)
+    )

@@ -1,0 +1,180 @@
+"""Reading every Alula market: which keys, in which waves, and what becomes of each that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.errors import DecodeError
+from exporter.ledger.entries import instance_key
+from exporter.ledger.observation import Entry
+from exporter.ledger.oracles import read_quotes
+from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.protocols.alula.layout import (
+    FROZEN,
+    MAX_NAME_LENGTH,
+    POOL_NUMBERS,
+    VERSION,
+    MarketInstance,
+    PoolEntry,
+    config_hash,
+    decode_instance,
+    decode_pool,
+    decode_pool_list,
+    market_keys,
+    pool_key,
+)
+from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread
+
+NAME = "alula"
+
+Entries = Mapping[bytes, Entry | None]
+
+COLUMNS = (
+    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *POOL_NUMBERS,
+)  # fmt: skip
+
+
+class _Reader:
+    """One reading; it collects what was read and what was not."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self.reading = ProtocolReading(NAME, columns={name: [] for name in COLUMNS})
+        self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
+        self.instances: dict[str, MarketInstance] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+        self.pools: dict[tuple[str, str], PoolEntry] = {}
+
+    def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
+        self.reading.unread.append(Unread(market, pool, NAME, reason, detail))
+
+    def take_market(self, market: str, entries: Entries) -> None:
+        """Decode a market's instance and list of pools, or say why it is not read."""
+        instance_entry, list_entry = (entries[key] for key in market_keys(market))
+        if instance_entry is None:
+            if market in self.demanded:
+                self.unread(market, None, "absent", "the ledger has no contract at this address; check [[markets]]")
+            else:
+                self.reading.absent.append(Absent(market, NAME, "the ledger has no contract at this address"))
+            return
+        for entry, what in ((instance_entry, "instance"), (list_entry, "list of pools")):
+            if entry is not None and entry.archived:
+                self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
+                return
+        try:
+            instance = decode_instance(instance_entry)
+            self.members[market] = decode_pool_list(list_entry)
+        except DecodeError as error:
+            self.unread(market, None, "undecodable", str(error))
+            return
+        if list_entry is None and instance.status != FROZEN:
+            self.reading.notices.append(
+                f"market {market} is {instance.status} and has no list of pools, which only one that has just been "
+                f"deployed, and is {FROZEN}, should lack; it was read as one without pools"
+            )
+        if len(instance.name) > MAX_NAME_LENGTH:
+            self.reading.notices.append(
+                f"market {market} has a name of {len(instance.name)} characters; {MAX_NAME_LENGTH} of them are shown"
+            )
+            instance = replace(instance, name=instance.name[:MAX_NAME_LENGTH])
+        self.instances[market] = instance
+
+    def take_pools(self, market: str, entries: Entries) -> None:
+        """Decode a market's pools; one that cannot be read does not cost the others."""
+        instance, members = self.instances[market], self.members[market]
+        pool_entries = [entries[pool_key(market, pool)] for pool in members]
+        self.reading.markets.append(
+            Market(
+                address=market,
+                protocol=NAME,
+                version=VERSION,
+                name=instance.name,
+                status=instance.status,
+                oracle=instance.oracle,
+                config_hash=config_hash(instance, members, pool_entries),
+                wasm_hash=instance.wasm_hash,
+                members=members,
+            )
+        )
+        for pool, entry in zip(members, pool_entries, strict=True):
+            if entry is None:
+                self.unread(market, pool, "absent", "the pool is listed, but its Pool entry is missing")
+            elif entry.archived:
+                self.unread(market, pool, "archived", "the pool's entry is archived; it can be restored")
+            else:
+                self.take_pool(market, pool, entry)
+
+    def take_pool(self, market: str, pool: str, entry: Entry) -> None:
+        """Append one pool to the columns."""
+        try:
+            decoded = decode_pool(entry)
+        except DecodeError as error:
+            self.unread(market, pool, "undecodable", str(error))
+            return
+        if decoded.pool_address != pool:
+            detail = f"the entry of this pool says that it is of pool {decoded.pool_address}"
+            self.unread(market, pool, "inconsistent", detail)
+            return
+        self.pools[market, pool] = decoded
+        instance = self.instances[market]
+        row: dict[str, object] = {
+            "market": market,
+            "pool": pool,
+            "token_address": decoded.token_address,
+            "oracle": instance.oracle,
+            "market_name": instance.name,
+            "market_status": instance.status,
+            "wasm_hash": instance.wasm_hash,
+            **decoded.numbers,
+        }
+        for name in COLUMNS:
+            self.reading.columns[name].append(row[name])
+        self.reading.parameters[market, pool] = decoded.shown
+
+    def take_tokens(self, read: Mapping[str, Token]) -> None:
+        """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
+        tokens = dict(read)
+        for (market, pool), decoded in self.pools.items():
+            token, decimals = read[decoded.token_address], decoded.numbers["decimals"]
+            if token.symbol is None:
+                unnamed = tokens[token.address].symbol is None
+                if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
+                    tokens[token.address] = Token(token.address, decoded.token_symbol, decimals)
+                    self.reading.notices.append(
+                        f"token {token.address} does not give its symbol ({token.failure}); {decoded.token_symbol!r} "
+                        f"is what pool {pool} of market {market} noted when it was made"
+                    )
+            elif token.decimals != decimals:
+                self.reading.notices.append(
+                    f"market {market} computes with {decimals} decimals of token {token.address}, which itself says "
+                    f"that it has {token.decimals}; the amounts are as the market computes them"
+                )
+        self.reading.tokens = tokens
+
+
+async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> ProtocolReading:
+    """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
+
+    There is nothing on the chain that lists the markets (facts/alula.md 2), so the candidates are all there are.
+    Raises `SourceError` when the source fails; anything wrong with one market or pool is in the reading.
+    """
+    reader = _Reader(candidates)
+    markets = sorted({candidate.address for candidate in candidates})
+    entries = await view.read([key for market in markets for key in market_keys(market)])
+    for market in markets:
+        reader.take_market(market, entries)
+
+    members = [(market, pool) for market in reader.instances for pool in reader.members[market]]
+    pool_keys = [pool_key(*member) for member in members]
+    # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
+    guessed = dict.fromkeys(instance_key(pool) for _, pool in members)
+    entries = await view.read([*pool_keys, *guessed])
+    for market in reader.instances:
+        reader.take_pools(market, entries)
+    reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
+
+    columns = reader.reading.columns
+    pairs = zip(columns["oracle"], columns["token_address"], strict=True)
+    reader.reading.quotes = await read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs])
+    return reader.reading

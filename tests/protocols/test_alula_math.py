@@ -1,0 +1,411 @@
+"""Alula's math against the contract's own vectors, and against the judge for pools of every kind.
+
+Every vector is checked on the columnar code and on the judge alike, so that the judge is known to be right, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter import exact
+from exporter.errors import ExactDivisionError, ExactOverflowError
+from exporter.protocols.alula import math
+from tests import alula_judge as judge
+
+Pool = dict[str, int]
+
+YEAR = 31_556_926
+RESULTS = (
+    "total_supplied", "utilization_bps", "utilization_ceil_bps", "borrow_apr_bps", "supply_apr_bps", "borrow_apy_bps",
+    "supply_apy_bps", "j_token_rate_bps", "d_token_rate_bps",
+)  # fmt: skip
+
+# facts/alula.md 7: the default curve, modifier 10000 and take rate 1000 of the contract's tests
+DEFAULT: Pool = {
+    "total_available": 0,
+    "total_borrowed": 0,
+    "take_rate_fees_sum": 0,
+    "total_j_tokens": 0,
+    "total_d_tokens": 0,
+    "interest_rate_modifier_bps": 10_000,
+    "take_rate_bps": 1_000,
+    "base_apr_bps": 1,
+    "kink1_apr_bps": 3_000,
+    "kink1_ur_bps": 7_000,
+    "kink2_apr_bps": 6_000,
+    "kink2_ur_bps": 8_000,
+    "max_apr_bps": 40_000,
+}
+CUSTOM = (100, 400, 4_000, 1_500, 9_000, 5_000)
+DEFAULT_CURVE = judge.curve(DEFAULT)
+
+
+def frame_of(pools: list[Pool]) -> pl.DataFrame:
+    """The raw columns of `math.project`."""
+    return pl.DataFrame([exact.column([pool[name] for pool in pools], name) for name in math.POOL_COLUMNS])
+
+
+def one(value: int) -> pl.Series:
+    return exact.column([value])
+
+
+class Implementation(Protocol):
+    """What the vectors ask of the columnar code and of the judge."""
+
+    def project(self, pool: Pool) -> dict[str, int]: ...
+    def multiplier(self, apr: int, seconds: int) -> int: ...
+    def kinked(self, u: int, curve: tuple[int, ...]) -> int: ...
+    def aprs(self, kinked: int, u: int, modifier: int, take_rate: int) -> tuple[int, int]: ...
+    def power(self, base: int, exponent: int, denominator: int) -> int: ...
+
+
+class Judge:
+    """The plain formulas."""
+
+    def project(self, pool: Pool) -> dict[str, int]:
+        return judge.project(pool)
+
+    def multiplier(self, apr: int, seconds: int) -> int:
+        return judge.multiplier(apr, seconds)
+
+    def kinked(self, u: int, curve: tuple[int, ...]) -> int:
+        return judge.kinked(u, *curve)
+
+    def aprs(self, kinked: int, u: int, modifier: int, take_rate: int) -> tuple[int, int]:
+        borrow = judge.borrow_apr(kinked, modifier)
+        return borrow, judge.supply_apr(borrow, u, take_rate)
+
+    def power(self, base: int, exponent: int, denominator: int) -> int:
+        return judge.bin_pow(base, exponent, denominator)
+
+
+class Columnar:
+    """The same questions, put to columns of one row."""
+
+    def project(self, pool: Pool) -> dict[str, int]:
+        return math.project(frame_of([pool])).select(RESULTS).row(0, named=True)
+
+    def multiplier(self, apr: int, seconds: int) -> int:
+        found: int = math.multiplier(one(apr), seconds).item()
+        return found
+
+    def kinked(self, u: int, curve: tuple[int, ...]) -> int:
+        found: int = math.kinked_apr(one(u), *map(one, curve)).item()
+        return found
+
+    def aprs(self, kinked: int, u: int, modifier: int, take_rate: int) -> tuple[int, int]:
+        borrow = math.borrow_apr(one(kinked), one(modifier))
+        return borrow.item(), math.supply_apr(borrow, one(u), one(take_rate)).item()
+
+    def power(self, base: int, exponent: int, denominator: int) -> int:
+        found: int = exact.power_floor(one(base), exponent, denominator).item()
+        return found
+
+
+@pytest.fixture(params=[Judge(), Columnar()], ids=["judge", "columnar"])
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    """The judge and the columnar code in turn."""
+    found: Implementation = request.param
+    return found
+
+
+@pytest.mark.parametrize(
+    ("apr", "seconds", "expected"),
+    [
+        pytest.param(1000, 0, 1000000000000000000, id="1"),
+        pytest.param(0, YEAR, 1000000000000000000, id="2"),
+        pytest.param(1000, YEAR, 1105170917873740281, id="3"),
+        pytest.param(9000, YEAR, 2459603079490413216, id="4"),
+        pytest.param(1000, 15778463, 1051271096279993934, id="5"),
+        pytest.param(1000, 86400, 1000273828409933351, id="6"),
+        pytest.param(2000, YEAR, 1221402757366989775, id="7"),
+        pytest.param(100, 63113852, 1020201339994595008, id="8"),
+        pytest.param(1000, 1, 1000000003168876461, id="9"),
+        pytest.param(15000, 63113852, 20085535490337347880, id="10"),
+        pytest.param(2000, 315569260, 7389056050946052968, id="11"),
+        pytest.param(15000, 94670778, 90017121668137558205, id="12, needs 256 bits"),
+    ],
+)
+def test_multiplier_vectors(implementation: Implementation, apr: int, seconds: int, expected: int) -> None:
+    """The growth of a debt is that of the contract's own tests (facts/alula.md 7, 1 to 12)."""
+    assert expected == implementation.multiplier(apr, seconds)
+
+
+@pytest.mark.parametrize(
+    ("u", "curve", "expected"),
+    [
+        pytest.param(0, DEFAULT_CURVE, 1, id="13"),
+        pytest.param(2500, DEFAULT_CURVE, 1072, id="14"),
+        pytest.param(7000, DEFAULT_CURVE, 3000, id="15"),
+        pytest.param(7500, DEFAULT_CURVE, 4500, id="16"),
+        pytest.param(8000, DEFAULT_CURVE, 6000, id="17"),
+        pytest.param(9000, DEFAULT_CURVE, 23000, id="18"),
+        pytest.param(10000, DEFAULT_CURVE, 40000, id="19"),
+        pytest.param(5000, CUSTOM, 620, id="20"),
+        pytest.param(5000, (100, 400, 5000, 1500, 5000, 2500), 1500, id="equal kinks"),
+        pytest.param(0, (100, 400, 0, 1500, 5000, 2500), 400, id="first kink at 0"),
+        pytest.param(9999, (100, 400, 5000, 1500, 10000, 2500), 1499, id="second kink at 100 percent"),
+        pytest.param(1, (100, 97, 7, 1500, 9000, 5000), 99, id="falling slopes are rounded down"),
+    ],
+)
+def test_kinked_vectors(implementation: Implementation, u: int, curve: tuple[int, ...], expected: int) -> None:
+    """The curve is that of the contract's own tests (facts/alula.md 7, 13 to 20), knots belong to the upper slope."""
+    assert expected == implementation.kinked(u, curve)
+
+
+@pytest.mark.parametrize(
+    ("u", "take_rate", "aprs", "apys"),
+    [
+        pytest.param(5000, 1000, (2143, 963), (2389, 1010), id="21"),
+        pytest.param(7500, 1000, (4500, 3037), (5683, 3548), id="22"),
+        pytest.param(8000, 1000, (6000, 4320), (8221, 5403), id="23"),
+        pytest.param(9000, 1000, (23000, 18630), (89741, 54430), id="24"),
+        pytest.param(10000, 1000, (40000, 36000), (535981, 355982), id="25"),
+        pytest.param(10000, 0, (40000, 40000), (535981, 535981), id="26"),
+        pytest.param(7000, 1000, (3000, 1890), (3498, 2080), id="27"),
+    ],
+)
+def test_yield_vectors(
+    implementation: Implementation, u: int, take_rate: int, aprs: tuple[int, int], apys: tuple[int, int]
+) -> None:
+    """A pool of this utilization has the rates and yields of the contract's tests (facts/alula.md 7, 21 to 27)."""
+    pool = DEFAULT | {"total_available": 10_000 - u, "total_borrowed": u, "take_rate_bps": take_rate}
+    actual = implementation.project(pool)
+
+    assert (u, u) == (actual["utilization_bps"], actual["utilization_ceil_bps"])
+    assert aprs == (actual["borrow_apr_bps"], actual["supply_apr_bps"])
+    assert apys == (actual["borrow_apy_bps"], actual["supply_apy_bps"])
+
+
+@pytest.mark.parametrize(
+    ("base", "exponent", "denominator", "expected"),
+    [
+        pytest.param(2000000, 3, 10**6, 8000000, id="28"),
+        pytest.param(500000, 3, 10**6, 125000, id="29"),
+        pytest.param(1500000, 3, 10**6, 3375000, id="30"),
+        pytest.param(10000, 3, 10**6, 1, id="31"),
+        pytest.param(1000000001, 10**9, 10**9, 2718221267, id="32"),
+    ],
+)
+def test_power_vectors(
+    implementation: Implementation, base: int, exponent: int, denominator: int, expected: int
+) -> None:
+    """Powers are rounded down at every step, from the lowest bit (facts/alula.md 7, 28 to 32; 33 is not in use)."""
+    assert expected == implementation.power(base, exponent, denominator)
+
+
+def test_utilization_is_rounded_both_ways(implementation: Implementation) -> None:
+    """The rates come from the utilization rounded up, and the one rounded down is published (4.3 and 6.4)."""
+    pool = DEFAULT | {"total_available": 2 * 10**7 + 1, "total_borrowed": 10**7}
+    actual = implementation.project(pool)
+
+    assert (3333, 3334) == (actual["utilization_bps"], actual["utilization_ceil_bps"])
+    assert judge.kinked(3334, *DEFAULT_CURVE) == actual["borrow_apr_bps"] != judge.kinked(3333, *DEFAULT_CURVE)
+
+
+def test_fees_are_not_supplied(implementation: Implementation) -> None:
+    """Undistributed fees are no supply (4.1, 4.2), and fees above the available leave none, not less than none."""
+    some = implementation.project(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 30, "total_borrowed": 40})
+    more = implementation.project(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 130, "total_borrowed": 40})
+
+    assert (110, 3636, 3637) == tuple(some[name] for name in RESULTS[:3])
+    assert (40, 10000, 10000) == tuple(more[name] for name in RESULTS[:3])
+
+
+def test_an_empty_pool(implementation: Implementation) -> None:
+    """Where nothing is supplied nothing divides by zero: no utilization, the base rate, no share rates (4.3, 4.8)."""
+    assert dict(zip(RESULTS, (0, 0, 0, 1, 0, 1, 0, 0, 0), strict=True)) == implementation.project(DEFAULT)
+
+
+def test_the_two_floors_of_the_supply_rate(implementation: Implementation) -> None:
+    """The supply rate is rounded down twice, and the modifier's product up (4.5)."""
+    assert (4, 1) == implementation.aprs(3, 7000, 10001, 1000)  # floor(floor(4 x 0.7) x 0.9), not floor(2.8 x 0.9)
+    assert (3, 0) == implementation.aprs(3, 6666, 10000, 1)  # floor(1 x 0.9999), where one floor would give 1
+
+
+def test_share_rates(implementation: Implementation) -> None:
+    """What a supply share is worth is rounded down, what a debt share is worth is rounded up (4.8)."""
+    pool = DEFAULT | {"total_available": 200, "total_borrowed": 101, "total_j_tokens": 3_000, "total_d_tokens": 100}
+    rounded = pool | {"total_j_tokens": 3_001, "total_d_tokens": 99}
+
+    assert (1003, 10100) == tuple(implementation.project(pool)[name] for name in RESULTS[-2:])
+    assert (1002, 10203) == tuple(implementation.project(rounded)[name] for name in RESULTS[-2:])
+
+
+def test_the_modifier_moves_the_rate(implementation: Implementation) -> None:
+    """The published yields are at the pool's modifier, not at 1 (4.5: the older revision ignored it)."""
+    pool = DEFAULT | {"total_available": 5_000, "total_borrowed": 5_000}
+
+    assert [215, 2143, 10715, 21430] == [
+        implementation.project(pool | {"interest_rate_modifier_bps": modifier})["borrow_apr_bps"]
+        for modifier in (1_000, 10_000, 50_000, 100_000)
+    ]
+
+
+def test_a_yield_must_fit_into_32_bits(implementation: Implementation) -> None:
+    """A rate of 1297 percent a year is the last with a yield; from there on the contract has none."""
+    pool = DEFAULT | {"total_available": 0, "total_borrowed": 10**7, "take_rate_bps": 0}
+
+    assert 4294647762 == implementation.project(pool | {"max_apr_bps": 129_703})["borrow_apy_bps"]
+    for too_high in (129_704, 200_000, 10**6, 10**20, 2**127 - 1):
+        with pytest.raises((ExactOverflowError, OverflowError)):
+            implementation.project(pool | {"max_apr_bps": too_high})
+
+
+def test_a_negative_rate_is_an_error() -> None:
+    """A negative rate, which decoding lets none through of, is an error as in the contract."""
+    with pytest.raises(ExactOverflowError, match="negative rate") as raised:
+        math.multiplier(exact.column([5, -1, 0]), 10)
+
+    assert (1,) == raised.value.rows
+    with pytest.raises(ValueError, match="negative"):
+        judge.multiplier(-1, 10)
+
+
+def test_a_curve_that_divides_by_zero_names_its_row() -> None:
+    """A second kink at 100 percent divides by zero at full utilization only; the other rows are not named (4.4)."""
+    full = {"total_borrowed": 10**7, "kink2_ur_bps": 10_000}
+    pools = [
+        DEFAULT,
+        DEFAULT | full,
+        DEFAULT | full | {"total_available": 1},
+        DEFAULT | full | {"total_available": 10**4},
+    ]
+
+    with pytest.raises(ExactDivisionError, match="kinked APR") as raised:
+        math.project(frame_of(pools))
+
+    assert (1, 2) == raised.value.rows
+    with pytest.raises(ZeroDivisionError):
+        judge.project(pools[1])
+    assert 9_990 == math.project(frame_of(pools[3:]))["utilization_bps"].item()
+
+
+def test_an_overflow_names_its_row() -> None:
+    """A pool whose supply leaves 128 bits is named, with the quantity that does."""
+    pools = [DEFAULT, DEFAULT | {"total_available": 2**126, "total_borrowed": 2**126}, DEFAULT]
+
+    with pytest.raises(ExactOverflowError, match="total supply") as raised:
+        math.project(frame_of(pools))
+
+    assert (1,) == raised.value.rows
+
+
+def test_nulls_are_refused() -> None:
+    """A null has no meaning here, and its column is named."""
+    frame = frame_of([DEFAULT]).with_columns(pl.lit(None, dtype=pl.Int128).alias("total_borrowed"))
+
+    with pytest.raises(ValueError, match="null in total_borrowed"):
+        math.project(frame)
+
+
+def test_a_frame_without_pools() -> None:
+    """No pools in, none out, with all columns."""
+    assert RESULTS == tuple(math.project(frame_of([])).columns[len(math.POOL_COLUMNS) :])
+
+
+def test_types_and_given_columns() -> None:
+    """The input stays as it is, and the added columns have the documented types."""
+    frame = frame_of([DEFAULT, DEFAULT]).with_columns(pool=pl.Series(["XLM", "USDC"]))
+    projected = math.project(frame)
+    integers = {"utilization_bps", "borrow_apy_bps", "supply_apy_bps"}
+
+    assert frame.equals(projected.select(frame.columns))
+    assert {name: pl.Int64 if name in integers else pl.Int128 for name in RESULTS} == {
+        name: projected.schema[name] for name in RESULTS
+    }
+
+
+def test_many_pools_of_different_rates() -> None:
+    """A column of thousands of different rates is grown right, also where its products leave 128 bits."""
+    rates = list(range(0, 129_704, 29))
+
+    assert [judge.apy_bps(rate) for rate in rates] == math.apy_bps(exact.column(rates)).to_list()
+
+
+amounts = st.just(0) | st.integers(0, 36).flatmap(lambda digits: st.integers(0, 10**digits))
+
+
+@st.composite
+def common_pools(draw: st.DrawFn) -> Pool:
+    """Pools as they stand on the chain, of tokens with up to 18 decimals, also under the older, laxer validation."""
+    supplied = draw(amounts)
+    lent = draw(st.just(0) | st.just(supplied) | st.integers(0, supplied))
+    kink1, kink2 = sorted(draw(st.lists(st.integers(0, 10_000), min_size=2, max_size=2)))
+    aprs = sorted(draw(st.lists(st.integers(0, 20_000), min_size=4, max_size=4)))
+    return {
+        "total_available": supplied - lent + draw(st.integers(0, 10**9)),
+        "total_borrowed": lent,
+        "take_rate_fees_sum": draw(st.just(0) | st.integers(0, 2 * 10**9)),
+        "total_j_tokens": draw(st.just(0) | st.integers(1, 10 * supplied + 1)),
+        "total_d_tokens": draw(st.just(0) | st.integers(1, lent + 1)),
+        "interest_rate_modifier_bps": draw(st.just(10_000) | st.integers(1_000, 100_000)),
+        "take_rate_bps": draw(st.just(1_000) | st.integers(0, 10_000)),
+        "base_apr_bps": aprs[0],
+        "kink1_apr_bps": aprs[1],
+        "kink1_ur_bps": kink1,
+        "kink2_apr_bps": aprs[2],
+        "kink2_ur_bps": kink2,
+        "max_apr_bps": aprs[3],
+    }
+
+
+@st.composite
+def hostile_pools(draw: st.DrawFn) -> Pool:
+    """A common pool with some of its values anywhere in what decoding lets through."""
+    anything = st.integers(0, 127).flatmap(lambda bits: st.integers(0, 2**bits - 1))
+    changed = draw(st.sets(st.sampled_from([name for name in math.POOL_COLUMNS if name != "take_rate_bps"])))
+    pool = draw(common_pools())
+    pool.update({name: draw(anything) for name in sorted(changed)})
+    return pool
+
+
+def agree(pools: list[Pool]) -> None:
+    expected: list[dict[str, int]] = []
+    failing: dict[int, type[Exception]] = {}
+    for position, pool in enumerate(pools):
+        try:
+            expected.append(judge.project(pool))
+        except (OverflowError, ZeroDivisionError) as error:
+            failing[position] = type(error)
+
+    actual, failures = exact.set_aside_failures(frame_of(pools), math.project)
+
+    assert set(failing) == set(failures)
+    assert expected == actual.select(RESULTS).rows(named=True)
+
+
+@given(st.lists(common_pools(), min_size=1, max_size=8))
+def test_common_pools_equal_the_judge(pools: list[Pool]) -> None:
+    """Pools as the chain has them come out as the judge says, and so do the few that the contract refuses."""
+    agree(pools)
+
+
+@given(st.lists(common_pools() | hostile_pools(), min_size=1, max_size=6))
+def test_hostile_pools_equal_the_judge(pools: list[Pool]) -> None:
+    """Beside values of any size the others stay right, and exactly the pools the judge refuses are set aside."""
+    agree(pools)
+
+
+def test_project_is_columnar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand pools do not go through Python integers one by one."""
+    pools = frame_of(
+        [DEFAULT | {"total_available": 10**24 + row, "total_borrowed": row * 10**20} for row in range(0, 10_000, 10)]
+    )
+    many = pl.concat([pools] * 100)
+    wide: list[int] = []
+    to_list = pl.Series.to_list
+
+    def counted(series: pl.Series) -> list[Any]:
+        wide.append(len(series))
+        return to_list(series)
+
+    monkeypatch.setattr(pl.Series, "to_list", counted)
+
+    assert 100_000 == math.project(many).height
+    assert sum(wide) < 1_000
