@@ -11,24 +11,28 @@ import click
 
 from exporter import __version__
 from exporter.console import LOG_FORMATS, Console
-from exporter.errors import EXIT_UNEXPECTED, ExporterError
+from exporter.errors import EXIT_UNEXPECTED, ConfigError, ExporterError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that every command which works with a configuration has."""
+def _reads(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that reads a ledger by a configuration."""
     for option in reversed(
         (
             click.option("--config", "config_path", type=_FILE, envvar="EXPORTER_CONFIG", help="A TOML file."),
             click.option("--network", help="mainnet (default), testnet or local."),
             click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
-            click.option("--out", help="Where the tree goes: a folder.  [default: ./public]"),
             click.option("--snapshot", type=_FILE, help="Read a ledger snapshot file instead of an RPC."),
         )
     ):
         command = option(command)
     return command
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that also has an output."""
+    return _reads(click.option("--out", help="Where the tree goes: a folder.  [default: ./public]")(command))
 
 
 _log_format = click.option(
@@ -130,8 +134,44 @@ def plan(
 
 
 @main.command()
+@click.argument("uri", required=False)
+@click.option("--sample", type=click.IntRange(1, 1_000_000), help="Look at so many files of each kind, not at all.")
+@click.option("--on-chain", is_flag=True, help="Instead of a tree, check the numbers against the contracts' own views.")
+@_reads
+@_log_format
+def check(
+    uri: str | None, sample: int | None, on_chain: bool, config_path: Path | None, network: str | None,
+    rpc_urls: tuple[str, ...], snapshot: Path | None, log_format: str,
+) -> None:  # fmt: skip
+    """Check a published tree, or the exporter's own numbers.
+
+    URI is a folder, or the http(s) URL of a tree's root. Every file of the published run is read, every link and
+    cursor followed, every sum and digest computed again; with --sample only some, and one walk over all pools. With
+    --on-chain there is no URI: markets are read as by run, and their contracts asked for the same numbers at the same
+    ledger; --config, --network, --rpc-url and --snapshot are for that.
+
+    Exit code 0: all is well, and something was looked at; 4: not so, with everything that is wrong on standard
+    output; 3: it cannot be read.
+    """
+    console = Console(log_format)
+    answers = Console("json" if log_format == "json" else "text", sys.stdout)
+
+    def work() -> int:
+        from exporter.check.command import check_on_chain, check_tree
+
+        if on_chain is (uri is not None):
+            raise ConfigError("name the tree to check (a folder or a URL), or give --on-chain and no URI")
+        if uri is not None:
+            return check_tree(uri, sample, console, answers)
+        configuration = _load(config_path, network__name=network, network__rpc_urls=list(rpc_urls) or None)
+        return check_on_chain(configuration.settings, snapshot, console, answers)
+
+    _finish(console, work)
+
+
+@main.command()
 @click.option("--out", default="./public", show_default=True, help="The folder to publish into.")
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many pools to make.")
+@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
 @click.option("--report", help="Where the run report goes.  [default: run-report.json]")
 @_log_format
@@ -166,7 +206,8 @@ def serve(out: str, host: str, port: int) -> None:
 
 
 @main.command()
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many pools to make.")
+@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
+@click.option("--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many of Alula's.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger of the made network.")
 @click.option("--snapshot", type=_FILE, help="Serve a ledger snapshot file instead of a made network.")

@@ -26,7 +26,8 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
     """
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-    console.event("demo", f"an embedded network of {pools} made Blend pools and {ALULA_MARKETS} Alula markets, at ledger {ledger}", ledger=ledger)
+    made = f"{pools} made Blend pools and {ALULA_MARKETS} Alula markets"
+    console.event("demo", f"an embedded network of {made}, at ledger {ledger}", ledger=ledger)
     network = MadeNetwork(
         pools=pools,
         seed=seed,

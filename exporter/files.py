@@ -11,7 +11,7 @@ class FileKind(StrEnum):
     """What may happen to a key after it was written; publishing order and cache lifetimes follow from it."""
 
     PAGE = "page"
-    """Immutable, named by its content: ``v1/pages/<token>.json``."""
+    """Immutable, named by its content: ``v1/pages/<token>.json``, ``v1/buckets/<token>.json``."""
     HISTORY = "history"
     """Immutable, named by its ledger: ``history/pools/date=YYYY-MM-DD/<ledger>.parquet``."""
     DOCUMENT = "document"

@@ -18,7 +18,7 @@ import exporter
 from exporter.api.documents import HistoryFile
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.files import FileKind, RenderedFile
-from exporter.history_manifest import HISTORY_PREFIX, HistoryPart
+from exporter.history_manifest import HISTORY_PREFIX, HistoryPart, file_reference
 from exporter.history_schema import (
     FRAME_DTYPES,
     HISTORY_COLUMNS,
@@ -118,6 +118,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
     _check_written(key, data, pools, metadata)
     entry = HistoryFile(
         key=key,
+        url=file_reference(key),
         rows=pools.height,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),

@@ -31,6 +31,11 @@ class HistoryPart:
     entry: HistoryFile
 
 
+def file_reference(key: str) -> str:
+    """Give the relative reference from the manifest to a file; ``/v1/history`` and ``/v1/history.json`` agree on it."""
+    return f"../{key}"
+
+
 def run_file_ledger(key: str) -> int | None:
     """Tell the ledger of a run's Parquet file from its key; None for any other key."""
     match = _RUN_FILE.fullmatch(key)
@@ -47,8 +52,11 @@ def read_history_manifest(store: Store) -> HistoryManifest | None:
     if stored is None:
         return None
     try:
-        return msgspec.json.decode(stored.data, type=HistoryManifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        manifest = msgspec.json.decode(stored.data)
+        for file in manifest["files"]:
+            file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
+        return msgspec.convert(manifest, HistoryManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
             "restore it from a copy, or upgrade the exporter if a newer version wrote it"

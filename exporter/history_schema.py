@@ -91,22 +91,24 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _decimal("total_borrowed", "owed to the pool, interest included, in token base units"),
     _decimal("total_collateral", "plain collateral outside total_supplied, in token base units"),
     _text("oracle", "the market's oracle contract; null when it has none", nullable=True),
-    _int("oracle_decimals", "decimals of oracle_price; null when the oracle did not say", nullable=True),
+    _int("oracle_decimals", "decimals of oracle_price; null without a valid price", nullable=True),
     _decimal(
         "oracle_price",
-        "USD for one token, times 10^oracle_decimals; null when there is no valid price",
+        "USD for one token, times 10^oracle_decimals; null without a valid price",
         nullable=True,
     ),
     _int(
         "price_timestamp",
-        "time of the price in unix seconds, as the oracle gave it; null when it gave none",
+        "time of the price in unix seconds, as the oracle gives it; null without a valid price",
         nullable=True,
     ),
     _text("price_reason", "valid, or why there is no price"),
-    _text("oracle_price_usd", "oracle_price printed with all of its decimals", nullable=True),
+    _text(
+        "oracle_price_usd", "oracle_price printed with all of its decimals; null without a valid price", nullable=True
+    ),
     _decimal(
         "tvl_usd_cents",
-        "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a price",
+        "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price",
         nullable=True,
     ),
     _int("observed_ledger", "the ledger at which every value of this row stood"),

@@ -8,24 +8,30 @@ was published before as it was, except where publishing itself says otherwise.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from exporter.api import documents
+from exporter.api.details import render_details
+from exporter.api.openapi import render_openapi
+from exporter.api.overview import render_overview
 from exporter.api.render import render_tree
+from exporter.check.tree import TreeChecker
 from exporter.compute import Tables, compute
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.discovery import candidates
-from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, SourceError
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, SourceError, StoreError
 from exporter.files import RenderedFile
 from exporter.history import render_history
-from exporter.history_manifest import HistoryPart
+from exporter.history_buckets import observations_of
+from exporter.history_cache import catch_up, load_series, save_series
+from exporter.history_manifest import HistoryPart, read_history_manifest
+from exporter.history_series import Series
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.memory_store import MemoryStore
 from exporter.protocols import PROTOCOLS
@@ -59,6 +65,7 @@ class Run:
     network: str = ""
     tables: Tables | None = None
     history: HistoryPart | None = None
+    series: Series | None = None
     result: PublishResult | None = None
 
     def done(self) -> Tables:
@@ -166,31 +173,49 @@ def _plain(item: object) -> dict[str, Any]:
 
 
 def record(run: Run, facts: dict[str, Any]) -> None:
-    """Make the Parquet file of the run."""
+    """Make the Parquet file of the run, and bring the histories up to the run before."""
     tables = run.done()
     run.history = render_history(
         tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time, network=run.network
     )
     facts.update(rows=run.history.entry.rows, bytes=run.history.entry.bytes)
+    manifest = read_history_manifest(run.store)
+    series = run.series = load_series(run.store, manifest, tables.ledger)
+    known = series.row_count
+    # Pages of earlier runs: they stand already, unless their run left no state. They are no files of this run.
+    pages = ((file.key, file.data) for file in catch_up(run.store, manifest, tables.ledger, series))
+    restored = sum(1 for _ in pages) if run.dry_run else run.store.put_new_many(pages).written
+    facts.update(read_again=series.row_count - known, restored=restored)
 
 
 def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
-    """Render the tree file by file, each checked as it is made, and publish it in the order that is safe."""
+    """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
+
+    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.tree`).
+    """
     store = MemoryStore() if run.dry_run else run.store
+    checker = TreeChecker(run.done().ledger, own_files_only=True)
     with run.console.counter("files") as counter:
 
-        def counted(files: Iterator[RenderedFile]) -> Iterator[RenderedFile]:
+        def checked(files: Iterator[RenderedFile]) -> Iterator[RenderedFile]:
             for file in files:
                 counter.advance()
+                checker.add(file.key, file.data)
                 yield file
+
+        def accept(rest: Sequence[RenderedFile]) -> None:
+            for file in rest:
+                checker.add(file.key, file.data)
+            run.report.add(checked=checker.finish().as_dict())
 
         run.result = publish(
             store,
-            counted(_rendered(run)),
+            checked(_rendered(run)),
             partial(_status, run),
             observed_ledger=run.done().ledger,
             history=run.history,
             now=run.now,
+            accept=accept,
         )
     total = run.result.total
     facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
@@ -202,11 +227,28 @@ def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
 
 
 def _rendered(run: Run) -> Iterator[RenderedFile]:
+    """Everything but the pointer and the records of the run, in a stream of which no part is kept."""
     tables, output = run.done(), run.settings.output
-    tree = render_tree(
-        tables.pools, tables.markets, output.page_sizes, output.default_page_size, output.market_pools_cap
-    )
-    return chain(tree, render_site(tables))
+    sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
+    yield from render_tree(tables.pools, tables.markets, *sizes)
+    yield from render_details(tables)
+    series = yield from _histories(run)
+    yield from render_overview(tables, series.first_seen)
+    yield render_openapi()
+    yield from render_site(tables)
+
+
+def _histories(run: Run) -> Generator[RenderedFile, None, Series]:
+    """The history of every pool in buckets, carried on by this run: pages that are complete by now, then the newest.
+
+    Should another run have come between, it is taken in now, while the publisher holds the store.
+    """
+    tables, series = run.done(), run.series
+    assert series is not None, "the step that brings the histories up to date has not run"
+    yield from catch_up(run.store, read_history_manifest(run.store), tables.ledger, series)
+    yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
+    yield from series.heads()
+    return series
 
 
 def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
@@ -224,6 +266,9 @@ def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
         next_expected_at=None if interval is None else documents.timestamp(published + 60 * interval),
         market_count=tables.markets.height,
         pool_count=int(tables.markets["pool_count"].sum()),
+        token_count=tables.pools["token_address"].n_unique(),
+        unread_count=len(tables.unread),
+        unpriced_count=len(tables.unpriced),
         unread=[documents.Unread(**_plain(item)) for item in tables.unread],
         unpriced=[documents.Unpriced(**_plain(item)) for item in tables.unpriced],
         absent=[documents.Absent(**_plain(item)) for item in tables.absent],
@@ -243,6 +288,16 @@ def read_back(run: Run, facts: dict[str, Any]) -> None:
         facts.update(files=verify(run.store, run.result.summary))
 
 
+def remember(run: Run, facts: dict[str, Any]) -> None:
+    """Keep what the next run needs of the history, so that it need not read all of it again."""
+    if run.dry_run or run.series is None:
+        return
+    try:
+        facts.update(observations=run.series.row_count, bytes=save_series(run.store, run.series))
+    except StoreError as error:
+        run.console.warning(f"the next run has to read the history again: {error}")
+
+
 def remove_expired(run: Run, facts: dict[str, Any]) -> None:
     """Remove pages of runs that nobody can be reading any more. A refusal is no failure of the run."""
     if run.dry_run:
@@ -259,6 +314,7 @@ STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
     ("record", "writing the history file", record),
     ("publish", "rendering and publishing", render_and_publish),
     ("verify", "reading back", read_back),
+    ("remember", "keeping what the next run needs of the history", remember),
     ("sweep", "removing what has expired", remove_expired),
 )
 

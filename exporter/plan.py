@@ -54,6 +54,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         yield f"  published: run {pointer.run_id} at ledger {pointer.observed_ledger}; a run must be of a later ledger"
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
+    yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
     yield "  v1/markets/<market>, v1/history and one Parquet file, index.html, v1/system/status last"
     yield f"  removes pages of runs superseded more than {settings.output.retention_hours} hours ago"
 

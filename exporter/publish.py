@@ -15,7 +15,7 @@ run, at this ledger or a later one, writes what is missing and goes on. Nothing 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -91,6 +91,7 @@ def publish(
     observed_ledger: int,
     history: HistoryPart | None = None,
     now: Clock = utc_now,
+    accept: Callable[[Sequence[RenderedFile]], None] | None = None,
 ) -> PublishResult:
     """Publish a run.
 
@@ -103,6 +104,9 @@ def publish(
         history: the Parquet file of the run and its entry.
         now: the wall clock. It is read once, and nothing but the status document, the run's manifest and the
             intent depends on it.
+        accept: is given the files that are not in the stream (the Parquet file, the manifests and the status document)
+            when all of the run is known and nothing that readers can find was written. What it raises leaves the
+            published run as it was.
 
     Raises:
         LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
@@ -123,6 +127,9 @@ def publish(
 
         manifest, summary = _summarize(listing, observed_ledger, published, now())
         status = _build_status(build_status, summary)
+        if accept is not None:
+            parquet_file = None if history is None else history.file
+            accept([file for file in (parquet_file, manifest, history_manifest, status) if file is not None])
 
         store.put(manifest.key, manifest.data)
         forget_superseded(store, manifest.key)
@@ -130,7 +137,7 @@ def publish(
         if history_manifest is not None:
             store.put(history_manifest.key, history_manifest.data)
         replaced = store.put_many(documents)
-        _move_pointer(store, status, published)
+        _move_pointer(store, status.data, published)
     return PublishResult(summary, pages, parquet, replaced)
 
 
@@ -224,12 +231,12 @@ def _summarize(
     )
 
 
-def _build_status(build_status: Callable[[RunSummary], SystemStatus], summary: RunSummary) -> bytes:
+def _build_status(build_status: Callable[[RunSummary], SystemStatus], summary: RunSummary) -> RenderedFile:
     status = build_status(summary)
     for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
         if getattr(status, field) != getattr(summary, field):
             raise CheckError(f"{POINTER_KEY}: {field} is {getattr(status, field)}, not {getattr(summary, field)}")
-    return render_status(status).data
+    return render_status(status)
 
 
 def _intent(summary: RunSummary) -> bytes:

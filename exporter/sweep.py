@@ -45,8 +45,8 @@ LEFTOVER_AGE = timedelta(hours=1)
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
 
-_PAGES_PREFIX = "v1/pages/"
-_KEPT_PREFIXES = ("v1/system/", RUNS_PREFIX)
+_PAGES_PREFIX = "v1/pages/"  # not v1/buckets/: the pages of the histories are named by heads of any later run, for good
+_KEPT_PREFIXES = ("v1/system/", RUNS_PREFIX, "history/", "state/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,10 @@ def _documents(listing: RunListing) -> set[str]:
 
 
 def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
-    """Remove pages last written before a time, except those of the published and of retained runs."""
+    """Remove pages last written before a time, except those of the published and of retained runs.
+
+    Age alone says nothing: a page may be written once and named by many runs.
+    """
     removed = 0
     old = (info.key for info in store.list(_PAGES_PREFIX) if info.modified < before)
     while batch := set(islice(old, BATCH_PAGES)):

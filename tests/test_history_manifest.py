@@ -115,3 +115,24 @@ def test_a_lost_manifest() -> None:
 def test_ledger_of_a_key(key: str, ledger: int | None) -> None:
     """Only the key of a run's own file tells a ledger."""
     assert ledger == run_file_ledger(key)
+
+
+def test_a_manifest_of_the_first_version_is_read() -> None:
+    """Version 0.1.0 wrote no URL of a file; it follows from the file's key."""
+    store = MemoryStore()
+    manifest = extend_history(None, entry(1000))
+    written = msgspec.to_builtins(manifest)
+    del written["files"][0]["url"]
+    store.put("v1/history.json", msgspec.json.encode(written))
+
+    assert manifest == read_history_manifest(store)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{}", b'{"files":[5]}', b'{"files":[{}]}', b'{"files":null}'])
+def test_json_of_another_form_is_no_manifest(data: bytes) -> None:
+    """JSON that is no manifest is refused as what it is."""
+    store = MemoryStore()
+    store.put("v1/history.json", data)
+
+    with pytest.raises(StoreError, match="is not a history manifest"):
+        read_history_manifest(store)

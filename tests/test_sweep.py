@@ -176,19 +176,23 @@ def test_pages_that_many_runs_share() -> None:
     """An old page stays as long as the published or a retained run names it; one that none names goes."""
     clock = TestClock()
     store = MemoryStore(clock=clock)
-    shared, once = (RenderedFile(f"v1/buckets/{name}.json", b"{}", FileKind.PAGE) for name in ("shared", "once"))
+    shared, once = (RenderedFile(f"v1/pages/{name}.json", b"{}", FileKind.PAGE) for name in ("shared", "once"))
+    bucket = RenderedFile("v1/buckets/closed.json", b"{}", FileKind.PAGE)
     for day in range(5):
         run = make_run(100 + day)
         publish(
             store,
-            (*run.files, shared, *([once] if day == 0 else [])),
+            (*run.files, shared, *([once, bucket] if day == 0 else [])),
             status_of,
             observed_ledger=run.ledger,
             history=run.history,
             now=clock,
         )
         assert sweep(store, RETENTION, now=clock).refused is None
-        assert ["v1/buckets/once.json", shared.key][day // 3 :] == keys_of(store, "v1/buckets/")
+        watched = [key for key in keys_of(store, "v1/pages/") if key in (once.key, shared.key)]
+        assert [once.key, shared.key][day // 3 :] == watched
+        # The pages of the histories stay for good: every later page leads to them.
+        assert [bucket.key] == keys_of(store, "v1/buckets/")
         clock.advance(timedelta(hours=23))
 
 

@@ -1,12 +1,10 @@
 """What is on the wire: the JSON documents, field for field, apart from the tables they are made from.
 
-A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they stand
-here. Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals,
-ledgers and counts are integers. None of these is ever negative: totals, debts and collateral are sums of
-positions that only exist above zero, prices count only above zero, and yields follow from them.
+A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they stand here (the
+kinds of values: `exporter.api.fields`). The documents of a single asset are in `exporter.api.asset_documents`.
 
-The same models give the JSON Schema of the API (`msgspec.json.schema`) and read every file back as it is
-written (`exporter.api.parse_back`).
+The same models give the JSON Schema of the API (`exporter.api.openapi`) and read every file back as it is written
+(`exporter.api.parse_back`).
 """
 
 from __future__ import annotations
@@ -14,130 +12,43 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import UTC, datetime
-from typing import Annotated, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.fields import (
+    Amount,
+    BasisPoints,
+    ConfigHash,
+    ContractAddress,
+    Count,
+    Cursor,
+    Digest,
+    FileKindName,
+    FileReference,
+    Ledger,
+    ObjectKey,
+    PoolId,
+    Positive,
+    Price,
+    ProtocolName,
+    Reason,
+    RunId,
+    Timestamp,
+    TokenDecimals,
+    TokenSymbol,
+    UsdCents,
+    Version,
+    Words,
+)
 
 SCHEMA_VERSION = 1
 """The version of these documents: raised when a field is renamed, removed or given another meaning."""
 
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
-
-ContractAddress: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^C[A-Z2-7]{55}$",
-        min_length=56,
-        max_length=56,
-        description="A contract's address as a strkey.",
-        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
-    ),
-]
-PoolId: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
-        min_length=1,
-        max_length=128,
-        description="The pool's id inside its market; the token's address wherever a market has one pool a token.",
-        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
-    ),
-]
-TokenSymbol: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="The token's symbol as its contract gives it: any text. The native asset's is `native`.",
-        examples=["native", "USDC"],
-    ),
-]
-TokenDecimals: TypeAlias = Annotated[
-    int, Meta(ge=0, le=2**32 - 1, description="The decimals of the token: 7 means 10^7 base units.", examples=[7])
-]
-BasisPoints: TypeAlias = Annotated[
-    int, Meta(ge=0, description="A rate in basis points (1/10,000), rounded down.", examples=[610])
-]
-Amount: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^(0|[1-9][0-9]*)$",
-        description="An amount in base units of the token, an exact integer in digits. Never negative.",
-        examples=["126430667051058"],
-    ),
-]
-Price: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$",
-        description="The price of one whole token in USD by the market's own oracle, with all of its decimals.",
-        examples=["1.00000000000000"],
-    ),
-]
-UsdCents: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^(0|[1-9][0-9]*)$",
-        description="Money in US cents, an exact integer in digits, rounded down. Never negative.",
-        examples=["329670245"],
-    ),
-]
-Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
-Count: TypeAlias = Annotated[int, Meta(ge=0, description="A count.", examples=[12])]
-Positive: TypeAlias = Annotated[int, Meta(ge=1, description="A count above zero.", examples=[50])]
-Version: TypeAlias = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[1])]
-Digest: TypeAlias = Annotated[
-    str, Meta(pattern="^[0-9a-f]{64}$", min_length=64, max_length=64, description="SHA-256 in lowercase hex digits.")
-]
-ConfigHash: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^[0-9a-f]{16}$",
-        min_length=16,
-        max_length=16,
-        description="The start of SHA-256 over the market's configuration in the ledger, in lowercase hex digits.",
-        examples=["0f1e2d3c4b5a6978"],
-    ),
-]
-RunId: TypeAlias = Annotated[
-    str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=128, description="The id of a run.")
-]
-ObjectKey: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*(/[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*)*$",
-        max_length=1024,
-        description="The key of a file, relative to the root of the tree.",
-        examples=["v1/assets/index.json"],
-    ),
-]
-Timestamp: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
-        min_length=20,
-        max_length=20,
-        description="A time in UTC, to the second (RFC 3339).",
-        examples=["2026-11-21T10:55:00Z"],
-    ),
-]
-Cursor: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^[A-Za-z0-9_-]+$",
-        max_length=128,
-        description="The opaque cursor of the next page, for `/v1/assets?cursor=`.",
-    ),
-]
-ProtocolName: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=64, description="The lending protocol's short name.", examples=["blend"])
-]
-Reason: TypeAlias = Annotated[
-    str, Meta(min_length=1, description="Why, as a fixed word that a program can tell apart.", examples=["archived"])
-]
-FileKindName: TypeAlias = Annotated[
-    str, Meta(pattern="^(page|history|document|pointer)$", description="What may happen to the file later.")
-]
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,10 +114,79 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     tvl_usd_cents: UsdCents | None
 
 
+class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price."""
+
+    market: ContractAddress
+    protocol: ProtocolName
+    version: Words
+    name: Words
+    status: Words
+    observed_ledger: Ledger
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+
+
+class MarketList(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every market that was read, ascending by address."""
+
+    observed_ledger: Ledger
+    data: list[MarketEntry]
+
+
+class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which pool: `/v1/assets/{market}/{pool}`."""
+
+    market: ContractAddress
+    pool: PoolId
+
+
+class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token and the pools that lend it, by market and then pool, ascending.
+
+    `symbol` and `decimals` are as the token's contract gives them. `first_seen_ledger` is the lowest ledger at which
+    the history has a pool of this token; a token that vanishes and comes back keeps it.
+    """
+
+    address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    first_seen_ledger: Ledger
+    observed_ledger: Ledger
+    pools: list[PoolReference]
+
+
+class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
+    """One protocol's part of the summary."""
+
+    protocol: ProtocolName
+    market_count: Count
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+
+
+class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
+    """All markets together, and by protocol, ascending by name.
+
+    Pools are counted read or not; the value is the sum over the pools that have a price, null when none has.
+    """
+
+    observed_ledger: Ledger
+    market_count: Count
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+    protocols: list[ProtocolTotals]
+
+
 class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One immutable Parquet file of the history; `key` is relative to the root of the tree, `bytes` its size."""
+    """One immutable Parquet file of the history, with its size and where it is.
+
+    `key` is relative to the root of the tree, `url` to this document, so that it leads to the file wherever the tree
+    is served from.
+    """
 
     key: ObjectKey
+    url: FileReference
     rows: Count
     bytes: Count
     sha256: Digest
@@ -254,7 +234,8 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
 
     `ledger_close_time` is the close time of the observed ledger, `generated_at` the time of the run, and
     `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
-    `pool_count` counts all member pools of the markets that were read, those in `unread` among them.
+    `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
+    the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
     """
 
     run_id: RunId
@@ -266,6 +247,9 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     next_expected_at: Timestamp | None
     market_count: Count
     pool_count: Count
+    token_count: Count
+    unread_count: Count
+    unpriced_count: Count
     unread: list[Unread]
     unpriced: list[Unpriced]
     absent: list[Absent]
@@ -296,7 +280,30 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
     files: list[ManifestFile]
 
 
-Document: TypeAlias = AssetsPage | MarketSummary | HistoryManifest | SystemStatus | RunManifest
+class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """The description of the API itself (OpenAPI 3.1)."""
+
+    openapi: str
+    info: dict[str, Any]
+    servers: list[dict[str, Any]]
+    tags: list[dict[str, Any]]
+    paths: dict[str, dict[str, Any]]
+    components: dict[str, dict[str, Any]]
+
+
+Document: TypeAlias = (
+    AssetsPage
+    | AssetDetail
+    | AssetHistory
+    | MarketList
+    | MarketSummary
+    | TokenDocument
+    | ProtocolSummary
+    | HistoryManifest
+    | SystemStatus
+    | RunManifest
+    | OpenApiDocument
+)
 """The documents that are files of their own."""
 
 _ENCODER = msgspec.json.Encoder()

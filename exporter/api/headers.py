@@ -42,7 +42,7 @@ def kind_of(key: str) -> FileKind:
     """The class of object that a key of the tree names."""
     if key == POINTER_KEY:
         return FileKind.POINTER
-    if key.startswith("v1/pages/"):
+    if key.startswith(("v1/pages/", "v1/buckets/")):
         return FileKind.PAGE
     if key.startswith("history/") and key.endswith(".parquet"):
         return FileKind.HISTORY

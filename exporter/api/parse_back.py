@@ -11,20 +11,26 @@ import re
 
 import msgspec
 
+from exporter.api.asset_documents import AssetDetail, AssetHistory
 from exporter.api.documents import (
     AssetsPage,
     Document,
     HistoryManifest,
+    MarketList,
     MarketSummary,
+    OpenApiDocument,
+    ProtocolSummary,
     RunManifest,
     SystemStatus,
+    TokenDocument,
     encode,
-    page_token,
 )
+from exporter.api.self_checks import contradiction
 from exporter.errors import CheckError
 from exporter.files import RenderedFile
 
 _CONTRACT = "C[A-Z2-7]{55}"
+_POOL = "[A-Za-z0-9][A-Za-z0-9_-]*"
 
 _MODELS: tuple[tuple[re.Pattern[str], type[Document]], ...] = (
     (re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetsPage),
@@ -36,7 +42,17 @@ _MODELS: tuple[tuple[re.Pattern[str], type[Document]], ...] = (
         AssetsPage,
     ),
     (re.compile(r"v1/assets/(?P<empty>empty)\.json"), AssetsPage),
+    (re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})\.json"), AssetDetail),
+    (
+        re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})/history/(?P<bucket>[0-9]+[mhdw])\.json"),
+        AssetHistory,
+    ),
+    (re.compile(r"v1/buckets/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetHistory),
+    (re.compile(r"v1/markets\.json"), MarketList),
     (re.compile(rf"v1/markets/(?P<market>{_CONTRACT})\.json"), MarketSummary),
+    (re.compile(rf"v1/tokens/(?P<address>{_CONTRACT})\.json"), TokenDocument),
+    (re.compile(r"v1/protocol/summary\.json"), ProtocolSummary),
+    (re.compile(r"v1/openapi\.json"), OpenApiDocument),
     (re.compile(r"v1/history\.json"), HistoryManifest),
     (re.compile(r"v1/system/status\.json"), SystemStatus),
     (re.compile(r"v1/runs/(?P<run_id>[A-Za-z0-9_.-]+)\.json"), RunManifest),
@@ -67,9 +83,9 @@ def parse_back(file: RenderedFile) -> Document:
         raise CheckError(f"{file.key}: does not decode as {model.__name__}: {error}") from error
     if encode(document) != file.data:
         raise CheckError(f"{file.key}: not in canonical form: compact, every field once and in the model's order")
-    contradiction = _contradiction(document, names, file.data)
-    if contradiction:
-        raise CheckError(f"{file.key}: {contradiction}")
+    wrong = contradiction(document, names, file.data)
+    if wrong:
+        raise CheckError(f"{file.key}: {wrong}")
     return document
 
 
@@ -78,34 +94,4 @@ def _model_and_names(key: str) -> tuple[type[Document], dict[str, str]] | None:
         match = pattern.fullmatch(key)
         if match:
             return model, {name: text for name, text in match.groupdict().items() if text is not None}
-    return None
-
-
-def _contradiction(document: Document, names: dict[str, str], data: bytes) -> str | None:
-    """What the document says otherwise than its key, or None."""
-    match document:
-        case AssetsPage():
-            return _page_contradiction(document, names, data)
-        case MarketSummary():
-            if document.market != names["market"]:
-                return f"$.market is {document.market}"
-            if len(document.pools) > document.pool_count:
-                return f"$.pool_count is {document.pool_count}, but $.pools has {len(document.pools)}"
-        case RunManifest():
-            if document.run_id != names["run_id"]:
-                return f"$.run_id is {document.run_id}"
-    return None
-
-
-def _page_contradiction(page: AssetsPage, names: dict[str, str], data: bytes) -> str | None:
-    if "token" in names and page_token(data) != names["token"]:
-        return f"its content has the token {page_token(data)}"
-    if "empty" in names and (page.data or page.next_cursor is not None):
-        return "$.data must be empty and $.next_cursor null"
-    if "limit" in names and len(page.data) > int(names["limit"]):
-        return f"$.data has {len(page.data)} rows"
-    for field in ("market", "token_address"):
-        expected = names.get(field)
-        if expected is not None and any(getattr(row, field) != expected for row in page.data):
-            return f"$.data has a row with another {field}"
     return None

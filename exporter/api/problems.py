@@ -54,6 +54,25 @@ def unknown_market(market: str) -> Problem:
     return not_found(f"The market {market} is not part of the published run. /v1/markets lists those that are.")
 
 
+def unknown_pool(market: str, pool: str) -> Problem:
+    """404: a well-formed market and pool of which the published run knows nothing."""
+    shown = pool if len(pool) <= SHOWN_CHARACTERS else pool[:SHOWN_CHARACTERS] + "..."
+    return not_found(
+        f"The published run has no pool {shown} in market {market}. /v1/assets lists those that it has, and "
+        "/v1/system/status those that could not be read."
+    )
+
+
+def unknown_token(address: str) -> Problem:
+    """404: a well-formed token address of which the published run knows nothing."""
+    return not_found(f"No pool of the published run has the token {address}. /v1/assets lists those that it has.")
+
+
+def unknown_bucket_page() -> Problem:
+    """404: no page of a history has the cursor that was asked for."""
+    return not_found("No page of a history has this cursor. Begin again without a cursor.")
+
+
 def nothing_published(detail: str) -> Problem:
     """503: the tree holds no run that can be served."""
     return problem(503, detail)

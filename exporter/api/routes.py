@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
 from exporter.api.headers import content_type
-from exporter.api.problems import Problem, invalid_parameter, not_found, unknown_cursor, unknown_market
+from exporter.api.problems import (
+    Problem,
+    invalid_parameter,
+    not_found,
+    unknown_bucket_page,
+    unknown_cursor,
+    unknown_market,
+    unknown_pool,
+    unknown_token,
+)
 from exporter.errors import ConfigError
 from exporter.store import is_key
 
@@ -24,11 +33,20 @@ MAX_LIMIT = 2**31 - 1
 EMPTY_PAGE_KEY = "v1/assets/empty.json"
 """The assets page without rows, for a well-formed filter that matches nothing."""
 
+BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
+"""The lengths of a history's buckets, ascending."""
+
+DEFAULT_BUCKET = "1d"
+
 _STRKEY = re.compile(r"C[A-Z2-7]{55}")
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _DIGITS = re.compile(r"[0-9]+")
 _STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
+_POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
+_BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
 _LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
+_FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,14 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             if not _STRKEY.fullmatch(market):
                 return invalid_parameter("market", market, _STRKEY_ACCEPTED)
             return Served((f"v1/markets/{market}.json",), unknown_market(market))
+        case ["v1", "tokens", token] if not token.endswith(".json"):
+            if not _STRKEY.fullmatch(token):
+                return invalid_parameter("address", token, _STRKEY_ACCEPTED)
+            return Served((token_key(token),), unknown_token(token))
+        case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
+            return _invalid_pool(market, pool) or Served((asset_key(market, pool),), unknown_pool(market, pool))
+        case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
+            return _invalid_pool(market, pool) or _route_history(market, pool, query)
     key = "/".join(segments)
     if not is_key(key):
         return not_found()
@@ -64,6 +90,8 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         return Served((key,), not_found()) if content_type(key) else not_found()
     if segments[:2] == ["v1", "pages"]:
         return Served((f"{key}.json",), unknown_cursor())
+    if segments[:2] == ["v1", "buckets"]:
+        return Served((f"{key}.json",), unknown_bucket_page())
     return Served((f"{key}.json", f"{key}/index.json"), not_found())
 
 
@@ -80,6 +108,29 @@ def assets_folder(market: str | None, token: str | None) -> str:
 def page_key(token: str) -> str:
     """The key of the page file that a cursor names."""
     return f"v1/pages/{token}.json"
+
+
+def bucket_page_key(token: str) -> str:
+    """The key of the page of a history that a cursor names.
+
+    Not among the assets pages, which are removed after the retention time: these stay as long as the history does.
+    """
+    return f"v1/buckets/{token}.json"
+
+
+def asset_key(market: str, pool: str) -> str:
+    """The key of a pool's detail."""
+    return f"v1/assets/{market}/{pool}.json"
+
+
+def history_key(market: str, pool: str, bucket: str) -> str:
+    """The key of the newest page of a pool's history in buckets of one length."""
+    return f"v1/assets/{market}/{pool}/history/{bucket}.json"
+
+
+def token_key(address: str) -> str:
+    """The key of a token's document."""
+    return f"v1/tokens/{address}.json"
 
 
 def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
@@ -143,6 +194,26 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     key = f"{assets_folder(market, token)}/{file}"
     unfiltered = market is None and token is None
     return Served((key,) if unfiltered else (key, EMPTY_PAGE_KEY), not_found())
+
+
+def _invalid_pool(market: str, pool: str) -> Problem | None:
+    if not _STRKEY.fullmatch(market):
+        return invalid_parameter("market", market, _STRKEY_ACCEPTED)
+    if not _POOL.fullmatch(pool):
+        return invalid_parameter("pool", pool, _POOL_ACCEPTED)
+    return None
+
+
+def _route_history(market: str, pool: str, query: str) -> Served | Problem:
+    parameters = _parameters(query)
+    if cursor := parameters.get("cursor"):
+        # As with the assets, a cursor fixes everything else.
+        known = _CURSOR.fullmatch(cursor) is not None
+        return Served((bucket_page_key(cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
+    bucket = parameters.get("bucket", DEFAULT_BUCKET)
+    if bucket not in BUCKET_NAMES:
+        return invalid_parameter("bucket", bucket, _BUCKET_ACCEPTED)
+    return Served((history_key(market, pool, bucket),), unknown_pool(market, pool))
 
 
 def _size_for(limit: str, sizes: Sequence[int]) -> int | None:

@@ -14,6 +14,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.networks import Deployment
+from exporter.protocols.parameters import Parameter
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,6 +74,7 @@ class ProtocolReading:
 
     ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it; it
     always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the protocol's own.
+    ``parameters`` are those of the rate models and limits, by market and pool; they are only shown.
     """
 
     protocol: str
@@ -83,6 +85,7 @@ class ProtocolReading:
     notices: list[str] = field(default_factory=list)
     tokens: Mapping[str, Token] = field(default_factory=dict)
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
+    parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
 
 
 class ProtocolModule(Protocol):

@@ -200,6 +200,7 @@ def test_history_file_describes_a_parquet_file() -> None:
     """A history file round-trips with the fields that the manifest promises."""
     file = HistoryFile(
         key="history/pools/date=2026-11-21/55261759.parquet",
+        url="../history/pools/date=2026-11-21/55261759.parquet",
         rows=7,
         bytes=4096,
         sha256="ab" * 32,

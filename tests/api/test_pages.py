@@ -192,7 +192,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
             "pool": f"{number:02}-{token}",
             "total_supplied": draw(st.integers(0, 2**127 - 1)),
             "oracle_price_usd": price,
-            "tvl_usd_cents": draw(st.integers(0, 2**127 - 1)) if price else None,
+            "tvl_usd_cents": draw(st.integers(0, 2**120)) if price else None,
         }
         rows.append(pool(market, token, **changes))
     return pools_frame(rows)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.api.asset_documents import AssetDetail, AssetHistory
 from exporter.api.documents import (
     AssetsPage,
     Document,
     HistoryManifest,
     ManifestFile,
+    MarketList,
     MarketSummary,
+    OpenApiDocument,
+    ProtocolSummary,
     RunManifest,
     SystemStatus,
+    TokenDocument,
     encode,
     page_token,
 )
@@ -60,10 +65,21 @@ def document(key: str, data: bytes) -> RenderedFile:
         (f"v1/assets/market/{MARKET}/token/{TOKEN}/limit/1.json", AssetsPage),
         ("v1/pages/47DEQpj8HBSa-_TImW-5JC.json", AssetsPage),
         (f"v1/markets/{MARKET}.json", MarketSummary),
+        (f"v1/assets/{MARKET}/{TOKEN}.json", AssetDetail),
+        (f"v1/assets/{MARKET}/a-pool_1.json", AssetDetail),
+        (f"v1/assets/{MARKET}/{TOKEN}/history/15m.json", AssetHistory),
+        ("v1/buckets/47DEQpj8HBSa-_TImW-5JC.json", AssetHistory),
+        ("v1/markets.json", MarketList),
+        (f"v1/tokens/{TOKEN}.json", TokenDocument),
+        ("v1/protocol/summary.json", ProtocolSummary),
+        ("v1/openapi.json", OpenApiDocument),
         ("v1/history.json", HistoryManifest),
         ("v1/system/status.json", SystemStatus),
         ("v1/runs/55261759-0a1b2c3d.json", RunManifest),
         ("v1/markets/x.json", None),
+        (f"v1/assets/{MARKET}/{TOKEN}/history.json", None),
+        (f"v1/assets/{MARKET}/-x.json", None),
+        ("v1/tokens/x.json", None),
         ("v1/assets/limit/01.json", None),
         ("index.html", None),
         ("v1/assets/index.json\n", None),

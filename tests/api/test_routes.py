@@ -155,9 +155,17 @@ def test_bad_parameters_are_problems(query: str, status: int, parameter: str) ->
         ("/v1/system/status", ("v1/system/status.json", "v1/system/status/index.json")),
         ("/v1/history", ("v1/history.json", "v1/history/index.json")),
         ("/v1/protocol/summary", ("v1/protocol/summary.json", "v1/protocol/summary/index.json")),
-        (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json", f"v1/assets/{M}/{T}/index.json")),
-        (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json", f"v1/tokens/{T}/index.json")),
+        (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json",)),
+        (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json",)),
         (f"/v1/assets/market/{M}", (f"v1/assets/market/{M}.json", f"v1/assets/market/{M}/index.json")),
+        (f"/v1/assets/{M}/{T}.json", (f"v1/assets/{M}/{T}.json",)),
+        (f"/v1/assets/{M}/a-pool_1", (f"v1/assets/{M}/a-pool_1.json",)),
+        (
+            f"/v1/assets/{M}/{T}/history/1h",
+            (f"v1/assets/{M}/{T}/history/1h.json", f"v1/assets/{M}/{T}/history/1h/index.json"),
+        ),
+        (f"/v1/buckets/{TOKEN}", (f"v1/buckets/{TOKEN}.json",)),
+        (f"/v1/tokens/{T}.json", (f"v1/tokens/{T}.json",)),
         ("/v1/assets/index.json", ("v1/assets/index.json",)),
         ("/v1/assets/limit/20.json", ("v1/assets/limit/20.json",)),
         ("/v1/openapi.json", ("v1/openapi.json",)),
@@ -188,6 +196,51 @@ def test_ill_formed_markets_are_400(market: str) -> None:
     assert isinstance(answer, Problem)
     # A control character makes the whole path one that names nothing.
     assert (404 if "%0A" in market else 400) == answer.status
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("", f"v1/assets/{M}/{T}/history/1d.json"),
+        ("bucket=", f"v1/assets/{M}/{T}/history/1d.json"),
+        ("bucket=5m", f"v1/assets/{M}/{T}/history/5m.json"),
+        ("bucket=1w&bucket=5m", f"v1/assets/{M}/{T}/history/1w.json"),
+        ("bucket=1h&limit=3", f"v1/assets/{M}/{T}/history/1h.json"),
+        (f"cursor={TOKEN}&bucket=bad", f"v1/buckets/{TOKEN}.json"),
+        ("cursor=&bucket=6h", f"v1/assets/{M}/{T}/history/6h.json"),
+    ],
+)
+def test_histories_pick_a_file(query: str, key: str) -> None:
+    """The bucket picks the file, the default is a day, and a cursor fixes everything else."""
+    answer = route(f"/v1/assets/{M}/{T}/history", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert (key,) == answer.keys
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        (f"/v1/assets/{M}/{T}/history", "bucket=2h", 400),
+        (f"/v1/assets/{M}/{T}/history", "bucket=1D", 400),
+        (f"/v1/assets/{M}/{T}/history", "cursor=a.b", 404),
+        (f"/v1/assets/{M}/{T}/history", f"cursor={'a' * 129}", 404),
+        (f"/v1/assets/{M}/-x/history", "", 400),
+        (f"/v1/assets/usdc/{T}/history", "", 400),
+        (f"/v1/assets/usdc/{T}", "", 400),
+        (f"/v1/assets/{M}/_", "", 400),
+        (f"/v1/assets/{M}/{'a' * 129}", "", 400),
+        (f"/v1/assets/{M}/%C3%A9", "", 400),
+        ("/v1/tokens/usdc", "", 400),
+        (f"/v1/tokens/{T}%20", "", 400),
+    ],
+)
+def test_ill_formed_names_are_refused(path: str, query: str, status: int) -> None:
+    """Names that are none are 400, and a cursor that is none is 404, as is one that leads nowhere."""
+    answer = route(path, query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert status == answer.status
 
 
 TRAVERSALS = [

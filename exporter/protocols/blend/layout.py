@@ -16,6 +16,7 @@ from exporter.ledger.fields import Fields, addresses
 from exporter.ledger.observation import Entry
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
+from exporter.protocols.parameters import Parameter, parameters_of
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -23,7 +24,9 @@ WASM_HASHES = {
 }
 """The pool contract's code by generation (facts/blend.md 0); v2.1 is the same code as v2."""
 
-STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", "setup")
+SETUP = "setup"
+
+STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", SETUP)
 """By the contract's status number (facts/blend.md 4, end)."""
 
 MAX_RESERVES = 64
@@ -41,6 +44,7 @@ MAX_TOKEN_DECIMALS = 18
 _ONE = 10**7  # 7 decimals
 
 _CONFIG_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
+_SHOWN_FIELDS = (*_CONFIG_FIELDS, "max_util", "c_factor", "l_factor")
 _STATE_FIELDS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
 
 
@@ -151,6 +155,16 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
     if reserve["last_time"] >= 1 << 62:
         raise DecodeError("ResData: field last_time is beyond any time")
     return reserve
+
+
+def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
+    """What a reserve's configuration says of its rates and limits, with the pool's part for the backstop.
+
+    Rates and factors have 7 decimals; ``supply_cap``, which only v2 has, is in base units of the token.
+    """
+    config = Fields.of(config_entry.value, "ResConfig")
+    scales = dict.fromkeys(_SHOWN_FIELDS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
+    return (*parameters_of(config, scales), Parameter("bstop_rate", instance.backstop_rate, 7))
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:

@@ -15,6 +15,7 @@ from exporter.networks import Deployment
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend.layout import (
     MAX_NAME_LENGTH,
+    SETUP,
     PoolInstance,
     config_hash,
     decode_instance,
@@ -26,6 +27,7 @@ from exporter.protocols.blend.layout import (
     reserve_config_key,
     reserve_data_key,
     reward_zone_key,
+    shown_parameters,
 )
 
 NAME = "blend"
@@ -75,6 +77,11 @@ class _Reader:
             self.reading.notices.append(
                 f"market {market} runs contract code {instance.wasm_hash}, which is not a known Blend pool; its "
                 f"entries have the form of {instance.generation} and were read as such"
+            )
+        if list_entry is None and instance.status != SETUP:
+            self.reading.notices.append(
+                f"market {market} is {instance.status} and has no list of reserves, which only one in {SETUP} should "
+                "lack; it was read as one without pools"
             )
         if len(instance.name) > MAX_NAME_LENGTH:
             self.reading.notices.append(
@@ -148,6 +155,7 @@ class _Reader:
         }
         for name in COLUMNS:
             self.reading.columns[name].append(row[name])
+        self.reading.parameters[market, asset] = shown_parameters(instance, config)
 
 
 async def read_pools(

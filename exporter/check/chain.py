@@ -1,0 +1,224 @@
+"""The exporter's numbers against the contracts' own view functions, at one ledger, field by field.
+
+The calls are part of the same read transaction as everything else, so both are of one ledger. What depends on the clock
+is compared at the close time of the ledger at which a call was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.compute import compute
+from exporter.config import Settings
+from exporter.discovery import candidates
+from exporter.errors import CheckError, DecodeError
+from exporter.ledger.observation import CallResult
+from exporter.ledger.view import LedgerView, ViewLimits, read_at_one_ledger
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.alula.views import AlulaViews
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.blend.views import BlendViews
+from exporter.protocols.views import Compared, NoView, ProtocolViews, Row, ViewCall
+from exporter.sources import OpenSource
+
+VIEWS: Mapping[str, ProtocolViews] = {"alula": AlulaViews(), "blend": BlendViews()}
+"""The protocols that have view functions: one line each."""
+
+MAX_OTHER_TIMES = 100
+"""How many further clocks are tried to explain differences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call that gave no result, or none that could be compared, and why."""
+
+    market: str
+    pools: tuple[str, ...]
+    function: str
+    reason: str
+
+
+@dataclass(slots=True)
+class ChainCheck:
+    """What the contracts' views gave."""
+
+    ledger: int
+    compared: int = 0
+    pools: int = 0
+    differences: list[Compared] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    without: list[NoView] = field(default_factory=list)
+    other_clock: list[str] = field(default_factory=list)
+    """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Counts, for a report."""
+        return {
+            "ledger": self.ledger,
+            "compared": self.compared,
+            "pools": self.pools,
+            "differences": len(self.differences),
+            "failed": len(self.failed),
+            "without_view": len(self.without),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    protocol: str
+    asked: ViewCall
+    result: CallResult
+
+
+@dataclass(slots=True)
+class _Read:
+    readings: list[ProtocolReading]
+    outcomes: list[_Outcome]
+    without: list[NoView]
+
+
+async def check_chain(settings: Settings, opened: OpenSource) -> ChainCheck:
+    """Read all markets and ask their contracts, at one ledger.
+
+    Raises:
+        CheckError: not one field could be compared.
+        SourceError: the source failed, or no ledger covers everything.
+    """
+
+    async def program(view: LedgerView) -> _Read:
+        return await _ask(view, settings, opened)
+
+    network = settings.network
+    limits = ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
+    reading = await read_at_one_ledger(opened.source, program, limits)
+    ledger = reading.certificate.ledger
+    read = reading.result
+    times = {at: await opened.source.close_time(at) for at in {outcome.result.ledger for outcome in read.outcomes}}
+    check = _compare_all(read, ledger, times)
+    if not check.compared:
+        reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
+        raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
+    return check
+
+
+async def _ask(view: LedgerView, settings: Settings, opened: OpenSource) -> _Read:
+    found = candidates(settings, opened.network, PROTOCOLS, opened.instances)
+    deployments = opened.network.deployments if settings.discovery.enabled else ()
+    readings = await asyncio.gather(
+        *(
+            module.read(view, found[name], [item for item in deployments if item.protocol == name])
+            for name, module in PROTOCOLS.items()
+        )
+    )
+    planned = [
+        (reading.protocol, item)
+        for reading in readings
+        if reading.protocol in VIEWS
+        for item in VIEWS[reading.protocol].calls(reading)
+    ]
+    without = [item for _, item in planned if isinstance(item, NoView)]
+    without += [
+        NoView(market.address, f"no view function of {reading.protocol} is known")
+        for reading in readings
+        if reading.protocol not in VIEWS
+        for market in reading.markets
+    ]
+    first = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
+    outcomes = await _call(view, first)
+    again = [
+        (outcome.protocol, item)
+        for outcome in outcomes
+        if outcome.result.value is None
+        for item in outcome.asked.instead
+    ]
+    outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
+    return _Read(list(readings), outcomes + await _call(view, again), without)
+
+
+async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list[_Outcome]:
+    results = await view.call([item.call for _, item in asked])
+    return [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
+
+
+class _Numbers:
+    """The exporter's numbers at any time, computed when they are asked for."""
+
+    def __init__(self, readings: Sequence[ProtocolReading], ledger: int) -> None:
+        self._readings, self._ledger = readings, ledger
+        self._known: dict[int, dict[str, dict[str, Row]]] = {}
+
+    def at(self, time: int, market: str) -> Mapping[str, Row]:
+        """The pools of a market as of a time, by id."""
+        if time not in self._known:
+            self._known[time] = self._compute(time)
+        return self._known[time].get(market, {})
+
+    def may_compute(self, time: int) -> bool:
+        """Whether the bound on different times allows one more."""
+        return time in self._known or len(self._known) < MAX_OTHER_TIMES
+
+    def _compute(self, time: int) -> dict[str, dict[str, Row]]:
+        raw = {
+            (str(reading.columns["market"][position]), str(reading.columns["pool"][position])): {
+                name: values[position] for name, values in reading.columns.items()
+            }
+            for reading in self._readings
+            for position in range(len(reading.columns.get("market", ())))
+        }
+        rows: dict[str, dict[str, Row]] = {}
+        pools = compute(self._readings, PROTOCOLS, self._ledger, time).pools
+        for row in pools.iter_rows(named=True):
+            rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}
+        return rows
+
+
+def _compare_all(read: _Read, ledger: int, times: Mapping[int, int]) -> ChainCheck:
+    check = ChainCheck(ledger, without=read.without)
+    numbers = _Numbers(read.readings, ledger)
+    pools: set[tuple[str, str]] = set()
+    for outcome in read.outcomes:
+        try:
+            compared = list(_compare(outcome, numbers, times[outcome.result.ledger]))
+        except DecodeError as error:
+            check.failed.append(_failed(outcome, f"the result cannot be understood: {error}"))
+            continue
+        if not compared:
+            check.failed.append(_failed(outcome, outcome.result.reason if outcome.result.value is None else "unread"))
+        check.compared += len(compared)
+        pools.update((item.market, item.pool) for item in compared if item.pool is not None)
+        differences = [item for item in compared if not item.agrees]
+        check.differences += differences
+        if differences and (clock := _other_clock(outcome, numbers, times[outcome.result.ledger])):
+            check.other_clock.append(clock)
+    check.pools = len(pools)
+    return check
+
+
+def _compare(outcome: _Outcome, numbers: _Numbers, time: int) -> Iterator[Compared]:
+    views, asked, result = VIEWS[outcome.protocol], outcome.asked, outcome.result
+    rows = numbers.at(time, asked.market)
+    if result.value is None:
+        return views.refused(asked, result.error or "", rows)
+    return views.compare(asked, result.value, rows, time)
+
+
+def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:
+    """Tell whether the only thing that is different is the clock by which the RPC ran the call."""
+    value = outcome.result.value
+    clock = None if value is None else VIEWS[outcome.protocol].time_of(value)
+    if clock is None or clock == close_time or not numbers.may_compute(clock):
+        return None
+    if not all(item.agrees for item in _compare(outcome, numbers, clock)):
+        return None
+    return (
+        f"{outcome.asked.market} {' '.join(outcome.asked.pools)}: the RPC ran the call at time {clock}, but ledger "
+        f"{outcome.result.ledger} closed at {close_time}; at that other time all fields agree. RPCs before 27.1 run "
+        "calls at the wall clock: use a newer one to compare accrued values"
+    )
+
+
+def _failed(outcome: _Outcome, reason: str) -> Failed:
+    return Failed(outcome.asked.market, outcome.asked.pools, outcome.asked.call.function, reason)

@@ -1,0 +1,74 @@
+"""What `exporter check` says: how much was looked at, and everything that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from exporter.check.chain import ChainCheck, check_chain
+from exporter.check.faults import SHOWN_FAULTS, TreeFaultsError
+from exporter.check.published import check_uri
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.errors import EXIT_CHECK, EXIT_DONE
+from exporter.sources import open_source
+
+SHOWN_DIFFERENCES = 200
+SHOWN_WITHOUT = 20
+
+
+def check_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
+    """Check a published tree; gives the exit code. Raises as `exporter.check.published.check_uri` does."""
+    with console.counter("files") as counter:
+        try:
+            looked = asyncio.run(check_uri(uri, sample, counter.advance))
+        except TreeFaultsError as error:
+            failed = error
+        else:
+            answers.event("checked", "\n".join(("the tree passes its checks", *looked.lines())), **looked.as_dict())
+            return EXIT_DONE
+    for fault in failed.faults[:SHOWN_FAULTS]:
+        answers.event("fault", str(fault), key=fault.key, fault=fault.text)
+    more = failed.total - min(failed.total, SHOWN_FAULTS)
+    shown = f", of which {SHOWN_FAULTS} are shown" if more else ""
+    console.error(f"the tree fails its checks: {failed.total} faults{shown}", EXIT_CHECK)
+    return EXIT_CHECK
+
+
+def check_on_chain(settings: Settings, snapshot: Path | None, console: Console, answers: Console) -> int:
+    """Compare with the contracts' own views; gives the exit code. Raises as `check_chain` does."""
+
+    async def run() -> ChainCheck:
+        async with open_source(settings, snapshot) as opened:
+            return await check_chain(settings, opened)
+
+    check = asyncio.run(run())
+    for item in check.differences[:SHOWN_DIFFERENCES]:
+        answers.event(
+            "difference",
+            f"{item.market} {item.pool or 'market'}: {item.field} is {item.ours}, the contract says {item.contract}",
+            market=item.market,
+            pool=item.pool,
+            field=item.field,
+            ours=item.ours,
+            contract=item.contract,
+        )
+    for text in check.other_clock[:SHOWN_DIFFERENCES]:
+        console.warning(text)
+    for failed in check.failed[:SHOWN_DIFFERENCES]:
+        pools = " ".join(failed.pools) if len(failed.pools) == 1 else f"{len(failed.pools)} pools"
+        console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")
+    for reason in dict.fromkeys(item.reason for item in check.without):
+        markets = [item.market for item in check.without if item.reason == reason]
+        shown = ", ".join(markets[:SHOWN_WITHOUT]) + (", ..." if len(markets) > SHOWN_WITHOUT else "")
+        console.warning(f"{reason}: {shown}")
+    summary = (
+        f"{check.compared:,} fields of {check.pools:,} pools compared with the contracts at ledger {check.ledger}: "
+        f"{len(check.differences):,} differ; {len(check.failed):,} calls failed, {len(check.without):,} markets have "
+        "no view function"
+    )
+    answers.event("compared", summary, **check.as_dict())
+    if check.differences:
+        console.error("what the exporter computes is not what the contracts say", EXIT_CHECK)
+        return EXIT_CHECK
+    return EXIT_DONE

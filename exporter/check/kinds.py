@@ -1,0 +1,276 @@
+"""What each kind of document must agree with in the rest of the tree: one small function a kind.
+
+A kind says what of a document is kept until the whole tree is there, and which faults it then has. Documents without a
+kind of their own are still read by their model, and must be of the run's ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from msgspec import Struct
+
+from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.documents import (
+    MarketEntry,
+    MarketList,
+    MarketPool,
+    MarketSummary,
+    OpenApiDocument,
+    PoolSnapshot,
+    ProtocolSummary,
+    SystemStatus,
+    TokenDocument,
+)
+from exporter.api.openapi import OPENAPI_KEY, openapi_document
+from exporter.api.render import market_pool
+from exporter.api.routes import BUCKET_NAMES, asset_key, assets_folder, bucket_page_key, history_key, token_key
+from exporter.check.rows import number
+from exporter.check.whole import Whole
+
+Judge = Callable[[Whole, SystemStatus, str, Any], Iterable[str]]
+"""(the tree, its status, the document's key, what is kept of it) to what is wrong with it."""
+
+
+def _all_of_it(document: Any) -> Any:
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How documents of one model are judged; ``keep`` reduces a document to what ``judge`` needs."""
+
+    judge: Judge
+    keep: Callable[[Any], Any] = _all_of_it
+
+
+def judge_documents(whole: Whole, status: SystemStatus) -> None:
+    """Judge every document that is there, and the counts that the documents together must give."""
+    for model, documents in whole.documents.items():
+        kind = KINDS.get(model, UNKNOWN)
+        for key, kept in documents.items():
+            whole.faults.add_all(key, kind.judge(whole, status, key, kept))
+    if whole.partial:
+        return
+    tokens = {row.token_address for row in whole.by_name.values()}
+    if not whole.of(OpenApiDocument):
+        whole.faults.add(OPENAPI_KEY, "is missing")
+    required: tuple[tuple[type, Iterable[str]], ...] = (
+        (TokenDocument, map(token_key, tokens)),
+        (AssetDetail, (asset_key(*pool) for pool in whole.by_name)),
+        (AssetHistory, (history_key(*pool, bucket) for pool in whole.by_name for bucket in BUCKET_NAMES)),
+    )
+    for model, keys in required:
+        # A tree of an earlier version has none of such documents; one that has some must have all.
+        if whole.of(model):
+            for key in set(keys) - whole.of(model).keys():
+                whole.faults.add(key, "is missing")
+
+
+def worth(rows: Iterable[PoolSnapshot]) -> str | None:
+    """The sum over the pools that have a price, as documents write it; None when none has."""
+    values = [number(row.tvl_usd_cents) for row in rows if row.tvl_usd_cents is not None]
+    return str(sum(values)) if values else None
+
+
+def unread_pools(status: SystemStatus, market: str) -> int:
+    """How many member pools of a market the status lists as unread."""
+    return sum(item.market == market and item.pool is not None for item in status.unread)
+
+
+def _ledger(status: SystemStatus, observed_ledger: int) -> Iterator[str]:
+    if observed_ledger != status.observed_ledger:
+        yield f"$.observed_ledger is {observed_ledger}, but the run is of ledger {status.observed_ledger}"
+
+
+def _differs(name: str, found: object, expected: object, why: str) -> Iterator[str]:
+    if found != expected:
+        yield f"$.{name} is {found!r}, but {why} {expected!r}"
+
+
+def _judge_unknown(whole: Whole, status: SystemStatus, key: str, observed_ledger: int | None) -> Iterator[str]:  # noqa: ARG001
+    if observed_ledger is not None:
+        yield from _ledger(status, observed_ledger)
+
+
+def _judge_market(whole: Whole, status: SystemStatus, key: str, summary: MarketSummary) -> Iterator[str]:  # noqa: ARG001
+    rows = whole.market_rows(summary.market)
+    yield from _ledger(status, summary.observed_ledger)
+    yield from _differs("tvl_usd_cents", summary.tvl_usd_cents, worth(rows), "its pools sum up to")
+    missing = unread_pools(status, summary.market)
+    yield from _differs(
+        "pool_count", summary.pool_count, len(rows) + missing, f"{len(rows)} pools are listed and {missing} unread:"
+    )
+    cut = len(summary.pools) < len(rows)
+    yield from _differs("truncated", summary.truncated, cut, f"with {len(summary.pools)} of {len(rows)} pools it is")
+    yield from _market_pools(summary.pools, rows)
+    caps = {len(other.pools) for other in whole.of(MarketSummary).values() if other.truncated}
+    if caps and len(summary.pools) > min(caps):
+        yield f"$.pools has {len(summary.pools)}, though another market is cut at {min(caps)}"
+
+
+def _market_pools(pools: list[MarketPool], rows: list[PoolSnapshot]) -> Iterator[str]:
+    if len(pools) > len(rows):
+        yield f"$.pools has {len(pools)}, but the listing has {len(rows)} of this market"
+    for index, (pool, row) in enumerate(zip(pools, rows, strict=False)):
+        wanted = market_pool(row)
+        if pool != wanted:
+            different = (name for name in MarketPool.__struct_fields__ if getattr(pool, name) != getattr(wanted, name))
+            name = next(different)
+            yield (
+                f"$.pools[{index}].{name} is {getattr(pool, name)!r}, but the listing of all pools has "
+                f"{getattr(wanted, name)!r}"
+            )
+
+
+def _judge_market_list(whole: Whole, status: SystemStatus, key: str, listed: MarketList) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, listed.observed_ledger)
+    summaries = {summary.market: summary for summary in whole.of(MarketSummary).values()}
+    if not whole.partial:
+        names = [entry.market for entry in listed.data]
+        yield from _differs("data", names, sorted(summaries), "the markets with a document are")
+    for index, entry in enumerate(listed.data):
+        summary = summaries.get(entry.market)
+        if summary is None:
+            continue
+        for name in ("pool_count", "tvl_usd_cents"):
+            yield from _differs(
+                f"data[{index}].{name}", getattr(entry, name), getattr(summary, name), "its own document has"
+            )
+
+
+def _judge_token(whole: Whole, status: SystemStatus, key: str, token: TokenDocument) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, token.observed_ledger)
+    rows = whole.rows(assets_folder(None, token.address))
+    found = [(pool.market, pool.pool) for pool in token.pools]
+    yield from _differs("pools", found, [(row.market, row.pool) for row in rows], "the listing of all pools has")
+    if rows and token.symbol not in {row.symbol for row in rows}:
+        yield f"$.symbol is {token.symbol!r}, but the listing of all pools has {rows[0].symbol!r}"
+    if not rows:
+        yield "no pool of the run has this token"
+    for pool in token.pools:
+        if whole.of(AssetDetail) and not whole.there(asset_key(pool.market, pool.pool)):
+            yield f"leads to {asset_key(pool.market, pool.pool)}, which is not there"
+
+
+def _judge_summary(whole: Whole, status: SystemStatus, key: str, summary: ProtocolSummary) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, summary.observed_ledger)
+    for name in ("market_count", "pool_count"):
+        yield from _differs(name, getattr(summary, name), getattr(status, name), "the status has")
+    total = worth(whole.rows(assets_folder(None, None)))
+    yield from _differs("tvl_usd_cents", summary.tvl_usd_cents, total, "all pools sum up to")
+    entries = [entry for listed in whole.of(MarketList).values() for entry in listed.data]
+    if entries:
+        found = {part.protocol: (part.market_count, part.pool_count, part.tvl_usd_cents) for part in summary.protocols}
+        yield from _differs("protocols", found, _by_protocol(entries), "the list of markets gives")
+
+
+def _by_protocol(entries: Iterable[MarketEntry]) -> dict[str, tuple[int, int, str | None]]:
+    totals: dict[str, tuple[int, int, str | None]] = {}
+    for entry in entries:
+        markets, pools, value = totals.get(entry.protocol, (0, 0, None))
+        if entry.tvl_usd_cents is not None:
+            value = str(number(value) + number(entry.tvl_usd_cents))
+        totals[entry.protocol] = (markets + 1, pools + entry.pool_count, value)
+    return totals
+
+
+_SNAPSHOT_FIELDS = PoolSnapshot.__struct_fields__
+_snapshot_of = attrgetter(*_SNAPSHOT_FIELDS)
+
+
+class KeptDetail(Struct, frozen=True):
+    """What is kept of an asset's detail: the fields of its snapshot, and the close time that it states."""
+
+    snapshot: tuple[Any, ...]
+    close_time: str
+
+
+def _keep_detail(detail: AssetDetail) -> KeptDetail:
+    return KeptDetail(_snapshot_of(detail), detail.ledger_close_time)
+
+
+def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail) -> Iterator[str]:  # noqa: ARG001
+    found = dict(zip(_SNAPSHOT_FIELDS, kept.snapshot, strict=True))
+    row = whole.by_name.get((str(found["market"]), str(found["pool"])))
+    if row is None:
+        yield "the listing of all pools has no such pool"
+        return
+    for name in _SNAPSHOT_FIELDS:
+        yield from _differs(name, found[name], getattr(row, name), "the listing of all pools has")
+    yield from _differs("ledger_close_time", kept.close_time, status.ledger_close_time, "the status has")
+
+
+class KeptHistory(Struct, frozen=True, gc=False):
+    """What is kept of a page of an asset's history: the times and ledgers from which to which its buckets go."""
+
+    market: str
+    pool: str
+    bucket: str
+    observed_ledger: int
+    start_time: str
+    end_time: str
+    first_ledger: int
+    last_ledger: int
+    next_cursor: str | None
+
+
+def _keep_history(history: AssetHistory) -> KeptHistory:
+    span = ("", "", 0, 0)  # without buckets
+    if history.data:
+        oldest, newest = history.data[0], history.data[-1]
+        span = (oldest.start_time, newest.end_time, oldest.first_ledger, newest.last_ledger)
+    return KeptHistory(
+        history.market, history.pool, history.bucket, history.observed_ledger, *span, history.next_cursor
+    )
+
+
+def _judge_history(whole: Whole, status: SystemStatus, key: str, kept: KeptHistory) -> Iterator[str]:
+    if not key.startswith("v1/buckets/"):
+        yield from _ledger(status, kept.observed_ledger)
+        last = kept.last_ledger
+        read = (kept.market, kept.pool) in whole.by_name  # one that is not read any more keeps the history it has
+        if not last or (read and last != status.observed_ledger):
+            yield f"$.data ends with ledger {last}, not with the run's {status.observed_ledger}"
+    if kept.next_cursor is None:
+        return
+    target = bucket_page_key(kept.next_cursor)
+    if not whole.there(target):
+        if whole.own_files_only or whole.partial:
+            return  # a page of an earlier run, which no manifest lists
+        yield f"next_cursor leads to {target}, which is not there"
+        return
+    older = whole.of(AssetHistory).get(target)
+    if older is None:
+        return
+    if (older.market, older.pool, older.bucket) != (kept.market, kept.pool, kept.bucket):
+        yield f"next_cursor leads to the history of {older.market} {older.pool} in {older.bucket}"
+    elif older.end_time > kept.start_time or older.last_ledger >= kept.first_ledger:
+        yield f"next_cursor leads to {target}, whose buckets are not all older"
+
+
+def _judge_openapi(whole: Whole, status: SystemStatus, key: str, document: OpenApiDocument) -> Iterator[str]:  # noqa: ARG001
+    ours = openapi_document()
+    version = "x-exporter-version"
+    if not document.paths:
+        yield "$.paths is empty"
+    elif document.info.get(version) == ours.info[version] and document != ours:
+        yield "is not the description of the documents of this version, which wrote it"
+
+
+KINDS: Mapping[type, Kind] = {
+    MarketSummary: Kind(_judge_market),
+    MarketList: Kind(_judge_market_list),
+    TokenDocument: Kind(_judge_token),
+    ProtocolSummary: Kind(_judge_summary),
+    AssetDetail: Kind(_judge_detail, _keep_detail),
+    AssetHistory: Kind(_judge_history, _keep_history),
+    OpenApiDocument: Kind(_judge_openapi),
+}
+"""The kinds, by model. Pages, the status and the manifests have modules of their own."""
+
+UNKNOWN = Kind(_judge_unknown, lambda document: getattr(document, "observed_ledger", None))
+"""For every other model."""

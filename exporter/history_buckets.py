@@ -1,0 +1,179 @@
+"""Buckets of time: where they begin, and what many observations of a pool are as one row.
+
+A bucket holds the observations from its start to before its end. Starts are multiples of the length, counted from
+1970-01-01T00:00:00Z; weeks begin on Monday, as ISO 8601 has them. Everything is exact: amounts and the value are means
+rounded down, rates and the price medians, which for an even number of observations is the mean of the two in the
+middle, rounded down. Prices of different decimals are compared at the most decimals that any of their bucket has, and
+their median is rounded and printed at these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from exporter.api.routes import BUCKET_NAMES
+from exporter.prices import printed_price
+
+PAGE_BUCKETS = 48
+"""A page of a history covers so many lengths of its bucket, aligned as the buckets are."""
+
+_MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
+
+OBSERVATIONS: dict[str, pl.DataType] = {
+    "market": pl.String(),
+    "pool": pl.String(),
+    "token_address": pl.String(),
+    "observed_ledger": pl.Int64(),
+    "ledger_close_time": pl.Int64(),  # unix seconds
+    "total_supplied": pl.Int128(),  # token base units
+    "total_borrowed": pl.Int128(),
+    "supply_apy_bps": pl.Int64(),
+    "borrow_apy_bps": pl.Int64(),
+    "utilization_bps": pl.Int64(),
+    "tvl_usd_cents": pl.Int128(),  # null without a price, as the next two
+    "oracle_price": pl.Int128(),
+    "oracle_decimals": pl.Int64(),
+}
+"""The columns of the pools frame (and of the history's files) that buckets are made of."""
+
+BUCKETS_FRAME: dict[str, pl.DataType] = {
+    "market": pl.String(),
+    "pool": pl.String(),
+    "start": pl.Int64(),  # unix seconds
+    "total_supplied": pl.Int128(),
+    "total_borrowed": pl.Int128(),
+    "supply_apy_bps": pl.Int64(),
+    "borrow_apy_bps": pl.Int64(),
+    "utilization_bps": pl.Int64(),
+    "tvl_usd_cents": pl.Int128(),  # null when nothing was priced
+    "oracle_price_usd": pl.String(),  # likewise
+    "observation_count": pl.Int64(),
+    "priced_count": pl.Int64(),
+    "first_ledger": pl.Int64(),
+    "last_ledger": pl.Int64(),
+}
+"""One row a pool and bucket, sorted by market, pool and start."""
+
+_KEYS = ("market", "pool", "start")
+_MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents")
+_MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A length of bucket: its name in the API, its seconds, and a time at which one begins."""
+
+    name: str
+    seconds: int
+    origin: int = 0
+
+    def start(self, time: int) -> int:
+        """When the bucket that holds a time began. Unix seconds, as everywhere here."""
+        return self._floor(time, self.seconds)
+
+    def page_start(self, time: int) -> int:
+        """When the page that holds a time began."""
+        return self._floor(time, self.seconds * PAGE_BUCKETS)
+
+    def starts(self, time: pl.Expr) -> pl.Expr:
+        """`start` for a column."""
+        return (time - self.origin) // self.seconds * self.seconds + self.origin
+
+    def page_starts(self, time: pl.Expr) -> pl.Expr:
+        """`page_start` for a column."""
+        span = self.seconds * PAGE_BUCKETS
+        return (time - self.origin) // span * span + self.origin
+
+    def _floor(self, time: int, span: int) -> int:
+        return (time - self.origin) // span * span + self.origin
+
+
+BUCKETS: tuple[Bucket, ...] = (
+    Bucket("5m", 300),
+    Bucket("15m", 900),
+    Bucket("1h", 3_600),
+    Bucket("6h", 21_600),
+    Bucket("1d", 86_400),
+    Bucket("1w", 604_800, _MONDAY),
+)
+"""Every length, ascending."""
+
+LONGEST = BUCKETS[-1]
+
+assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
+
+
+def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
+    """Make one row of all observations of a pool in a bucket.
+
+    Args:
+        observations: rows of `OBSERVATIONS`, in any order; amounts and prices are not negative.
+        bucket: the length.
+
+    Returns:
+        `BUCKETS_FRAME`, sorted.
+    """
+    rows = observations.with_columns(bucket.starts(pl.col("ledger_close_time")).alias("start"))
+    grouped = rows.group_by(_KEYS).agg(
+        *(_floored_mean(name) for name in _MEANS),
+        *(_floored_median(name) for name in _MEDIANS),
+        _floored_median("oracle_price"),
+        pl.col("oracle_decimals").min().alias("least_decimals"),
+        pl.col("oracle_decimals").max().alias("most_decimals"),
+        pl.len().cast(pl.Int64).alias("observation_count"),
+        pl.col("oracle_price").count().cast(pl.Int64).alias("priced_count"),
+        pl.col("observed_ledger").min().alias("first_ledger"),
+        pl.col("observed_ledger").max().alias("last_ledger"),
+    )
+    grouped = grouped.sort(_KEYS)
+    return grouped.with_columns(_printed_medians(grouped, rows)).select(BUCKETS_FRAME.keys())
+
+
+def _floored_mean(name: str) -> pl.Expr:
+    """The floor of the mean of what is not null, without a sum that could leave 128 bits.
+
+    With x = q·n + r for each of n values, the sum over n is the sum of the q and the sum of the r over n.
+    """
+    values = pl.col(name).cast(pl.Int128)
+    count = values.count().cast(pl.Int128)
+    mean = (values // count).sum() + (values % count).sum() // count
+    return pl.when(count > 0).then(mean).alias(name)
+
+
+def _floored_median(name: str) -> pl.Expr:
+    """The middle of what is not null and not negative, or the floor of the mean of the two in the middle."""
+    ordered = pl.col(name).drop_nulls().sort()
+    count = pl.col(name).count().cast(pl.Int64)
+    lower = ordered.get((count - 1) // 2, null_on_oob=True)
+    upper = ordered.get(count // 2, null_on_oob=True)
+    return (lower + (upper - lower) // 2).alias(name)  # their sum may not fit into 128 bits
+
+
+def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The medians of the prices as text; those of mixed decimals are made anew, which the columns cannot do."""
+    columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
+    printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
+    mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()
+    if mixed:
+        prices: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        chosen = rows.join(grouped[mixed].select(_KEYS), on=_KEYS).filter(pl.col("oracle_price").is_not_null())
+        for *key, price, decimals in chosen.select(*_KEYS, "oracle_price", "oracle_decimals").iter_rows():
+            prices.setdefault(tuple(key), []).append((price, decimals))
+        for position in mixed:
+            printed[position] = printed_median(prices[grouped.select(_KEYS).row(position)])
+    return pl.Series("oracle_price_usd", printed, dtype=pl.String)
+
+
+def printed_median(prices: list[tuple[int, int]]) -> str:
+    """The median of prices, each an integer with its decimals, printed at the most decimals among them."""
+    decimals = max(own for _, own in prices)
+    ordered = sorted(price * 10 ** (decimals - own) for price, own in prices)
+    middle = ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
+    return printed_price(middle // 2, decimals)
+
+
+def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
+    """The columns of a pools frame that buckets are made of."""
+    return pools.select(OBSERVATIONS.keys())

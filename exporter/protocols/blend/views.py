@@ -1,0 +1,74 @@
+"""Blend's own view of a reserve: ``get_reserve(asset)`` of v2 pools, which accrues to the time of the call.
+
+It gives the struct {asset, config, data, scalar}. Totals are not in it; they follow from the accrued rates
+(facts/blend.md 2.1). The pools of v1 have no such function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from exporter.ledger.fields import Fields
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.views import Compared, NoView, Row, ViewCall
+
+RATE_SCALE = 10**12
+_SHARES = ("b_supply", "d_supply")
+_CONFIG = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
+
+
+class BlendViews:
+    """See `exporter.protocols.views.ProtocolViews`."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """One call for each reserve that was read of a v2 pool."""
+        pairs = zip(reading.columns["market"], reading.columns["pool"], strict=True)
+        pools: dict[str, list[str]] = {}
+        for market, pool in pairs:
+            pools.setdefault(str(market), []).append(str(pool))
+        for market in reading.markets:
+            if market.version != "v2":
+                yield NoView(market.address, f"Blend {market.version} pools have no view of a reserve")
+                continue
+            for pool in pools.get(market.address, ()):
+                call = ContractCall(market.address, "get_reserve", (address(pool),))
+                yield ViewCall(market.address, (pool,), call)
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+        """The accrued state, the totals that follow from it, and the configuration that the rates follow from."""
+        (pool,) = asked.pools
+        row = rows.get(pool)
+        if row is None:
+            return
+        reserve = Fields.of(value, "get_reserve")
+        data, config = reserve.struct("data"), reserve.struct("config")
+        b_rate, d_rate = data.i128("b_rate"), data.i128("d_rate")
+        supplied = data.i128("b_supply") * b_rate // RATE_SCALE
+        borrowed = -(-data.i128("d_supply") * d_rate // RATE_SCALE)
+        pairs: dict[str, tuple[object, object]] = {
+            "token_address": (row["token_address"], reserve.address("asset")),
+            "decimals": (10 ** row["decimals"], reserve.i128("scalar")),
+            "accrued_to": (time, data.u64("last_time")),
+            "supply_index": (row["supply_index"], b_rate),
+            "borrow_index": (row["borrow_index"], d_rate),
+            "rate_modifier": (row["rate_modifier"], data.i128("ir_mod")),
+            "backstop_credit": (row["backstop_credit"], data.i128("backstop_credit")),
+            "total_supplied": (row["total_supplied"], supplied),
+            "total_borrowed": (row["total_borrowed"], borrowed),
+            "utilization_bps": (row["utilization_bps"], borrowed * 10_000 // supplied if supplied else 0),
+            **{name: (row["raw"][name], data.i128(name)) for name in _SHARES},
+            **{name: (row["raw"][name], config.u32(name)) for name in _CONFIG},
+        }
+        for field, (ours, contract) in pairs.items():
+            yield Compared(asked.market, pool, field, ours, contract)
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """Nothing: this view looks at no price."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:
+        """The reserve's time of the last accrual, which is that of the call."""
+        return Fields.of(value, "get_reserve").struct("data").u64("last_time")

@@ -1,0 +1,1 @@
+"""The benchmarks behind `scripts/bench`; each figure is measured against something named in the same run."""

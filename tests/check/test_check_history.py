@@ -1,0 +1,235 @@
+"""Checking the history: its manifest, its Parquet files, and the pools' histories in buckets."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.api.documents import page_token
+from exporter.check.faults import TreeFaultsError
+from tests.check.trees import Files, change, check, encoded, good_tree, keys, lie, seal
+
+MANIFEST = "v1/history.json"
+
+
+@pytest.fixture
+def files() -> Files:
+    """A good tree of its own."""
+    return good_tree()
+
+
+def assert_named(files: Files, key: str, text: str) -> None:
+    """The checker names a key, with a text (a regular expression) about it."""
+    with pytest.raises(TreeFaultsError) as caught:
+        check(files)
+    found = [str(fault) for fault in caught.value.faults]
+    assert any(re.match(f"{re.escape(key)}: .*{text}", fault) for fault in found), found
+
+
+def parquet(files: Files, position: int) -> str:
+    """The key of a Parquet file, by its position in the manifest."""
+    return str(json.loads(files[MANIFEST])["files"][position]["key"])
+
+
+def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) -> str:
+    """Change a Parquet file, and make the manifests agree with it."""
+    key = parquet(files, position)
+    file = pq.ParquetFile(io.BytesIO(files[key]))
+    metadata = {name: value for name, value in file.metadata.metadata.items() if name != b"ARROW:schema"}
+    buffer = io.BytesIO()
+    pq.write_table(how(file.read()).replace_schema_metadata(metadata), buffer)
+    files[key] = buffer.getvalue()
+
+    def describe(manifest: Any) -> None:
+        digest = hashlib.sha256(files[key]).hexdigest()
+        manifest["files"][position].update(bytes=len(files[key]), sha256=digest)
+
+    change(files, MANIFEST, describe)
+    seal(files)
+    return key
+
+
+class TestManifest:
+    """What the manifest says of its files."""
+
+    @pytest.mark.parametrize("position", [0, -1])
+    def test_dropped_file(self, files: Files, position: int) -> None:
+        """A Parquet file that the manifest names must be there, also one of an earlier run."""
+        key = parquet(files, position)
+        del files[key]
+
+        assert_named(files, key, "is missing, though the history's manifest lists it")
+
+    def test_no_manifest(self, files: Files) -> None:
+        """History files without a manifest are lost to readers."""
+        del files[MANIFEST]
+
+        assert_named(files, MANIFEST, "is missing")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("rows", 1, "rows, but 1 in the history's manifest"),
+            ("bytes", 17, "does not have the bytes"),
+            ("sha256", "0" * 64, "does not have the bytes"),
+            ("first_ledger", 1, "but 1 to"),
+            ("last_ledger", 65_000_000, "ends at 65000000|but 65000001 to 65000000"),
+            ("schema_version", 7, "schema version"),
+        ],
+    )
+    def test_entry(self, files: Files, name: str, value: Any, said: str) -> None:
+        """Every field of an entry is compared with the file."""
+        key = parquet(files, 1)
+        change(files, MANIFEST, lambda manifest: manifest["files"][1].update({name: value}))
+
+        assert_named(files, key, said)
+
+    def test_overlap(self, files: Files) -> None:
+        """No ledger may be in two files."""
+        change(files, MANIFEST, lambda manifest: manifest["files"].insert(1, manifest["files"][0]))
+
+        assert_named(files, MANIFEST, "begins at or before it")
+        assert_named(files, MANIFEST, "has a key twice")
+
+    def test_newest_ledger(self, files: Files) -> None:
+        """The history must reach to the published run, and no further."""
+        change(files, MANIFEST, lambda manifest: manifest["files"].pop())
+
+        assert_named(files, MANIFEST, "reaches to ledger 65000002, but the run is of ledger 65000003")
+
+    def test_observed_ledger(self, files: Files) -> None:
+        """The manifest's own ledger is the run's."""
+        change(files, MANIFEST, lambda manifest: manifest.update(observed_ledger=65_000_002))
+
+        assert_named(files, MANIFEST, "observed_ledger reaches to ledger 65000002")
+
+    def test_empty(self, files: Files) -> None:
+        """A manifest without files is no history."""
+        change(files, MANIFEST, lambda manifest: manifest["files"].clear())
+
+        assert_named(files, MANIFEST, "files is empty")
+
+
+class TestParquet:
+    """What stands in the files themselves."""
+
+    def test_no_parquet(self, files: Files) -> None:
+        """Bytes that are no Parquet are named even where every digest fits."""
+        key = parquet(files, 0)
+        files[key] = b"PAR1 nothing PAR1"
+
+        assert_named(files, key, "pyarrow cannot read it")
+
+    def test_rows_of_another_ledger(self, files: Files) -> None:
+        """A file whose rows are of other ledgers than the manifest says."""
+
+        def shift(table: pa.Table) -> pa.Table:
+            position = table.schema.get_field_index("observed_ledger")
+            field = table.schema.field(position)
+            return table.set_column(position, field, pa.array([65_000_007] * table.num_rows, field.type))
+
+        assert_named(files, rewrite(files, 0, shift), "has rows of ledgers 65000007 to 65000007")
+
+    def test_newest_file_and_documents_disagree(self, files: Files) -> None:
+        """The run's own file has the rows of the documents, value for value."""
+
+        def poorer(table: pa.Table) -> pa.Table:
+            position = table.schema.get_field_index("borrow_apy_bps")
+            field = table.schema.field(position)
+            return table.set_column(position, field, pa.array([424_242] * table.num_rows, field.type))
+
+        assert_named(files, rewrite(files, -1, poorer), "borrow_apy_bps is 424242, the documents have")
+
+    def test_value_with_collateral(self, files: Files) -> None:
+        """A value in USD must follow from supply, plain collateral and price."""
+
+        def more(table: pa.Table) -> pa.Table:
+            position = table.schema.get_field_index("total_collateral")
+            field = table.schema.field(position)
+            values = [value + 10**20 for value in table.column(position).to_pylist()]
+            return table.set_column(position, field, pa.array(values, field.type))
+
+        assert_named(files, rewrite(files, -1, more), "tvl_usd_cents is .*, but its parts give")
+
+    def test_values_of_another_kind(self, files: Files) -> None:
+        """A column without the values that it must have is a fault, not the end of the check."""
+
+        def nothing(table: pa.Table) -> pa.Table:
+            position = table.schema.get_field_index("total_collateral")
+            nulls = pa.array([None] * table.num_rows, table.schema.field(position).type)
+            return table.set_column(position, "total_collateral", nulls)
+
+        assert_named(files, rewrite(files, -1, nothing), "holds values of another kind")
+
+    def test_lost_rows(self, files: Files) -> None:
+        """The run's own file has all pools."""
+        assert_named(files, rewrite(files, -1, lambda table: table.slice(1)), "rows, but")
+
+    def test_missing_column(self, files: Files) -> None:
+        """A file without the column that every reader needs is named."""
+        key = rewrite(files, 0, lambda table: table.drop_columns(["observed_ledger"]))
+
+        assert_named(files, key, "pyarrow cannot read it")
+
+
+class TestBuckets:
+    """The histories of single pools."""
+
+    def head(self, files: Files) -> str:
+        """A newest page that has older ones before it."""
+        return next(
+            key for key in keys(files, "v1/assets/C", "/history/5m.json") if json.loads(files[key])["next_cursor"]
+        )
+
+    def test_older_pages_are_followed(self, files: Files) -> None:
+        """Older pages, which no manifest lists, are read as far back as they go; one that is missing is named."""
+        older = f"v1/buckets/{json.loads(files[self.head(files)])['next_cursor']}.json"
+        oldest = f"v1/buckets/{json.loads(files[older])['next_cursor']}.json"
+        assert oldest in files
+        del files[oldest]
+
+        assert_named(files, oldest, "is missing")
+        assert_named(files, older, "next_cursor leads to .*, which is not there")
+
+    def test_head_without_the_run(self, files: Files) -> None:
+        """The newest page ends with the run itself."""
+        key = self.head(files)
+        lie(files, key, lambda history: history["data"].pop())
+
+        assert_named(files, key, "data ends with ledger")
+
+    def test_head_of_another_ledger(self, files: Files) -> None:
+        """The newest page is of the run's ledger."""
+        key = self.head(files)
+        lie(files, key, lambda history: history.update(observed_ledger=65_000_009))
+
+        assert_named(files, key, "observed_ledger is 65000009, but the run is of ledger 65000003")
+
+    def test_cursor_to_another_pool(self, files: Files) -> None:
+        """A cursor that leads to the history of another pool is named."""
+        mine, other = [
+            key for key in keys(files, "v1/assets/C", "/history/5m.json") if json.loads(files[key])["next_cursor"]
+        ][:2]
+        cursor = json.loads(files[other])["next_cursor"]
+        lie(files, mine, lambda history: history.update(next_cursor=cursor))
+
+        assert_named(files, mine, "next_cursor leads to the history of")
+
+    def test_pages_that_overlap(self, files: Files) -> None:
+        """The buckets of an older page are all older."""
+        key = self.head(files)
+        document = json.loads(files[key])
+        newest = document | {"observed_ledger": document["data"][-1]["last_ledger"]}
+        page = encoded(newest)
+        files[f"v1/buckets/{page_token(page)}.json"] = page
+        lie(files, key, lambda history: history.update(next_cursor=page_token(page)))
+
+        assert_named(files, key, "whose buckets are not all older")

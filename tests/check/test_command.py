@@ -1,0 +1,184 @@
+"""`exporter check` as a user calls it, and the runs that it keeps from being published."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from exporter import pipeline
+from exporter.cli import main
+from exporter.config import load
+from exporter.console import Console
+from exporter.errors import CheckError
+from exporter.files import RenderedFile
+from exporter.localnet import alula_contract
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.report import RunReport
+from tests.check.trees import Files, small_tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small good tree in a folder."""
+    return write(tmp_path / "tree", small_tree(3))
+
+
+def write(folder: Path, files: Files) -> Path:
+    """Write a tree into a folder."""
+    for key, data in files.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    return folder
+
+
+def exporter(*arguments: str) -> Result:
+    """Call the command."""
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def test_good_tree(tree: Path) -> None:
+    """Exit code 0, and on standard output how much was looked at."""
+    result = exporter(str(tree))
+
+    assert 0 == result.exit_code, result.output
+    assert "the tree passes its checks" in result.stdout
+    assert "3 pools of" in result.stdout
+    assert "walks from a first page to the end" in result.stdout
+
+
+def test_json(tree: Path) -> None:
+    """With --log-format json the answer is a JSON object with the counts, and each fault one of its own."""
+    good = exporter(str(tree), "--log-format", "json", "--sample", "2")
+    (tree / "v1" / "markets.json").write_bytes(b"{}")
+    bad = exporter(str(tree), "--log-format", "json")
+
+    counts = json.loads(good.stdout)
+    faults = [json.loads(line) for line in bad.stdout.splitlines()]
+    assert ("checked", 3, False) == (counts["event"], counts["pools"], counts["complete"])
+    assert counts["files"]["document"] > 0
+    assert {"fault"} == {fault["event"] for fault in faults}
+    assert "v1/markets.json" in {fault["key"] for fault in faults}
+    assert 4 == json.loads(bad.stderr)["exit_code"]
+
+
+def test_bad_tree(tree: Path) -> None:
+    """Exit code 4, with the key and the fault on standard output."""
+    (tree / "v1" / "assets" / "limit" / "1.json").unlink()
+
+    result = exporter(str(tree))
+
+    assert 4 == result.exit_code
+    assert "v1/assets/limit/1.json: is missing, though the run's manifest lists it" in result.stdout
+    assert "the tree fails its checks" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "name the tree to check"),
+        (("x", "--on-chain"), 2, "name the tree to check"),
+        (("x", "--sample", "0"), 2, "--sample"),
+        (("s3://bucket/x",), 2, "s3://"),
+        (("/nothing/here",), 3, "is not a folder"),
+        (("--on-chain",), 2, "network.rpc_urls"),
+        (("--on-chain", "--snapshot", "nothing.json"), 3, "nothing.json"),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
+    """Wrong usage ends with code 2 and a source that cannot be read with 3; both say what is wrong."""
+    result = exporter(*arguments)
+
+    assert code == result.exit_code, result.output
+    assert said in result.stderr
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    """A folder without a run fails: there is nothing that could be right."""
+    result = exporter(str(tmp_path))
+
+    assert 4 == result.exit_code
+    assert "v1/system/status.json is missing" in result.stderr
+
+
+@pytest.fixture
+def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The embedded network with both protocols."""
+    monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
+    with running(create_app(MadeNetwork(pools=8, alula_markets=1))) as url:
+        yield url
+
+
+def test_on_chain(rpc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 0 where all agrees, with the count; 4 with each difference, ours and the contract's."""
+    good = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
+    monkeypatch.setattr(alula_contract, "apy", lambda rate: rate)
+    bad = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
+
+    assert 0 == good.exit_code, good.output
+    assert ": 0 differ" in good.stdout
+    assert "Blend v1 pools have no view" in good.stderr
+    assert 4 == bad.exit_code
+    assert "supply_apy_bps is " in bad.stdout
+    assert "the contract says " in bad.stdout
+
+
+class TestRun:
+    """A run whose tree fails is not published."""
+
+    def run(self, url: str, out: Path) -> dict[str, Any]:
+        """One run; gives its report."""
+        flags = {"network.name": "local", "network.rpc_urls": [url], "output.uri": str(out)}
+        report = RunReport(None)
+        run = pipeline.prepare(load(None, flags).settings, Console("text", io.StringIO()), report)
+        pipeline.execute(run)
+        return report.facts
+
+    def test_report(self, rpc: str, tmp_path: Path) -> None:
+        """A good run says in its report how much was checked."""
+        checked = self.run(rpc, tmp_path)["checked"]
+
+        assert checked["pools"] >= 8
+        assert checked["walks"] > 0
+
+    def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
+        rendered = pipeline._rendered
+
+        def lossy(run: pipeline.Run) -> Iterator[RenderedFile]:
+            return (file for file in rendered(run) if file.key != "v1/assets/limit/20.json")
+
+        monkeypatch.setattr(pipeline, "_rendered", lossy)
+        with pytest.raises(CheckError, match=r"v1/assets/limit/20\.json: is missing") as caught:
+            self.run(rpc, tmp_path)
+
+        kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
+        assert 4 == caught.value.exit_code
+        assert {("v1", "pages"), ("history", "pools")} == {kind for kind in kinds if not kind[0].startswith(".")}
+
+    def test_published_run_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was published before is as it was."""
+        monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
+        network = MadeNetwork(pools=4)
+        rendered = pipeline._rendered
+        with running(create_app(network)) as url:
+            self.run(url, tmp_path)
+            before = (tmp_path / "v1" / "system" / "status.json").read_bytes()
+            network.advance()
+            monkeypatch.setattr(
+                pipeline,
+                "_rendered",
+                lambda run: (file for file in rendered(run) if file.key != "v1/assets/empty.json"),
+            )
+            with pytest.raises(CheckError):
+                self.run(url, tmp_path)
+
+        assert before == (tmp_path / "v1" / "system" / "status.json").read_bytes()
+        assert 0 == exporter(str(tmp_path)).exit_code

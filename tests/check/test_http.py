@@ -1,0 +1,310 @@
+"""Checking a tree over HTTP: the preview server passes, servers that break a rule do not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from exporter.api.serve import bind, create_app
+from exporter.check import sources
+from exporter.check.faults import Looked, TreeFaultsError
+from exporter.check.http_rules import public_urls
+from exporter.check.published import check_uri
+from exporter.errors import CheckError, ConfigError, SourceError
+from tests.check.trees import small_tree
+
+Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+
+@dataclass
+class Reply:
+    """The answer of a good server, which a rule spoils."""
+
+    path: str
+    query: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+Rule = Callable[[Reply], None]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small tree in a folder."""
+    folder = tmp_path_factory.mktemp("tree")
+    for key, data in small_tree(3).items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    return folder
+
+
+@contextlib.contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Serve an application on a free port; gives its URL."""
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none", http="h11"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        listener.close()
+
+
+def broken(app: Any, rule: Rule) -> Asgi:
+    """The application with its answers passed through a rule."""
+
+    async def run(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        status, headers, body = 0, dict[str, str](), bytearray()
+
+        async def collect(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers.update({name.decode(): value.decode() for name, value in message["headers"]})
+            else:
+                body.extend(message.get("body", b""))
+
+        await app(scope, receive, collect)
+        reply = Reply(scope["path"], scope["query_string"].decode(), status, dict(headers), bytes(body))
+        rule(reply)
+        reply.headers["content-length"] = str(len(reply.body))
+        encoded = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
+        await send({"type": "http.response.body", "body": reply.body})
+
+    return run
+
+
+def check(url: str, sample: int | None = None) -> Looked:
+    """Check a URL."""
+    return asyncio.run(check_uri(url, sample))
+
+
+def faults_of(root: Path, rule: Rule) -> list[str]:
+    """What is wrong with a server that breaks a rule."""
+    with serving(broken(create_app(root), rule)) as url, pytest.raises(TreeFaultsError) as caught:
+        check(url, sample=3)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_preview_server_passes(root: Path) -> None:
+    """Files, public URLs, errors, headers and ranges of the preview server are as they should be."""
+    with serving(create_app(root)) as url:
+        looked, sample = check(url), check(f"{url}/", sample=3)
+
+    folder = asyncio.run(check_uri(str(root)))
+    assert looked.requests > 60
+    assert (looked.pools, looked.walks, looked.files) == (folder.pools, folder.walks, folder.files)
+    assert 0 < sample.requests < looked.requests
+
+
+def other_bytes(reply: Reply) -> None:
+    """One public form answers with something else than the file."""
+    if reply.query == "limit=2":
+        reply.body = reply.body.replace(b"data", b"daat")
+
+
+def no_queries(reply: Reply) -> None:
+    """The server knows no query strings."""
+    if reply.path == "/v1/assets" and reply.query:
+        reply.status = 404
+
+
+def html_errors(reply: Reply) -> None:
+    """Errors are said to be HTML."""
+    if reply.status == 404:
+        reply.headers["content-type"] = "text/html"
+
+
+def html_pages_for_errors(reply: Reply) -> None:
+    """Errors are HTML, whatever is said."""
+    if reply.status == 404:
+        reply.body = b"<html>"
+
+
+def everything_accepted(reply: Reply) -> None:
+    """What must be refused is accepted."""
+    if reply.status == 400:
+        reply.status = 200
+
+
+def errors_without_cors(reply: Reply) -> None:
+    """Only good answers may be read by web pages."""
+    if reply.status != 200:
+        reply.headers.pop("access-control-allow-origin", None)
+
+
+def bytes_without_extension(reply: Reply) -> None:
+    """A file without an extension is of no known type, as on GitHub Pages."""
+    if "." not in reply.path:
+        reply.headers["content-type"] = "application/octet-stream"
+
+
+def wrong_range(reply: Reply) -> None:
+    """A range gives other bytes than it names."""
+    if reply.status == 206:
+        reply.body = b"RAP1"
+
+
+def refused_range(reply: Reply) -> None:
+    """Ranges are offered and then refused."""
+    if reply.status == 206:
+        reply.status = 416
+
+
+def longer_history(reply: Reply) -> None:
+    """Parquet files have a byte too many."""
+    if reply.path.endswith(".parquet") and reply.status == 200:
+        reply.body += b" "
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (other_bytes, "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/limit/2.json"),
+        (no_queries, "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json"),
+        (html_errors, "/v1/nothing: has the content type 'text/html', not 'application/problem+json'"),
+        (html_pages_for_errors, "/v1/nothing: is not answered with a problem document"),
+        (everything_accepted, "/v1/assets?limit=-1: is answered with HTTP status 200, not 400"),
+        (errors_without_cors, "/v1/nothing: is answered without access-control-allow-origin"),
+        (bytes_without_extension, "/v1/assets: has the content type 'application/octet-stream', not"),
+        (wrong_range, "answers the range of its first 4 bytes with 4 as"),
+        (refused_range, "offers ranges, but answers one with HTTP status 416"),
+        (longer_history, ".parquet: does not have the bytes that the run's manifest gives for it"),
+    ],
+)
+def test_broken_server(root: Path, rule: Rule, said: str) -> None:
+    """Each rule that a server breaks is named with the URL."""
+    found = faults_of(root, rule)
+
+    assert any(said in fault for fault in found), found
+
+
+def test_server_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers 503 is tried again, and then the check ends without judging the tree."""
+    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    seen: list[str] = []
+
+    def rule(reply: Reply) -> None:
+        seen.append(reply.path)
+        reply.status = 503
+
+    with serving(broken(create_app(root), rule)) as url, pytest.raises(SourceError, match=r"HTTP status 503 \(4 tries"):
+        check(url)
+    assert sources.TRIES == len(seen)
+
+
+def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures that pass cost nothing but a little time."""
+    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    count = 0
+
+    def rule(reply: Reply) -> None:
+        nonlocal count
+        count += 1
+        if count % 10 == 0:
+            reply.status = 429
+
+    with serving(broken(create_app(root), rule)) as url:
+        assert check(url, sample=1).pools
+
+
+def test_redirect(root: Path) -> None:
+    """Redirects are not followed: the tree is where its URL says."""
+
+    def rule(reply: Reply) -> None:
+        reply.status, reply.headers = 301, {"location": "http://elsewhere/"}
+
+    with (
+        serving(broken(create_app(root), rule)) as url,
+        pytest.raises(SourceError, match="redirect"),
+    ):
+        check(url)
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that cannot be reached ends the check with a clear error."""
+    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    listener = bind("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    listener.close()
+
+    with pytest.raises(SourceError, match=r"status\.json cannot be read"):
+        check(f"http://127.0.0.1:{port}")
+
+
+def test_unbounded_answer(root: Path) -> None:
+    """A file that is far longer than listed is read no further than its length, and named."""
+
+    def rule(reply: Reply) -> None:
+        if reply.path == "/index.html":
+            reply.body += b" " * 50_000_000
+
+    began = time.monotonic()
+    found = faults_of(root, rule)
+    assert any("index.html: does not have the bytes" in fault for fault in found)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("uri", ["http://", "https://user:secret@host/tree", "http://host/?x=1", "ftp://host/"])
+def test_uris_that_are_none(uri: str) -> None:
+    """A URI of another form is refused, and no secret in it repeated."""
+    with pytest.raises(ConfigError) as caught:
+        check(uri)
+    assert "secret" not in str(caught.value)
+
+
+def test_folders(tmp_path: Path) -> None:
+    """A folder that is not there cannot be read; one without a run holds nothing to check."""
+    with pytest.raises(SourceError, match="is not a folder"):
+        check(str(tmp_path / "nothing"))
+    with pytest.raises(CheckError, match=r"status\.json is missing"):
+        check(str(tmp_path))
+
+
+def test_run_published_meanwhile(root: Path) -> None:
+    """When the pointer moves during a check, the check begins anew, and gives up after a few times."""
+    count = 0
+
+    def rule(reply: Reply) -> None:
+        nonlocal count
+        if reply.path == "/v1/system/status.json":
+            count += 1
+            reply.body = reply.body.replace(b'"notices":[', b'"notices":["%d",' % count).replace(b",]", b"]")
+
+    with (
+        serving(broken(create_app(root), rule)) as url,
+        pytest.raises(SourceError, match="3 times a new run was published during the check"),
+    ):
+        check(url, sample=1)
+    assert count == 6
+
+
+def test_public_urls() -> None:
+    """Every file of the tree has its public form, and each first page the limits that it answers."""
+    market = "C" + "A" * 55
+
+    assert ["v1/assets", "v1/assets/index.json"] == list(public_urls("v1/assets/index.json", [1, 2, 5]))
+    assert [
+        f"v1/assets?market={market}&limit=2",
+        f"v1/assets?market={market}&limit=4",
+        f"v1/assets/market/{market}/limit/2.json",
+    ] == list(public_urls(f"v1/assets/market/{market}/limit/2.json", [1, 2, 5]))
+    assert "v1/assets?limit=2147483647" in list(public_urls("v1/assets/limit/5.json", [1, 2, 5]))
+    assert "v1/assets?cursor=abc" in list(public_urls("v1/pages/abc.json", [1]))
+    assert "v1/assets/M/P/history?bucket=1d" in list(public_urls("v1/assets/M/P/history/1d.json", [1]))
+    assert ["v1/markets", "v1/markets.json"] == list(public_urls("v1/markets.json", [1]))

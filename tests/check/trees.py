@@ -1,0 +1,155 @@
+"""A small published tree with everything in it, and how tests break it.
+
+The tree is what four runs, a day apart, leave of an embedded network: pools of both protocols, one archived, histories
+whose older pages are complete, and files of earlier runs that the last one does not list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from exporter.api.documents import ManifestFile, page_token
+from exporter.api.headers import POINTER_KEY, kind_of
+from exporter.check.faults import Looked
+from exporter.check.published import check_source
+from exporter.check.sources import FolderSource
+from exporter.config import load
+from exporter.console import Console
+from exporter.files import RenderedFile
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.memory_store import MemoryStore
+from exporter.pipeline import Run, execute
+from exporter.publish import run_id_of
+from exporter.report import RunReport
+
+START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SIZES = (1, 2, 5)
+POOLS = 7
+RUNS = 4
+
+Files = dict[str, bytes]
+Change = Callable[[Any], None]
+
+
+@cache
+def _made(pools: int, archived: int, alula_markets: int, runs: int) -> Files:
+    store = MemoryStore()
+    network = MadeNetwork(pools=pools, archived=archived, alula_markets=alula_markets, close_seconds=86_400)
+    with running(create_app(network)) as url:
+        for number in range(runs):
+            flags: dict[str, Any] = {
+                "network.name": "local",
+                "network.rpc_urls": [url],
+                "network.requests_per_second": 10_000.0,
+                "output.page_sizes": list(SIZES),
+                "output.default_page_size": 2,
+                "output.market_pools_cap": 2,
+            }
+            settings = load(None, flags, environment={}).settings
+            moment = START + timedelta(days=number)
+            console = Console("text", io.StringIO())
+            execute(Run(settings, store, console, RunReport(None), now=lambda moment=moment: moment))  # type: ignore[misc]
+            network.advance()
+    return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
+
+
+def good_tree() -> Files:
+    """The files of a good tree, which the test may change."""
+    return dict(_made(POOLS, 1, 1, RUNS))
+
+
+def small_tree(pools: int) -> Files:
+    """The files of a good tree of one run with so few pools that one page holds them all; the test may change them."""
+    return dict(_made(pools, 0, 0, 1))
+
+
+def check(files: Files, sample: int | None = None) -> Looked:
+    """Check the tree that some files are."""
+    store = MemoryStore()
+    for key, data in files.items():
+        store.put(key, data)
+    return asyncio.run(check_source(FolderSource(store), sample))
+
+
+def status_of(files: Files) -> Any:
+    """The status document."""
+    return json.loads(files[POINTER_KEY])
+
+
+def manifest_of(files: Files) -> Any:
+    """The manifest of the published run."""
+    return json.loads(files[status_of(files)["manifest_key"]])
+
+
+def keys(files: Files, start: str, end: str = ".json") -> list[str]:
+    """The keys that the run's manifest lists with this start and end."""
+    listed = [file["key"] for file in manifest_of(files)["files"]]
+    return [key for key in listed if key.startswith(start) and key.endswith(end)]
+
+
+def encoded(document: Any) -> bytes:
+    """A document in the one form in which it may be written."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def change(files: Files, key: str, how: Change) -> None:
+    """Change a document in place, without a word to the manifest."""
+    document = json.loads(files[key])
+    how(document)
+    files[key] = encoded(document)
+
+
+def lie(files: Files, key: str, how: Change) -> None:
+    """Change a document and make the manifest and the status agree, as a renderer with a bug would."""
+    change(files, key, how)
+    seal(files)
+
+
+def seal(files: Files) -> None:
+    """Make the run's manifest and the status describe the files as they are now; those that are gone leave it."""
+    manifest = manifest_of(files)
+    status = status_of(files)
+    listed = []
+    for entry in manifest["files"]:
+        if entry["key"] in files:
+            file = RenderedFile(entry["key"], files[entry["key"]], kind_of(entry["key"]))
+            listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
+    seal_listing(files, manifest, status, listed)
+
+
+def seal_listing(files: Files, manifest: Any, status: Any, listed: list[ManifestFile]) -> None:
+    """Write a manifest of these files, and a status that names it."""
+    del files[status["manifest_key"]]
+    manifest["files"] = [{name: getattr(file, name) for name in file.__struct_fields__} for file in listed]
+    manifest["run_id"] = status["run_id"] = run_id_of(manifest["observed_ledger"], listed)
+    status["manifest_key"] = f"v1/runs/{status['run_id']}.json"
+    files[status["manifest_key"]] = encoded(manifest)
+    sealed = RenderedFile(status["manifest_key"], files[status["manifest_key"]], kind_of(status["manifest_key"]))
+    status["manifest_sha256"] = sealed.sha256
+    files[POINTER_KEY] = encoded(status)
+
+
+def add_listed(files: Files, key: str, data: bytes) -> None:
+    """Add a file to the tree and to the run's manifest."""
+    files[key] = data
+    manifest = manifest_of(files)
+    known = [ManifestFile(**entry) for entry in manifest["files"]]
+    file = RenderedFile(key, data, kind_of(key))
+    known.append(ManifestFile(key, file.kind.value, len(data), file.sha256))
+    seal_listing(files, manifest, status_of(files), sorted(known, key=lambda entry: entry.key))
+
+
+def add_page(files: Files, document: Any) -> str:
+    """Add a page of pool snapshots to the run; gives its token."""
+    data = encoded(document)
+    token = page_token(data)
+    add_listed(files, f"v1/pages/{token}.json", data)
+    return token

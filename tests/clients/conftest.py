@@ -1,0 +1,26 @@
+"""The tree that all clients walk, and the API's description as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.whole_tree import publish_tree
+from tests.clients.serving import served
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published tree of all protocols, of three runs."""
+    folder = tmp_path_factory.mktemp("clients") / "public"
+    publish_tree(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def url(tree: Path) -> Iterator[str]:
+    """Where that tree is served."""
+    with served(tree) as address:
+        yield address

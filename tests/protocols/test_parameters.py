@@ -1,0 +1,30 @@
+"""The parameters that are shown beside a pool."""
+
+from __future__ import annotations
+
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields
+from exporter.ledger.scval_encode import symbol
+from exporter.protocols.parameters import Parameter, parameters_of
+
+
+def test_numbers_are_shown_and_the_rest_is_left_out() -> None:
+    """Numbers and yes or no are taken in the given order with their scale; what is missing or no number is left out."""
+    fields = Fields(
+        (
+            (symbol("cap"), (scval.I128, 10**30)),
+            (symbol("enabled"), (scval.BOOL, True)),
+            (symbol("name"), symbol("pool")),
+            (symbol("util"), (scval.U32, 8_000_000)),
+            (symbol("since"), (scval.U64, 2**63)),
+        ),
+        "ResConfig",
+    )
+    scales = {"util": 7, "enabled": 0, "gone": 7, "name": 0, "cap": 18, "since": 0}
+
+    assert [
+        Parameter("util", 8_000_000, 7),
+        Parameter("enabled", 1, 0),
+        Parameter("cap", 10**30, 18),
+        Parameter("since", 2**63, 0),
+    ] == list(parameters_of(fields, scales))
