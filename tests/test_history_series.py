@@ -166,3 +166,16 @@ def test_heads_say_what_they_are() -> None:
     assert ["market", "pool", "bucket", "observed_ledger", "data", "next_cursor"] == list(
         json.loads(json.dumps(newest))
     )
+
+
+def test_a_span_ends_also_when_nothing_was_observed() -> None:
+    """Pages are turned by the time alone: also by a run that read no pool, and after one that read none."""
+    random = Random(13)
+    historian = Historian(MemoryStore())
+    span = 48 * 300
+    times = [MONDAY, MONDAY + span, MONDAY + span + 3000, MONDAY + 2 * span, MONDAY + 3 * span, MONDAY + 3 * span + 600]
+    for number, (time, pools) in enumerate(zip(times, (1, 1, 0, 1, 0, 0), strict=True)):
+        historian.run(observe(random, places(1, pools), LEDGER + number, time), LEDGER + number, time)
+        historian.assert_as_computed_anew()
+
+    assert [1, 1, 1] == [len(page["data"]) for page in historian.walk(places(1, 1)[0], "5m")]
