@@ -9,8 +9,8 @@ import polars as pl
 
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError
-from exporter.history import check_representable
-from exporter.history_schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
+from exporter.history.parquet import check_representable
+from exporter.history.schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
 from exporter.ledger.tokens import Token
 from exporter.prices import price_frame, with_values
 from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread

@@ -27,23 +27,23 @@ from exporter.console import Console
 from exporter.discovery import candidates
 from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, SourceError, StoreError
 from exporter.files import RenderedFile
-from exporter.history import render_history
-from exporter.history_buckets import observations_of
-from exporter.history_cache import catch_up, load_series, save_series
-from exporter.history_manifest import HistoryPart, read_history_manifest
-from exporter.history_series import Series
+from exporter.history.buckets import observations_of
+from exporter.history.cache import catch_up, load_series, save_series
+from exporter.history.manifest import HistoryPart, read_history_manifest
+from exporter.history.parquet import render_history
+from exporter.history.series import Series
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
-from exporter.memory_store import MemoryStore
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
-from exporter.publish import PublishResult, RunSummary, publish
-from exporter.published import check_newer
+from exporter.publishing.publish import PublishResult, RunSummary, publish
+from exporter.publishing.published import check_newer
+from exporter.publishing.sweep import sweep
+from exporter.publishing.verify import verify
 from exporter.report import RunReport
 from exporter.site import render_site
 from exporter.sources import OpenSource, open_source
-from exporter.store import Clock, Store, open_store, utc_now
-from exporter.sweep import sweep
-from exporter.verify import verify
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Clock, Store, open_store, utc_now
 
 
 @dataclass(slots=True)

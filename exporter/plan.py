@@ -14,8 +14,8 @@ from exporter.ledger.endpoints import parse_endpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.networks import network_of
 from exporter.protocols import PROTOCOLS
-from exporter.published import read_published
-from exporter.store import open_store
+from exporter.publishing.published import read_published
+from exporter.stores.store import open_store
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:

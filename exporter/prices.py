@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import polars as pl
 
 from exporter import exact
-from exporter.history_schema import MAX_DECIMAL
+from exporter.history.schema import MAX_DECIMAL
 from exporter.ledger.oracles import Quote
 from exporter.tables import VALID_PRICE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from exporter.api.documents import MarketSummary, PoolSnapshot
-from exporter.history_schema import FRAME_DTYPES, HISTORY_COLUMNS
+from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS
 from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS, VALID_PRICE
 
 

@@ -11,7 +11,7 @@ from exporter.api.render import render_document
 from exporter.api.routes import asset_key
 from exporter.compute import Tables
 from exporter.files import RenderedFile
-from exporter.history_schema import MAX_TIMESTAMP_SECONDS
+from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.protocols.parameters import Parameter
 
 

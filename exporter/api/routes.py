@@ -25,7 +25,7 @@ from exporter.api.problems import (
     unknown_token,
 )
 from exporter.errors import ConfigError
-from exporter.store import is_key
+from exporter.stores.store import is_key
 
 MAX_LIMIT = 2**31 - 1
 """`limit` is an int32."""

@@ -16,8 +16,8 @@ from exporter.api.documents import HistoryFile, PoolSnapshot, SystemStatus, time
 from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.check.rows import number, value_in_cents
 from exporter.check.whole import Whole
-from exporter.history_manifest import HISTORY_PREFIX
-from exporter.history_schema import MAX_TIMESTAMP_SECONDS
+from exporter.history.manifest import HISTORY_PREFIX
+from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"

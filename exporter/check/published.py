@@ -22,7 +22,7 @@ from exporter.check.sources import HttpSource, TreeSource, open_tree
 from exporter.check.tree import TreeChecker
 from exporter.errors import CheckError, SourceError
 from exporter.files import FileKind, RenderedFile
-from exporter.published import INTENT_KEY, Intent
+from exporter.publishing.published import INTENT_KEY, Intent
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """Of a document that no manifest gives the size of."""

@@ -12,7 +12,7 @@ from exporter.api.routes import checked_page_sizes
 from exporter.check.whole import Whole
 from exporter.errors import ConfigError
 from exporter.files import FileKind
-from exporter.publish import run_id_of
+from exporter.publishing.publish import run_id_of
 
 
 def check_status(whole: Whole, status: SystemStatus) -> None:

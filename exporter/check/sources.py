@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from exporter.errors import ConfigError, SourceError, StoreError
-from exporter.store import Store, open_store
+from exporter.stores.store import Store, open_store
 
 IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0
@@ -116,7 +116,7 @@ class HttpSource:
 
 @asynccontextmanager
 async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
-    """Open a tree by its URI: an http or https URL, or what `exporter.store.open_store` takes.
+    """Open a tree by its URI: an http or https URL, or what `exporter.stores.store.open_store` takes.
 
     Raises `ConfigError` for a URI that cannot be one of a tree, `SourceError` for a folder that is not there.
     """

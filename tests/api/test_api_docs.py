@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from exporter.api.asset_documents import HistoryBucket
 from exporter.api.openapi_paths import OPERATIONS, PROBLEMS
-from exporter.history_buckets import BUCKETS, PAGE_BUCKETS
+from exporter.history.buckets import BUCKETS, PAGE_BUCKETS
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
 

@@ -14,7 +14,7 @@ from exporter.errors import CheckError
 from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS
 from tests.api.rendering import contract
-from tests.history_frames import CLOSE_TIME, LEDGER, pools_frame
+from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 
 MARKET, POOL, ORACLE = contract(1), contract(2), contract(3)
 

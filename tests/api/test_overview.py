@@ -14,7 +14,7 @@ from exporter.errors import CheckError
 from exporter.ledger.tokens import Token
 from exporter.tables import MARKETS
 from tests.api.rendering import LEDGER, contract
-from tests.history_frames import pools_frame
+from tests.history.frames import pools_frame
 
 A, B, C, X, Y = (contract(number) for number in (1, 2, 3, 11, 12))
 

@@ -12,7 +12,7 @@ from exporter.api.headers import cache_control, content_type, kind_of
 from exporter.api.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
 from exporter.api.routes import Served, route
 from exporter.files import FileKind
-from exporter.store import is_key
+from exporter.stores.store import is_key
 from tests.api.rendering import SIZES, contract
 
 M, T = contract(1), contract(2)

@@ -25,10 +25,10 @@ from exporter.files import RenderedFile
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.memory_store import MemoryStore
 from exporter.pipeline import Run, execute
-from exporter.publish import run_id_of
+from exporter.publishing.publish import run_id_of
 from exporter.report import RunReport
+from exporter.stores.memory_store import MemoryStore
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)

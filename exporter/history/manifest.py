@@ -1,0 +1,101 @@
+"""The manifest of the history: which Parquet files belong to it.
+
+The manifest is the contract (facts/history-and-batch.md 3.3): readers over HTTPS cannot list a folder, and a file
+that a run left behind when it died is no part of the history until a manifest names it. Entries are only added,
+one a run; a manifest that is lost or damaged is never silently begun anew.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from exporter.api.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.errors import CheckError, StoreError
+from exporter.files import RenderedFile
+from exporter.stores.store import Store
+
+HISTORY_PREFIX = "history/pools/"
+
+_RUN_FILE = re.compile(r"history/pools/date=\d{4}-\d{2}-\d{2}/(?P<ledger>[1-9]\d*)\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPart:
+    """The Parquet file of one run, and its entry in the manifest."""
+
+    file: RenderedFile
+    entry: HistoryFile
+
+
+def file_reference(key: str) -> str:
+    """Give the relative reference from the manifest to a file; ``/v1/history`` and ``/v1/history.json`` agree on it."""
+    return f"../{key}"
+
+
+def run_file_ledger(key: str) -> int | None:
+    """Tell the ledger of a run's Parquet file from its key; None for any other key."""
+    match = _RUN_FILE.fullmatch(key)
+    return int(match["ledger"]) if match else None
+
+
+def read_history_manifest(store: Store) -> HistoryManifest | None:
+    """Read the manifest that stands in the store; None when there is none.
+
+    Raises:
+        StoreError: it is there but cannot be understood.
+    """
+    stored = store.get(HISTORY_MANIFEST_KEY)
+    if stored is None:
+        return None
+    try:
+        manifest = msgspec.json.decode(stored.data)
+        for file in manifest["files"]:
+            file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
+        return msgspec.convert(manifest, HistoryManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
+            "restore it from a copy, or upgrade the exporter if a newer version wrote it"
+        ) from error
+
+
+def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
+    """Add the entry of a run's file to a manifest. Doing it again changes nothing.
+
+    Raises:
+        CheckError: the manifest has another file for this ledger.
+    """
+    files = [] if previous is None else previous.files
+    for known in files:
+        if known.first_ledger <= entry.last_ledger and entry.first_ledger <= known.last_ledger and known != entry:
+            raise CheckError(
+                f"{HISTORY_MANIFEST_KEY} already has {known.key} (sha256 {known.sha256[:16]}...) for the ledgers of "
+                f"{entry.key} (sha256 {entry.sha256[:16]}...); the history of a ledger is written once"
+            )
+    extended = sorted({file.key: file for file in (*files, entry)}.values(), key=lambda file: file.first_ledger)
+    return HistoryManifest(
+        schema_version=SCHEMA_VERSION,
+        observed_ledger=max(file.last_ledger for file in extended),
+        files=extended,
+    )
+
+
+def refuse_lost_manifest(store: Store, own_key: str) -> None:
+    """Refuse to begin a manifest where a published run must have left one.
+
+    Call it when a run stands published and there is no manifest: beginning a new one would cut the history off
+    without anybody noticing.
+
+    Raises:
+        StoreError: there are history files besides this run's own.
+    """
+    for info in store.list(HISTORY_PREFIX):
+        if info.key != own_key:
+            raise StoreError(
+                f"{HISTORY_MANIFEST_KEY} is missing, but the history has files (the first found is {info.key}). "
+                "Restore the manifest from a copy, or move history/ away to begin a new history"
+            )

@@ -1,0 +1,180 @@
+"""The history: one immutable Parquet file a run, exact in every reader, the same bytes for the same frame.
+
+A file is written by Polars and read back by pyarrow, another implementation, before it is accepted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import exporter
+from exporter.api.documents import HistoryFile
+from exporter.errors import CheckError, ExactOverflowError
+from exporter.files import FileKind, RenderedFile
+from exporter.history.manifest import HISTORY_PREFIX, HistoryPart, file_reference
+from exporter.history.schema import (
+    FRAME_DTYPES,
+    HISTORY_COLUMNS,
+    HISTORY_SCHEMA_VERSION,
+    MAX_DECIMAL,
+    MAX_TIMESTAMP_SECONDS,
+    PARQUET_DTYPES,
+    ParquetType,
+    column_names,
+)
+
+ROW_GROUP_ROWS = 100_000
+_NAMED_IN_MESSAGE = 3
+
+
+def history_key(observed_ledger: int, ledger_close_time: int) -> str:
+    """Give the key of a run's file: the folder is the UTC date on which the ledger closed.
+
+    Args:
+        observed_ledger: the run's ledger.
+        ledger_close_time: its close time in unix seconds.
+    """
+    date = datetime.fromtimestamp(ledger_close_time, UTC).date()
+    return f"{HISTORY_PREFIX}date={date:%Y-%m-%d}/{observed_ledger}.parquet"
+
+
+def check_representable(pools: pl.DataFrame) -> None:
+    """Refuse rows that a history file cannot hold.
+
+    Amounts, prices and rates have at most 38 digits there (an Int128 may have 39), and the two times of the
+    ledger lie between 1970 and 9999.
+
+    Args:
+        pools: the pools frame.
+
+    Raises:
+        ExactOverflowError: its ``rows`` are all positions in the frame that do not fit; the message names the
+            market, pool and column of the first ones.
+    """
+    limit = pl.lit(MAX_DECIMAL, dtype=pl.Int128)
+    unfit = {
+        **{
+            name: (pl.col(name) > limit) | (pl.col(name) < pl.lit(0) - limit)
+            for name in column_names(ParquetType.DECIMAL)
+        },
+        **{name: ~pl.col(name).is_between(0, MAX_TIMESTAMP_SECONDS) for name in column_names(ParquetType.TIMESTAMP)},
+    }
+    flags = pools.select(expression.fill_null(False).alias(name) for name, expression in unfit.items())
+    rows = flags.select(pl.any_horizontal(pl.all())).to_series().arg_true().to_list()
+    if not rows:
+        return
+    named = [
+        f"market {pools['market'][row]}, pool {pools['pool'][row]}: {name} is {pools[name][row]}"
+        for row in rows[:_NAMED_IN_MESSAGE]
+        for name in flags.columns
+        if flags[name][row]
+    ]
+    more = "" if len(rows) <= _NAMED_IN_MESSAGE else f"; and {len(rows) - _NAMED_IN_MESSAGE} more pools"
+    raise ExactOverflowError(
+        f"the history holds numbers of at most 38 digits and times until the year 9999: {'; '.join(named)}{more}",
+        rows,
+    )
+
+
+def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
+    """Render the Parquet file of a run.
+
+    Args:
+        pools: the pools frame, sorted by market and pool. May be empty.
+        observed_ledger: the run's ledger; every row is of it.
+        ledger_close_time: its close time in unix seconds; every row has it.
+        network: the network's passphrase, for the file's metadata.
+
+    Returns:
+        The file, and its entry for the manifest. The same frame gives the same bytes.
+
+    Raises:
+        ExactOverflowError: rows do not fit into the types of the file; see ``check_representable``.
+        CheckError: the frame is not a pools frame of this ledger, or the file did not read back as it was written.
+    """
+    _check_frame(pools, observed_ledger, ledger_close_time)
+    check_representable(pools)
+    metadata = {
+        "table": "pools",
+        "schema_version": str(HISTORY_SCHEMA_VERSION),
+        "network": network,
+        "observed_ledger": str(observed_ledger),
+        "ledger_close_time": str(ledger_close_time),
+        "exporter_version": exporter.__version__,
+    }
+    buffer = io.BytesIO()
+    _to_file_types(pools).write_parquet(
+        buffer, compression="zstd", statistics="full", row_group_size=ROW_GROUP_ROWS, metadata=metadata
+    )
+    data = buffer.getvalue()
+    key = history_key(observed_ledger, ledger_close_time)
+    _check_written(key, data, pools, metadata)
+    entry = HistoryFile(
+        key=key,
+        url=file_reference(key),
+        rows=pools.height,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        first_ledger=observed_ledger,
+        last_ledger=observed_ledger,
+        schema_version=HISTORY_SCHEMA_VERSION,
+    )
+    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), entry)
+
+
+def _check_frame(pools: pl.DataFrame, observed_ledger: int, ledger_close_time: int) -> None:
+    expected = {column.name: FRAME_DTYPES[column.type] for column in HISTORY_COLUMNS}
+    if dict(pools.schema) != expected:
+        wrong = [name for name in {**expected, **pools.schema} if pools.schema.get(name) != expected.get(name)]
+        raise CheckError(
+            f"the pools frame and the history's columns differ in {', '.join(wrong)}: "
+            "change exporter/history/schema.py with exporter/tables.py"
+        )
+    for column in HISTORY_COLUMNS:
+        if not column.nullable and pools[column.name].has_nulls():
+            raise CheckError(f"the pools frame has a null in {column.name}, which is never null in the history")
+    for name, value in (("observed_ledger", observed_ledger), ("ledger_close_time", ledger_close_time)):
+        if (pools[name] != value).any():
+            raise CheckError(f"the pools frame has a row whose {name} is not the run's {value}")
+    pairs = pools.select("market", "pool").rows()
+    if any(later <= earlier for earlier, later in pairwise(pairs)):
+        raise CheckError("the pools frame is not sorted by market and pool, or has a pool twice")
+
+
+def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
+    microseconds = [pl.col(name) * 1_000_000 for name in column_names(ParquetType.TIMESTAMP)]
+    return (
+        pools.select(column.name for column in HISTORY_COLUMNS)
+        .with_columns(microseconds)
+        .cast({column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS})
+    )
+
+
+def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:
+    """Read the file with pyarrow, and compare every value with the frame it was made from."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise CheckError(f"{key}: pyarrow cannot read the file back: {error}") from error
+    found = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
+    if {name: found.get(name) for name in metadata} != metadata:
+        raise CheckError(f"{key}: the file's metadata did not read back as it was written")
+    read = pl.from_arrow(table)
+    if not isinstance(read, pl.DataFrame) or [*read.schema.values()] != [
+        PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS
+    ]:
+        raise CheckError(f"{key}: pyarrow reads other types than were written: {table.schema}")
+    restored = read.with_columns(
+        *(pl.col(name).cast(pl.Int128) for name in column_names(ParquetType.DECIMAL)),
+        *(pl.col(name).dt.timestamp("us") // 1_000_000 for name in column_names(ParquetType.TIMESTAMP)),
+    )
+    if not restored.equals(pools.select(restored.columns)):
+        raise CheckError(f"{key}: the file did not read back as the frame it was written from")

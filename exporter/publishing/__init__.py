@@ -1,0 +1,1 @@
+"""How a run becomes the published one: the order of writing, what is refused, reading back, and what is removed."""

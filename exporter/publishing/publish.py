@@ -1,0 +1,265 @@
+"""The order in which a run is published, so that a reader never sees half of it.
+
+    lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents -> pointer
+
+1. Immutable files first. Nothing that readers can find refers to them yet.
+2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.sweep`).
+3. The intent: from here on documents change, and no earlier ledger may be published any more.
+4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
+5. The pointer, by compare-and-swap. With it the run is the published one.
+
+A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
+run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from exporter.api.documents import ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.api.headers import POINTER_KEY, kind_of
+from exporter.api.render import (
+    HISTORY_MANIFEST_KEY,
+    render_history_manifest,
+    render_run_manifest,
+    render_status,
+    run_manifest_key,
+)
+from exporter.errors import CheckError, LostRaceError, StoreError
+from exporter.files import FileKind, RenderedFile
+from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest, refuse_lost_manifest
+from exporter.publishing.published import (
+    INTENT_KEY,
+    RUNS_PREFIX,
+    Intent,
+    Published,
+    read_intent,
+    read_published,
+    refuse_not_newer,
+)
+from exporter.publishing.retention import forget_superseded
+from exporter.publishing.spool import Spool
+from exporter.stores.store import Clock, Store, Written, is_key, utc_now
+
+INTERNAL_PREFIX = "v1/system/"
+"""Where the pointer and the publisher's own records are; a run renders nothing there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What is known of a run when all of it is rendered: what its status document has to state."""
+
+    run_id: str
+    observed_ledger: int
+    published_at: datetime
+    manifest_key: str
+    manifest_sha256: str
+    previous_run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """What publishing did. Bytes are those written, not those that were there already."""
+
+    summary: RunSummary
+    pages: Written
+    history: Written
+    documents: Written
+
+    @property
+    def changed(self) -> bool:
+        """Say whether anything but the records of the run itself was written."""
+        return any(part.written for part in (self.pages, self.history, self.documents))
+
+    @property
+    def total(self) -> Written:
+        """Sum up pages, history and documents."""
+        return self.pages + self.history + self.documents
+
+
+def publish(
+    store: Store,
+    files: Iterable[RenderedFile],
+    build_status: Callable[[RunSummary], SystemStatus],
+    *,
+    observed_ledger: int,
+    history: HistoryPart | None = None,
+    now: Clock = utc_now,
+    accept: Callable[[Sequence[RenderedFile]], None] | None = None,
+) -> PublishResult:
+    """Publish a run.
+
+    Args:
+        store: where to.
+        files: the run's pages and documents, as a stream in any order. Pages are written as they come; documents
+            wait until all pages are there. An error that the stream raises leaves the published run as it was.
+        build_status: makes the status document from what is known at the end.
+        observed_ledger: the ledger of the run.
+        history: the Parquet file of the run and its entry.
+        now: the wall clock. It is read once, and nothing but the status document, the run's manifest and the
+            intent depends on it.
+        accept: is given the files that are not in the stream (the Parquet file, the manifests and the status document)
+            when all of the run is known and nothing that readers can find was written. What it raises leaves the
+            published run as it was.
+
+    Raises:
+        LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
+        LostRaceError: another publisher is at work, or was faster.
+        CheckError: the stream holds what must not be published, or build_status contradicts the run. The
+            published run stays.
+        StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
+        ImmutableKeyError: an immutable key holds other bytes than this run has for it.
+    """
+    with store.exclusive(), Spool() as documents:
+        published = read_published(store)
+        refuse_not_newer(published, read_intent(store), observed_ledger)
+        history_manifest = _extended_history_manifest(store, published, history)
+
+        listing: dict[str, ManifestFile] = {}
+        pages = store.put_new_many(_pages_of(files, listing, documents))
+        parquet = store.put_new_many(_history_of(history, listing))
+
+        manifest, summary = _summarize(listing, observed_ledger, published, now())
+        status = _build_status(build_status, summary)
+        if accept is not None:
+            parquet_file = None if history is None else history.file
+            accept([file for file in (parquet_file, manifest, history_manifest, status) if file is not None])
+
+        store.put(manifest.key, manifest.data)
+        forget_superseded(store, manifest.key)
+        store.put(INTENT_KEY, _intent(summary))
+        if history_manifest is not None:
+            store.put(history_manifest.key, history_manifest.data)
+        replaced = store.put_many(documents)
+        _move_pointer(store, status.data, published)
+    return PublishResult(summary, pages, parquet, replaced)
+
+
+def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
+    """Compute the id of a run from its pages, documents and Parquet file.
+
+    It is the ledger, a dash, and the first 12 hex digits of the SHA-256 over one line for each file, ascending by
+    key: the file's own SHA-256, two spaces, the key, a line feed (what ``sha256sum`` prints).
+    """
+    lines = (f"{file.sha256}  {file.key}\n" for file in sorted(files, key=lambda file: file.key))
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line.encode())
+    return f"{observed_ledger}-{digest.hexdigest()[:12]}"
+
+
+def _extended_history_manifest(
+    store: Store, published: Published | None, history: HistoryPart | None
+) -> RenderedFile | None:
+    if history is None:
+        return None
+    previous = read_history_manifest(store)
+    if previous is None and published is not None:
+        refuse_lost_manifest(store, history.entry.key)
+    return render_history_manifest(extend_history(previous, history.entry))
+
+
+def _pages_of(
+    files: Iterable[RenderedFile], listing: dict[str, ManifestFile], documents: Spool
+) -> Iterator[tuple[str, bytes]]:
+    """List every file of the stream, pass the pages on, and let the documents wait."""
+    for file in files:
+        if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
+            raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
+        if not _enter(file, listing):
+            continue
+        if file.kind is FileKind.PAGE:
+            yield file.key, file.data
+        else:
+            documents.add(file.key, file.data)
+
+
+def _history_of(history: HistoryPart | None, listing: dict[str, ManifestFile]) -> Iterator[tuple[str, bytes]]:
+    if history is None:
+        return
+    _enter(history.file, listing)
+    listed = listing[history.file.key]
+    if (history.entry.key, history.entry.bytes, history.entry.sha256) != (listed.key, listed.bytes, listed.sha256):
+        raise CheckError(f"{history.file.key}: the history's entry does not describe this file")
+    yield history.file.key, history.file.data
+
+
+def _enter(file: RenderedFile, listing: dict[str, ManifestFile]) -> bool:
+    """List a file; False when the same page was rendered before (two filters can share a page)."""
+    if not is_key(file.key):
+        raise CheckError(f"{file.key}: not a key that a store accepts")
+    if kind_of(file.key) is not file.kind or file.key.startswith((INTERNAL_PREFIX, RUNS_PREFIX)):
+        raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
+    if file.key == HISTORY_MANIFEST_KEY:
+        raise CheckError(f"{file.key}: the publisher writes it, because it continues the one that stands")
+    entry = ManifestFile(key=file.key, kind=file.kind.value, bytes=len(file.data), sha256=file.sha256)
+    known = listing.setdefault(file.key, entry)
+    if known is entry:
+        return True
+    if file.kind is FileKind.PAGE and known == entry:
+        return False
+    raise CheckError(f"{file.key}: rendered twice in one run")
+
+
+def _summarize(
+    listing: dict[str, ManifestFile], observed_ledger: int, published: Published | None, published_at: datetime
+) -> tuple[RenderedFile, RunSummary]:
+    """Make the run's manifest, and what the status document says of the run."""
+    files = [listing[key] for key in sorted(listing)]
+    run_id = run_id_of(observed_ledger, files)
+    manifest = render_run_manifest(
+        RunManifest(
+            run_id=run_id,
+            observed_ledger=observed_ledger,
+            published_at=_time(published_at),
+            files=files,
+        )
+    )
+    return manifest, RunSummary(
+        run_id=run_id,
+        observed_ledger=observed_ledger,
+        published_at=published_at,
+        manifest_key=run_manifest_key(run_id),
+        manifest_sha256=manifest.sha256,
+        previous_run_id=None if published is None else published.pointer.run_id,
+    )
+
+
+def _build_status(build_status: Callable[[RunSummary], SystemStatus], summary: RunSummary) -> RenderedFile:
+    status = build_status(summary)
+    for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
+        if getattr(status, field) != getattr(summary, field):
+            raise CheckError(f"{POINTER_KEY}: {field} is {getattr(status, field)}, not {getattr(summary, field)}")
+    return render_status(status)
+
+
+def _intent(summary: RunSummary) -> bytes:
+    return msgspec.json.encode(
+        Intent(
+            run_id=summary.run_id,
+            observed_ledger=summary.observed_ledger,
+            started_at=_time(summary.published_at),
+        )
+    )
+
+
+def _move_pointer(store: Store, status: bytes, published: Published | None) -> None:
+    """Swap the pointer. When that fails, look: the store may have done it, and only its answer was lost."""
+    try:
+        store.swap(POINTER_KEY, status, None if published is None else published.etag)
+    except (StoreError, LostRaceError):
+        with suppress(StoreError):
+            standing = store.get(POINTER_KEY)
+            if standing is not None and standing.data == status:
+                return
+        raise
+
+
+def _time(moment: datetime) -> str:
+    return timestamp(int(moment.timestamp()))

@@ -1,0 +1,189 @@
+"""What stands in a store: the published run, the run that was begun, and the listings of their files.
+
+Only the fields that are needed are read, and unknown ones ignored, so that a tree of an earlier or later version
+of the documents can be published over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.api.headers import POINTER_KEY
+from exporter.errors import NotNewerError, StoreError
+from exporter.stores.store import Store, StoredObject, check_key, etag_of
+
+INTENT_KEY = "v1/system/intent.json"
+"""Which run began to replace documents last. The publisher's own record, no part of the API."""
+
+RUNS_PREFIX = "v1/runs/"
+
+_Ledger = Annotated[int, Meta(ge=1)]
+_Decoded = TypeVar("_Decoded", bound=Struct)
+
+
+class Pointer(Struct, frozen=True):
+    """What the publisher needs of the status document: which run is the published one."""
+
+    run_id: str
+    observed_ledger: _Ledger
+    manifest_key: str
+    manifest_sha256: str
+
+
+class Intent(Struct, frozen=True):
+    """Written before a run replaces its first document.
+
+    While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
+    already, so a run at an earlier ledger would take them backwards.
+    """
+
+    run_id: str
+    observed_ledger: _Ledger
+    started_at: str
+
+
+class ListedFile(Struct, frozen=True):
+    """One file of a run, as its manifest lists it."""
+
+    key: str
+    kind: str
+    bytes: int
+    sha256: str
+
+
+class RunListing(Struct, frozen=True):
+    """The files of a run."""
+
+    run_id: str
+    files: list[ListedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The pointer as it stands, with the etag to swap it by."""
+
+    pointer: Pointer
+    etag: str
+
+
+class LedgerNotNewerError(NotNewerError):
+    """A run's ledger is not above the published one, or below that of a run that was begun.
+
+    Attributes:
+        run_ledger: the ledger of the refused run.
+        standing_ledger: the ledger it was compared with.
+        unfinished: True when that is the ledger of a run that was begun but not finished.
+    """
+
+    def __init__(self, message: str, *, run_ledger: int, standing_ledger: int, unfinished: bool) -> None:
+        super().__init__(message)
+        self.run_ledger = run_ledger
+        self.standing_ledger = standing_ledger
+        self.unfinished = unfinished
+
+    @property
+    def already_published(self) -> bool:
+        """Say whether the very ledger of the refused run is the published one: there is nothing to do."""
+        return not self.unfinished and self.run_ledger == self.standing_ledger
+
+
+def read_published(store: Store) -> Published | None:
+    """Read the pointer; None when nothing was published yet.
+
+    Raises:
+        StoreError: there is a pointer that cannot be understood.
+    """
+    stored = store.get(POINTER_KEY)
+    if stored is None:
+        return None
+    pointer = _decode(POINTER_KEY, stored, Pointer)
+    check_key(pointer.manifest_key)
+    return Published(pointer, stored.etag)
+
+
+def read_intent(store: Store) -> Intent | None:
+    """Read the intent; None when no run ever replaced a document.
+
+    Raises:
+        StoreError: there is an intent that cannot be understood.
+    """
+    stored = store.get(INTENT_KEY)
+    return None if stored is None else _decode(INTENT_KEY, stored, Intent)
+
+
+def read_listing(store: Store, key: str) -> RunListing | None:
+    """Read the manifest of a run; None when there is none under this key.
+
+    Raises:
+        StoreError: it cannot be understood.
+    """
+    stored = store.get(key)
+    return None if stored is None else _decode(key, stored, RunListing)
+
+
+def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
+    """Read the manifest that the pointer names, and check it against the digest there.
+
+    Raises:
+        StoreError: it is missing, has another digest, or cannot be understood.
+    """
+    stored = store.get(pointer.manifest_key)
+    if stored is None:
+        raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
+    if etag_of(stored.data) != pointer.manifest_sha256:
+        raise StoreError(f"{pointer.manifest_key} does not have the digest that {POINTER_KEY} gives for it")
+    return _decode(pointer.manifest_key, stored, RunListing)
+
+
+def refuse_not_newer(published: Published | None, intent: Intent | None, observed_ledger: int) -> None:
+    """Refuse a ledger that would take readers backwards.
+
+    A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
+    very same ledger is allowed there, because it gives the same documents.
+
+    Raises:
+        LedgerNotNewerError: the run must not be published.
+    """
+    if published is not None and observed_ledger <= published.pointer.observed_ledger:
+        standing = published.pointer.observed_ledger
+        raise LedgerNotNewerError(
+            f"the run's ledger {observed_ledger} is "
+            + ("published already" if observed_ledger == standing else f"below the published ledger {standing}")
+            + "; the published run stays. If this lasts, the endpoints lag: use another rpc_url",
+            run_ledger=observed_ledger,
+            standing_ledger=standing,
+            unfinished=False,
+        )
+    if intent is not None and observed_ledger < intent.observed_ledger:
+        raise LedgerNotNewerError(
+            f"the run's ledger {observed_ledger} is below {intent.observed_ledger}, at which a run began to replace "
+            "documents and did not finish; publishing it would take readers back. Run again when the endpoints have "
+            "reached that ledger",
+            run_ledger=observed_ledger,
+            standing_ledger=intent.observed_ledger,
+            unfinished=True,
+        )
+
+
+def check_newer(store: Store, observed_ledger: int) -> None:
+    """Ask before the work is done whether a run at this ledger could be published now.
+
+    Raises:
+        LedgerNotNewerError: it could not.
+        StoreError: what stands in the store cannot be understood.
+    """
+    refuse_not_newer(read_published(store), read_intent(store), observed_ledger)
+
+
+def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
+    try:
+        return msgspec.json.decode(stored.data, type=model)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{key} cannot be understood ({error}). Restore it from a copy; only if nothing in this tree is worth "
+            "keeping, remove the tree and run again"
+        ) from error

@@ -1,0 +1,135 @@
+"""A store in memory: for tests, and for dry runs over a real store that must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from exporter.errors import ImmutableKeyError, LostRaceError
+from exporter.stores.store import (
+    Clock,
+    ObjectInfo,
+    Store,
+    StoredObject,
+    Written,
+    check_key,
+    check_prefix,
+    etag_of,
+    immutable_key_message,
+    moved_message,
+    utc_now,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    data: bytes
+    modified: datetime
+
+
+class MemoryStore:
+    """Keeps every object in memory, and forgets them with the process.
+
+    Args:
+        underlay: a store to read through to for keys that were neither written nor deleted here. It is never
+            written to, so a dry run over it sees what a real run would see and leaves nothing behind.
+        clock: gives the modification times.
+    """
+
+    def __init__(self, underlay: Store | None = None, clock: Clock = utc_now) -> None:
+        self._underlay = underlay
+        self._clock = clock
+        self._entries: dict[str, _Entry | None] = {}  # None: deleted here
+        self._held = False
+
+    @property
+    def uri(self) -> str:
+        """Say that this is memory, and over what."""
+        return "memory:" if self._underlay is None else f"memory over {self._underlay.uri}"
+
+    def get(self, key: str) -> StoredObject | None:
+        """See Store."""
+        check_key(key)
+        if key in self._entries:
+            entry = self._entries[key]
+            return None if entry is None else StoredObject(entry.data, etag_of(entry.data))
+        return None if self._underlay is None else self._underlay.get(key)
+
+    def put(self, key: str, data: bytes) -> bool:
+        """See Store."""
+        present = self.get(key)
+        if present is not None and present.data == data:
+            return False
+        self._entries[key] = _Entry(bytes(data), self._clock())
+        return True
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """See Store."""
+        present = self.get(key)
+        if present is not None and present.data != data:
+            raise ImmutableKeyError(immutable_key_message(key))
+        return self.put(key, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """See Store."""
+        total = Written()
+        for key, data in files:
+            total += Written(1, 0, len(data)) if self.put(key, data) else Written(unchanged=1)
+        return total
+
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """See Store."""
+        total = Written()
+        for key, data in files:
+            total += Written(1, 0, len(data)) if self.put_new(key, data) else Written(unchanged=1)
+        return total
+
+    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+        """See Store."""
+        present = self.get(key)
+        if (None if present is None else present.etag) != expected_etag:
+            raise LostRaceError(moved_message(key))
+        self.put(key, data)
+        return etag_of(data)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See Store; here in ascending order of the keys."""
+        check_prefix(prefix)
+        infos = {
+            key: ObjectInfo(key, len(entry.data), entry.modified)
+            for key, entry in self._entries.items()
+            if entry is not None and key.startswith(prefix)
+        }
+        if self._underlay is not None:
+            infos |= {info.key: info for info in self._underlay.list(prefix) if info.key not in self._entries}
+        return iter([infos[key] for key in sorted(infos)])
+
+    def delete(self, keys: Iterable[str]) -> int:
+        """See Store."""
+        removed = 0
+        for key in keys:
+            if self.get(key) is None:
+                continue
+            removed += 1
+            if self._underlay is None:
+                del self._entries[key]
+            else:
+                self._entries[key] = None
+        return removed
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """See Store; the hold is on this object only, never on the underlay."""
+        if self._held:
+            raise LostRaceError(f"another publisher holds {self.uri}; let it finish and run again")
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - nothing can be left half-written in memory
+        """See Store; always 0 here."""
+        return 0

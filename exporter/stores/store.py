@@ -1,0 +1,214 @@
+"""The small interface to where a published tree lives: a folder (folder_store.py) or memory (memory_store.py).
+
+An object store needs no more than this either. Three classes of writes exist, and each is whole or absent:
+
+- ``put_new``: an immutable object. Its key never gets other bytes.
+- ``put``: a document. A reader gets the old bytes or the new ones, never a mixture.
+- ``swap``: the pointer. Written only if nobody wrote it since it was read (compare-and-swap).
+
+Every method returns when its effect would outlive a power cut (where the store promises durability at all);
+``put_many`` and ``put_new_many`` exist so that a store can pay for that once for many files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from exporter.errors import ConfigError, StoreError
+
+MAX_KEY_BYTES = 1024
+"""What object stores accept; a folder's limit is never below it in practice."""
+MAX_SEGMENT_BYTES = 255
+"""What the usual file systems accept for one name."""
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
+
+Clock = Callable[[], datetime]
+"""Gives the wall clock as an aware UTC time; tests inject their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """The bytes under a key, and the tag that changes whenever they do."""
+
+    data: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One entry of a listing; ``modified`` is an aware UTC time."""
+
+    key: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a bulk write did: objects written, objects that were there already, and bytes written."""
+
+    written: int = 0
+    unchanged: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Written) -> Written:
+        """Sum up two bulk writes."""
+        return Written(self.written + other.written, self.unchanged + other.unchanged, self.bytes + other.bytes)
+
+
+class Store(Protocol):
+    """Where a published tree lives. Every method raises StoreError, naming the key, when it is refused."""
+
+    @property
+    def uri(self) -> str:
+        """The name of the store for people: a folder's path or a bucket's URI. Holds no secret."""
+        ...
+
+    def get(self, key: str) -> StoredObject | None:
+        """Read an object; None when there is none under this key."""
+        ...
+
+    def put(self, key: str, data: bytes) -> bool:
+        """Replace a document in one step; False when the same bytes were there already."""
+        ...
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """Write an immutable object; False when the same bytes are there already.
+
+        Raises:
+            ImmutableKeyError: other bytes are there; they were left alone.
+        """
+        ...
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """Do ``put`` for every (key, bytes) of a stream, in any order among themselves."""
+        ...
+
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """Do ``put_new`` for every (key, bytes) of a stream, in any order among themselves."""
+        ...
+
+    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+        """Replace an object if its etag is still the expected one (None: if there is none yet).
+
+        Returns:
+            The etag of the new bytes.
+
+        Raises:
+            LostRaceError: somebody else wrote the key; their bytes were left alone.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Stream every object whose key starts with the prefix, in no promised order, half-written ones never.
+
+        Keys that were listed may be deleted while the listing goes on.
+        """
+        ...
+
+    def delete(self, keys: Iterable[str]) -> int:
+        """Remove objects; keys that have none are skipped. Returns how many were removed."""
+        ...
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the store as its only publisher; the hold ends with the process, however that ends.
+
+        Raises:
+            LostRaceError: at once, when another publisher holds it.
+        """
+        ...
+
+    def remove_leftovers(self, before: datetime) -> int:
+        """Remove what unfinished writes older than ``before`` left behind. Returns how many were removed."""
+        ...
+
+
+def utc_now() -> datetime:
+    """Give the wall clock as an aware UTC time."""
+    return datetime.now(UTC)
+
+
+def etag_of(data: bytes) -> str:
+    """Compute the etag of the stores in this package: SHA-256 of the bytes, 64 lowercase hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_key(key: str) -> bool:
+    """Say whether ``check_key`` accepts this key."""
+    return len(key) <= MAX_KEY_BYTES and all(
+        len(segment) <= MAX_SEGMENT_BYTES and _SEGMENT.fullmatch(segment) for segment in key.split("/")
+    )
+
+
+def check_key(key: str) -> str:
+    """Return the key if it may name an object.
+
+    A key is relative: segments of ``A-Z a-z 0-9 _ = ~ + @ , . -`` joined by ``/``, none empty, none starting
+    with a dot (so neither ``..`` nor the names that stores hide can be reached).
+
+    Raises:
+        StoreError: the key is not of this form.
+    """
+    if not is_key(key):
+        raise StoreError(
+            f"{key[:200]!r} is not a key of the store: use relative segments of A-Z a-z 0-9 _ = ~ + @ , . - joined by "
+            f"'/', none empty or starting with a dot, at most {MAX_SEGMENT_BYTES} characters each and "
+            f"{MAX_KEY_BYTES} together"
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the prefix if keys can start with it: empty, a key, or a key and ``/``.
+
+    Raises:
+        StoreError: no key can start with it.
+    """
+    if prefix:
+        check_key(prefix.removesuffix("/"))
+    return prefix
+
+
+def immutable_key_message(key: str) -> str:
+    """Say which immutable key holds other bytes, and what that means."""
+    return (
+        f"{key} already holds other bytes, and an immutable key never changes. Another version of the exporter or "
+        "another configuration wrote it for the same ledger: run again at a later ledger"
+    )
+
+
+def moved_message(key: str) -> str:
+    """Say that a compare-and-swap lost."""
+    return f"{key} was written by another publisher since it was read; its run stands, and this one was not published"
+
+
+def open_store(uri: str) -> Store:
+    """Open the store that ``output.uri`` of the configuration names: a path, or ``file://`` and an absolute path.
+
+    Nothing is created before the first write.
+
+    Raises:
+        ConfigError: the URI is of a kind that this version cannot write to.
+    """
+    from exporter.stores.folder_store import FolderStore
+
+    parts = urlsplit(uri)
+    if not uri.strip() or "\0" in uri:
+        raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
+    if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+        return FolderStore(Path(parts.path))
+    if "://" in uri:
+        raise ConfigError(
+            f"output.uri is a {parts.scheme}:// URI, which this version cannot write to; "
+            "accepted are the path of a folder and file:///absolute/path"
+        )
+    return FolderStore(Path(uri))

@@ -1,0 +1,43 @@
+"""Pools frames for the tests of the history: small, typed as the pools frame is, every column filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, ParquetType
+
+LEDGER = 55_261_759
+CLOSE_TIME = 1_742_200_000  # 2025-03-17T08:26:40Z
+
+_DEFAULTS: Mapping[ParquetType, object] = {
+    ParquetType.UTF8: "text",
+    ParquetType.INT64: 7,
+    ParquetType.DECIMAL: 126_430_667_051_058,
+    ParquetType.TIMESTAMP: CLOSE_TIME,
+}
+
+
+def pools_frame(
+    rows: Sequence[Mapping[str, object]], ledger: int = LEDGER, close_time: int = CLOSE_TIME
+) -> pl.DataFrame:
+    """Make a pools frame of these rows; a column that a row does not give has a default of its type.
+
+    Rows without a market and pool get ascending ones.
+    """
+    columns: dict[str, pl.Series] = {}
+    run_wide = {"observed_ledger": ledger, "ledger_close_time": close_time}
+    for column in HISTORY_COLUMNS:
+        values = [
+            row.get(column.name, run_wide.get(column.name, _default(column.name, column.type, position)))
+            for position, row in enumerate(rows)
+        ]
+        columns[column.name] = pl.Series(column.name, values, dtype=FRAME_DTYPES[column.type])
+    return pl.DataFrame(columns)
+
+
+def _default(name: str, kind: ParquetType, position: int) -> object:
+    if name in ("market", "pool"):
+        return f"{name}-{position:06d}"
+    return _DEFAULTS[kind]

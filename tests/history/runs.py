@@ -1,0 +1,145 @@
+"""Runs of the history alone, over a store: record, carry the buckets on, keep what the next run needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import polars as pl
+
+from exporter.api.render import render_history_manifest
+from exporter.files import FileKind, RenderedFile
+from exporter.history.buckets import observations_of
+from exporter.history.cache import catch_up, load_series, save_series
+from exporter.history.manifest import extend_history, read_history_manifest
+from exporter.history.parquet import render_history
+from exporter.history.series import Series
+from exporter.prices import printed_price
+from exporter.stores.store import Store
+from tests.api.rendering import contract
+from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of
+from tests.history.frames import pools_frame
+
+MONDAY = 1_795_392_000  # 2026-11-23T00:00:00Z
+
+
+def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.DataFrame:
+    """The pools frame of one run."""
+    rows = [
+        {
+            "market": item.market,
+            "pool": item.pool,
+            "token_address": item.pool,
+            "total_supplied": item.total_supplied,
+            "total_borrowed": item.total_borrowed,
+            "supply_apy_bps": item.supply_apy_bps,
+            "borrow_apy_bps": item.borrow_apy_bps,
+            "utilization_bps": item.utilization_bps,
+            "tvl_usd_cents": item.tvl_usd_cents,
+            "oracle_price": None if item.price is None else item.price[0],
+            "oracle_decimals": None if item.price is None else item.price[1],
+            "oracle_price_usd": None if item.price is None else printed_price(*item.price),
+        }
+        for item in sorted(observations, key=lambda item: item.place)
+    ]
+    return pools_frame(rows, ledger, time)
+
+
+def observe(random: Random, places: Sequence[tuple[str, str]], ledger: int, time: int) -> list[Observation]:
+    """Every pool at a ledger, with numbers of all sizes; some have no price, and oracles change their decimals."""
+    return [
+        Observation(
+            market=market,
+            pool=pool,
+            ledger=ledger,
+            time=time,
+            total_supplied=random.randrange(10 ** random.randint(1, 38)),
+            total_borrowed=random.randrange(10 ** random.randint(1, 20)),
+            supply_apy_bps=random.randrange(2_000),
+            borrow_apy_bps=random.randrange(3_000),
+            utilization_bps=random.randrange(10_001),
+            tvl_usd_cents=None if price is None else random.randrange(10**38),
+            price=price,
+        )
+        for market, pool in places
+        for price in [_price(random)]
+    ]
+
+
+def _price(random: Random) -> tuple[int, int] | None:
+    if random.random() < 0.2:
+        return None
+    return random.randrange(1, 10 ** random.randint(1, 30)), random.choice([7, 7, 7, 14])
+
+
+def places(markets: int, pools: int) -> list[tuple[str, str]]:
+    """Made pools: each market has so many."""
+    return [(contract(market + 1), contract(100 + pool)) for market in range(markets) for pool in range(pools)]
+
+
+@dataclass
+class Historian:
+    """Makes one run after another, and remembers everything that was observed."""
+
+    store: Store
+    observations: list[Observation] = field(default_factory=list)
+    now: int = 0
+
+    def record(self, observed: Sequence[Observation], ledger: int, time: int) -> None:
+        """Write the Parquet file of a run, and name it in the manifest."""
+        part = render_history(
+            frame_of(observed, ledger, time), observed_ledger=ledger, ledger_close_time=time, network="local"
+        )
+        self.store.put_new(part.file.key, part.file.data)
+        manifest = render_history_manifest(extend_history(read_history_manifest(self.store), part.entry))
+        self.store.put(manifest.key, manifest.data)
+
+    def carry_on(self, observed: Sequence[Observation], ledger: int, time: int) -> tuple[Series, list[RenderedFile]]:
+        """What a run makes of the histories; nothing is written."""
+        manifest = read_history_manifest(self.store)
+        series = load_series(self.store, manifest, ledger)
+        frame = observations_of(frame_of(observed, ledger, time))
+        files = [*catch_up(self.store, manifest, ledger, series), *series.extend(frame, ledger, time), *series.heads()]
+        return series, files
+
+    def run(self, observed: Sequence[Observation], ledger: int, time: int, *, keep: bool = True) -> list[RenderedFile]:
+        """A whole run, in the order in which it writes; without `keep` it dies before it keeps its state."""
+        series, files = self.carry_on(observed, ledger, time)
+        for file in files:
+            if file.kind is FileKind.PAGE:
+                self.store.put_new(file.key, file.data)
+        self.record(observed, ledger, time)
+        for file in files:
+            if file.kind is FileKind.DOCUMENT:
+                self.store.put(file.key, file.data)
+        if keep:
+            save_series(self.store, series)
+        self.observations += observed
+        self.now = time
+        return files
+
+    def walk(self, place: tuple[str, str], bucket: str) -> Iterator[Mapping[str, Any]]:
+        """The pages of a history as a reader finds them, the newest first."""
+        key = f"v1/assets/{place[0]}/{place[1]}/history/{bucket}.json"
+        for _ in range(10_000):
+            stored = self.store.get(key)
+            assert stored is not None, key
+            page = json.loads(stored.data)
+            yield page
+            if page["next_cursor"] is None:
+                return
+            key = f"v1/buckets/{page['next_cursor']}.json"
+        raise AssertionError("the walk does not end")
+
+    def assert_as_computed_anew(self) -> int:
+        """Every page of every history is what plain Python makes of all observations; gives the pages compared."""
+        compared = 0
+        for bucket, length in LENGTHS.items():
+            for place, rows in buckets_of(self.observations, length).items():
+                pages = [page["data"] for page in self.walk(place, bucket)]
+                assert pages_of(rows, length, self.now) == pages, (place, bucket)
+                compared += len(pages)
+        return compared

@@ -1,0 +1,139 @@
+"""Buckets: where they begin, and means and medians against plain Python integers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, PAGE_BUCKETS, aggregate, observations_of
+from exporter.prices import printed_price
+from tests.history.bucket_judge import LENGTHS, buckets_of, iso, span_of, start_of
+from tests.history.frames import pools_frame
+from tests.history.runs import MONDAY, frame_of, observe, places
+
+BY_NAME = {bucket.name: bucket for bucket in BUCKETS}
+AMOUNTS = st.integers(0, 10**38 - 1)
+PRICES = st.none() | st.tuples(st.integers(1, 10**20), st.sampled_from([0, 7, 14, 18]))
+
+
+def test_lengths_are_those_of_the_api() -> None:
+    """The buckets are those that the API names, with their seconds, and a page has 48 of any."""
+    assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
+    assert ("1w", 48) == (LONGEST.name, PAGE_BUCKETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "time", "start"),
+    [
+        ("5m", "2026-11-23T00:04:59", "2026-11-23T00:00:00"),
+        ("5m", "2026-11-23T00:05:00", "2026-11-23T00:05:00"),
+        ("15m", "2026-11-23T10:59:59", "2026-11-23T10:45:00"),
+        ("1h", "2026-11-23T10:59:59", "2026-11-23T10:00:00"),
+        ("6h", "2026-11-23T05:59:59", "2026-11-23T00:00:00"),
+        ("1d", "2026-11-23T23:59:59", "2026-11-23T00:00:00"),
+        ("1w", "2026-11-22T23:59:59", "2026-11-16T00:00:00"),
+        ("1w", "2026-11-23T00:00:00", "2026-11-23T00:00:00"),
+        ("1w", "2027-01-01T00:00:00", "2026-12-28T00:00:00"),
+    ],
+)
+def test_where_a_bucket_begins(name: str, time: str, start: str) -> None:
+    """A bucket begins at a multiple of its length, in UTC; a week on Monday."""
+    moment, expected = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) for text in (time, start))
+
+    assert expected == BY_NAME[name].start(moment)
+
+
+@given(st.sampled_from(BUCKETS), st.integers(0, 253_402_300_799))
+def test_starts_and_pages_of_any_time(bucket: object, time: int) -> None:
+    """For any time the column and the number agree with the calendar, and a page begins with one of its buckets."""
+    one = next(item for item in BUCKETS if item is bucket)
+    frame = pl.DataFrame({"time": [time]}).select(
+        one.starts(pl.col("time")).alias("start"), one.page_starts(pl.col("time")).alias("page")
+    )
+    start, page = one.start(time), one.page_start(time)
+
+    assert start_of(time, one.seconds) == start
+    assert [(start, page)] == frame.rows()
+    assert page == one.page_start(start) == one.start(page)
+    assert span_of(page, one.seconds) == span_of(start, one.seconds)
+
+
+@given(st.lists(st.tuples(AMOUNTS, AMOUNTS, st.integers(0, 10_000), PRICES), min_size=1, max_size=9))
+def test_one_bucket_of_any_numbers(rows: list[tuple[int, int, int, tuple[int, int] | None]]) -> None:
+    """Means and medians are exact for numbers of 38 digits, for odd and even counts, and for prices of any decimals."""
+    frames = [
+        pools_frame(
+            [
+                {
+                    "total_supplied": supplied,
+                    "total_borrowed": borrowed,
+                    "supply_apy_bps": bps,
+                    "borrow_apy_bps": bps,
+                    "utilization_bps": bps,
+                    "tvl_usd_cents": None if price is None else borrowed,
+                    "oracle_price": None if price is None else price[0],
+                    "oracle_decimals": None if price is None else price[1],
+                    "oracle_price_usd": None if price is None else printed_price(*price),
+                }
+            ],
+            ledger=number + 1,
+            close_time=MONDAY + number,
+        )
+        for number, (supplied, borrowed, bps, price) in enumerate(rows)
+    ]
+    row = aggregate(observations_of(pl.concat(frames)), BY_NAME["5m"]).row(0, named=True)
+    rates = sorted(bps for _, _, bps, _ in rows)
+    values = [borrowed for _, borrowed, _, price in rows if price is not None]
+    decimals = max((price[1] for *_, price in rows if price is not None), default=0)
+    prices = sorted(price[0] * 10 ** (decimals - price[1]) for *_, price in rows if price is not None)
+
+    assert sum(supplied for supplied, *_ in rows) // len(rows) == row["total_supplied"]
+    assert (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) // 2 == row["supply_apy_bps"]
+    assert (sum(values) // len(values) if values else None) == row["tvl_usd_cents"]
+    expected = (
+        printed_price((prices[(len(prices) - 1) // 2] + prices[len(prices) // 2]) // 2, decimals) if prices else None
+    )
+    assert (expected, len(rows), len(prices)) == tuple(
+        row[name] for name in ("oracle_price_usd", "observation_count", "priced_count")
+    )
+
+
+@pytest.mark.parametrize("name", list(LENGTHS))
+def test_many_pools_and_buckets(name: str) -> None:
+    """Whatever the length, every bucket of every pool is what plain Python makes of the same observations."""
+    random = Random(name)
+    observed = [
+        item
+        for number in range(60)
+        for item in observe(random, places(2, 2), number + 1, MONDAY + number * LENGTHS[name] // 5)
+    ]
+    frames = [
+        frame_of([item for item in observed if item.ledger == ledger], ledger, time)
+        for ledger, time in sorted({(item.ledger, item.time) for item in observed})
+    ]
+    shuffled = observations_of(pl.concat(frames)).sample(fraction=1, shuffle=True, seed=1)
+    made = aggregate(shuffled, BY_NAME[name])
+
+    assert BUCKETS_FRAME == dict(made.schema)
+    expected = [
+        (*place, row["start_time"], row["total_supplied"], row["supply_apy_bps"], row["oracle_price_usd"])
+        for place, rows in buckets_of(observed, LENGTHS[name]).items()
+        for row in rows
+    ]
+    columns = ("market", "pool", "start", "total_supplied", "supply_apy_bps", "oracle_price_usd")
+    assert expected == [
+        (market, pool, iso(start), str(supplied), bps, price)
+        for market, pool, start, supplied, bps, price in made.select(columns).iter_rows()
+    ]
+
+
+def test_nothing_observed_makes_nothing() -> None:
+    """Of no observation there is no bucket."""
+    made = aggregate(observations_of(pools_frame([])), LONGEST)
+
+    assert (0, BUCKETS_FRAME) == (made.height, dict(made.schema))

@@ -1,0 +1,129 @@
+"""What is kept of the histories between runs: it is used when it fits the manifest, and made anew when it does not."""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+
+import msgspec
+import pytest
+
+from exporter.errors import StoreError
+from exporter.history.cache import BATCH_FILES, STATE_KEY, catch_up, load_series, save_series
+from exporter.history.manifest import read_history_manifest
+from exporter.history.series import Series
+from exporter.stores.memory_store import MemoryStore
+from tests.history.runs import MONDAY, Historian, observe, places
+
+LEDGER = 65_000_000
+
+
+def after_runs(count: int, step: int = 1800) -> Historian:
+    """A store after some runs."""
+    historian = Historian(MemoryStore())
+    random = Random(count)
+    for number in range(count):
+        ledger, time = LEDGER + number, MONDAY + number * step
+        historian.run(observe(random, places(1, 2), ledger, time), ledger, time)
+    return historian
+
+
+def loaded(historian: Historian, before: int) -> Series:
+    return load_series(historian.store, read_history_manifest(historian.store), before)
+
+
+def same(one: Series, other: Series) -> bool:
+    """Whether two series are the same in everything."""
+    return (
+        (one.through_ledger, one.through_time, one.row_count, one.cursors, one.first_seen)
+        == (other.through_ledger, other.through_time, other.row_count, other.cursors, other.first_seen)
+        and one.recent.sort(one.recent.columns).equals(other.recent.sort(other.recent.columns))
+        and all(one.closed[name].equals(other.closed[name]) for name in one.closed)
+    )
+
+
+def test_what_was_kept_is_what_was_made() -> None:
+    """A series reads back as it was kept, and keeping it again gives the same bytes."""
+    historian = after_runs(12)
+    series = loaded(historian, LEDGER + 12)
+    state = historian.store.get(STATE_KEY)
+    save_series(historian.store, series)
+
+    assert (LEDGER + 11, 24) == (series.through_ledger, series.row_count)
+    assert state == historian.store.get(STATE_KEY)
+
+
+def test_made_anew_it_is_the_same() -> None:
+    """From the Parquet files alone, in however many steps, the series is the same as carried on from run to run."""
+    historian = after_runs(30, step=3600)
+    kept = loaded(historian, LEDGER + 30)
+    manifest = read_history_manifest(historian.store)
+    made = Series()
+    pages = {file.key: file.data for file in catch_up(historian.store, manifest, LEDGER + 30, made)}
+    assert manifest is not None
+    in_steps = Series()
+    stepwise = {
+        file.key: file.data
+        for ledger in range(LEDGER + 1, LEDGER + 31)
+        for file in catch_up(historian.store, manifest, ledger, in_steps)
+    }
+
+    assert 30 < BATCH_FILES
+    assert pages
+    assert same(kept, made)
+    assert same(made, in_steps)
+    assert pages == stepwise
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped", "version"])
+def test_a_damaged_state_is_not_used(damage: str) -> None:
+    """Whatever happened to the state, it is either whole or not used at all."""
+    historian = after_runs(3)
+    state = historian.store.get(STATE_KEY)
+    assert state is not None
+    data = bytearray(state.data)
+    if damage == "missing":
+        historian.store.delete([STATE_KEY])
+    elif damage == "version":
+        kept = msgspec.msgpack.decode(bytes(data[32:])) | {"version": 0}
+        other = msgspec.msgpack.encode(kept)
+        historian.store.put(STATE_KEY, hashlib.sha256(other).digest() + other)
+    else:
+        data[-1] ^= damage == "flipped"
+        historian.store.put(STATE_KEY, bytes(data[: {"empty": 0, "cut": -1}.get(damage, len(data))]))
+
+    assert 0 == loaded(historian, LEDGER + 3).through_ledger
+
+
+def test_a_state_of_another_history_is_not_used() -> None:
+    """A state with other observations than the manifest lists, or of ledgers from the run on, is left alone."""
+    historian = after_runs(4)
+    manifest = read_history_manifest(historian.store)
+    assert manifest is not None
+    shorter = msgspec.structs.replace(manifest, files=manifest.files[:-1])
+    other = msgspec.structs.replace(
+        manifest, files=[msgspec.structs.replace(manifest.files[0], rows=3), *manifest.files[1:]]
+    )
+
+    assert LEDGER + 3 == load_series(historian.store, manifest, LEDGER + 4).through_ledger
+    assert 0 == load_series(historian.store, manifest, LEDGER + 3).through_ledger
+    assert 0 == load_series(historian.store, shorter, LEDGER + 4).through_ledger
+    assert 0 == load_series(historian.store, other, LEDGER + 4).through_ledger
+    assert 0 == load_series(historian.store, None, LEDGER + 4).through_ledger
+
+
+@pytest.mark.parametrize("damage", ["is missing", "is not the file"])
+def test_a_lost_history_file_is_named(damage: str) -> None:
+    """A file that the manifest names and the store does not have, or has otherwise, is an error and no gap."""
+    historian = after_runs(3)
+    manifest = read_history_manifest(historian.store)
+    assert manifest is not None
+    key = manifest.files[1].key
+    historian.store.delete([key])
+    if damage == "is not the file":
+        historian.store.put(key, b"PAR1")
+
+    with pytest.raises(StoreError, match=f"{key} {damage}"):
+        list(catch_up(historian.store, manifest, LEDGER + 3, Series()))
+    # A series that knows it already has no need of it.
+    assert [] == list(catch_up(historian.store, manifest, LEDGER + 3, loaded(historian, LEDGER + 3)))

@@ -1,0 +1,138 @@
+"""Tests of exporter/history/manifest.py: which files belong to the history."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from exporter.api.documents import HistoryFile, HistoryManifest, encode
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.errors import CheckError, StoreError
+from exporter.history.manifest import (
+    extend_history,
+    read_history_manifest,
+    refuse_lost_manifest,
+    run_file_ledger,
+)
+from exporter.stores.memory_store import MemoryStore
+
+
+def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFile:
+    return HistoryFile(
+        key=f"history/pools/date=2026-11-21/{ledger}.parquet",
+        url=f"../history/pools/date=2026-11-21/{ledger}.parquet",
+        rows=5,
+        bytes=100,
+        sha256=digest * 64,
+        first_ledger=ledger,
+        last_ledger=ledger if last is None else last,
+        schema_version=1,
+    )
+
+
+def test_entries_ascend_by_ledger() -> None:
+    """In whatever order files are added, the manifest has them by ledger, and its own ledger is the last."""
+    ledgers = list(range(990, 1010))
+    random.Random(7).shuffle(ledgers)
+    manifest = None
+    for ledger in ledgers:
+        manifest = extend_history(manifest, entry(ledger))
+
+    assert HistoryManifest(1, 1009, [entry(ledger) for ledger in range(990, 1010)]) == manifest
+
+
+def test_adding_twice_changes_nothing() -> None:
+    """A run that is published again after it died adds nothing."""
+    manifest = extend_history(extend_history(None, entry(100)), entry(101))
+
+    assert manifest == extend_history(manifest, entry(101)) == extend_history(manifest, entry(100))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(100, digest="1"),
+        msgspec.structs.replace(entry(100), rows=6),
+        msgspec.structs.replace(entry(100), key="history/pools/date=2026-11-22/100.parquet"),
+        entry(95, 105),
+        entry(100, 101),
+        entry(90, 100),
+    ],
+)
+def test_a_ledger_is_written_once(other: HistoryFile) -> None:
+    """Another file that holds a ledger of the manifest is refused, with both files named."""
+    manifest = extend_history(extend_history(None, entry(100)), entry(200))
+    with pytest.raises(CheckError, match=r"already has history/pools/date=2026-11-21/100\.parquet .*sha256"):
+        extend_history(manifest, other)
+    with pytest.raises(CheckError, match="written once"):
+        extend_history(extend_history(None, other), entry(100))
+
+
+def test_reading() -> None:
+    """The manifest that stands in a store is read whole; an absent one is None."""
+    store = MemoryStore()
+    assert None is read_history_manifest(store)
+    manifest = extend_history(None, entry(100))
+    store.put(HISTORY_MANIFEST_KEY, encode(manifest))
+
+    assert manifest == read_history_manifest(store)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff", b'{"schema_version":1,"observed_ledger":1}'])
+def test_a_damaged_manifest(data: bytes) -> None:
+    """A manifest that cannot be understood is an error that names it, never an empty history."""
+    store = MemoryStore()
+    store.put(HISTORY_MANIFEST_KEY, data)
+    with pytest.raises(StoreError, match=r"v1/history\.json is not a history manifest"):
+        read_history_manifest(store)
+
+
+def test_a_lost_manifest() -> None:
+    """Without a manifest, files besides the run's own mean that it was lost."""
+    store = MemoryStore()
+    refuse_lost_manifest(store, entry(101).key)
+    store.put(entry(101).key, b"")
+    refuse_lost_manifest(store, entry(101).key)
+    store.put(entry(100).key, b"")
+    with pytest.raises(StoreError, match=r"is missing.*100\.parquet"):
+        refuse_lost_manifest(store, entry(101).key)
+
+
+@pytest.mark.parametrize(
+    ("key", "ledger"),
+    [
+        ("history/pools/date=2026-11-21/55261759.parquet", 55_261_759),
+        ("history/pools/date=2026-11-21/0.parquet", None),
+        ("history/pools/date=2026-11-21/007.parquet", None),
+        ("history/pools/date=2026-11-21/1.parquet.bak", None),
+        ("history/pools/date=2026-11-21/day.parquet", None),
+        ("history/pools/1.parquet", None),
+        ("x/history/pools/date=2026-11-21/1.parquet", None),
+    ],
+)
+def test_ledger_of_a_key(key: str, ledger: int | None) -> None:
+    """Only the key of a run's own file tells a ledger."""
+    assert ledger == run_file_ledger(key)
+
+
+def test_a_manifest_of_the_first_version_is_read() -> None:
+    """Version 0.1.0 wrote no URL of a file; it follows from the file's key."""
+    store = MemoryStore()
+    manifest = extend_history(None, entry(1000))
+    written = msgspec.to_builtins(manifest)
+    del written["files"][0]["url"]
+    store.put("v1/history.json", msgspec.json.encode(written))
+
+    assert manifest == read_history_manifest(store)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{}", b'{"files":[5]}', b'{"files":[{}]}', b'{"files":null}'])
+def test_json_of_another_form_is_no_manifest(data: bytes) -> None:
+    """JSON that is no manifest is refused as what it is."""
+    store = MemoryStore()
+    store.put("v1/history.json", data)
+
+    with pytest.raises(StoreError, match="is not a history manifest"):
+        read_history_manifest(store)

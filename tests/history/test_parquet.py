@@ -1,0 +1,322 @@
+"""Tests of exporter/history/parquet.py: files that every reader understands to the last digit."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exporter
+import exporter.history.parquet
+from exporter.errors import CheckError, ExactOverflowError
+from exporter.files import FileKind
+from exporter.history.manifest import HistoryPart
+from exporter.history.parquet import check_representable, history_key, render_history
+from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, MAX_DECIMAL, ParquetType
+from exporter.tables import POOLS
+from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
+
+EXTREMES = [0, 1, -1, 2**63, -(2**64), MAX_DECIMAL, -MAX_DECIMAL, 12_345_678_901_234_567_890_123_456_789_012_345_678]
+DECIMALS = [column.name for column in HISTORY_COLUMNS if column.type is ParquetType.DECIMAL]
+I128 = st.integers(-(2**127), 2**127 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def render(pools: pl.DataFrame) -> HistoryPart:
+    return render_history(
+        pools, observed_ledger=LEDGER, ledger_close_time=CLOSE_TIME, network="Test SDF Network ; September 2015"
+    )
+
+
+def query(sql: str) -> list[tuple[object, ...]]:
+    """What DuckDB answers."""
+    answer = duckdb.sql(sql)
+    assert answer is not None
+    return answer.fetchall()
+
+
+@pytest.fixture(scope="module")
+def extreme_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in its place, with the largest numbers in every decimal column, and nulls."""
+    rows: list[dict[str, object]] = [dict.fromkeys(DECIMALS, value) for value in EXTREMES]
+    rows.append({column.name: None for column in HISTORY_COLUMNS if column.nullable})
+    part = render(pools_frame(rows))
+    path = tmp_path_factory.mktemp("tree") / part.file.key
+    path.parent.mkdir(parents=True)
+    path.write_bytes(part.file.data)
+    return path
+
+
+def test_key_is_the_utc_date_and_the_ledger() -> None:
+    """The folder is the date in UTC on which the ledger closed, however near to midnight."""
+    midnight = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp())
+
+    assert "history/pools/date=2026-11-21/55261759.parquet" == history_key(55_261_759, midnight)
+    assert "history/pools/date=2026-11-20/1.parquet" == history_key(1, midnight - 1)
+    assert "history/pools/date=2026-11-21/1.parquet" == history_key(1, midnight + 86_399)
+
+
+def test_the_entry_describes_the_file() -> None:
+    """The manifest's entry has the file's key, rows, size, digest and ledger."""
+    part = render(pools_frame([{}, {}]))
+
+    assert (FileKind.HISTORY, history_key(LEDGER, CLOSE_TIME)) == (part.file.kind, part.file.key)
+    assert (part.file.key, 2, len(part.file.data), hashlib.sha256(part.file.data).hexdigest(), LEDGER, LEDGER, 1) == (
+        part.entry.key,
+        part.entry.rows,
+        part.entry.bytes,
+        part.entry.sha256,
+        part.entry.first_ledger,
+        part.entry.last_ledger,
+        part.entry.schema_version,
+    )
+
+
+def test_same_frame_same_bytes() -> None:
+    """The same rows give the same bytes, whatever the order of the frame's columns; other rows give others."""
+    frame = pools_frame([{"symbol": f"T{number}"} for number in range(1_000)])
+    again = pools_frame([{"symbol": f"T{number}"} for number in range(1_000)]).select(reversed(frame.columns))
+
+    assert render(frame).file.data == render(again).file.data
+    assert render(frame).file.data != render(frame.with_columns(decimals=pl.col("decimals") + 1)).file.data
+
+
+def test_duckdb_reads_every_digit(extreme_file: Path) -> None:
+    """DuckDB sees decimal(38,0) with all 38 digits, and exact sums and comparisons."""
+    found = query(f"SELECT {', '.join(DECIMALS)} FROM '{extreme_file}' WHERE symbol = 'text'")
+    columns = query(f"DESCRIBE SELECT * FROM '{extreme_file}'")
+
+    assert [(Decimal(value),) * len(DECIMALS) for value in EXTREMES] == found[: len(EXTREMES)]
+    assert {"DECIMAL(38,0)"} == {kind for name, kind, *_ in columns if name in DECIMALS}
+    assert [(1,)] == query(f"SELECT count(*) FROM '{extreme_file}' WHERE total_supplied = {MAX_DECIMAL}")
+    total = query(
+        f"SELECT sum(total_supplied) FROM '{extreme_file}' WHERE abs(total_supplied) < 1e30 AND oracle = 'text'"
+    )
+    assert [(Decimal(sum(EXTREMES[:5])),)] == total
+
+
+def test_pyarrow_reads_every_digit(extreme_file: Path) -> None:
+    """With pyarrow, the types are the documented ones, and values and nulls are there."""
+    table = pq.read_table(extreme_file, partitioning=None)
+    arrow = {
+        ParquetType.UTF8: "large_string",
+        ParquetType.INT64: "int64",
+        ParquetType.DECIMAL: "decimal128(38, 0)",
+        ParquetType.TIMESTAMP: "timestamp[us, tz=UTC]",
+    }
+
+    assert [(column.name, arrow[column.type]) for column in HISTORY_COLUMNS] == [
+        (field.name, str(field.type)) for field in table.schema
+    ]
+    for name in DECIMALS:
+        assert [Decimal(value) for value in EXTREMES] == table[name].to_pylist()[: len(EXTREMES)]
+    assert [None] == [table["oracle_price"].to_pylist()[-1]]
+    assert datetime.fromtimestamp(CLOSE_TIME, UTC) == table["ledger_close_time"][0].as_py().astimezone(UTC)
+
+
+def test_polars_and_duckdb_read_the_folders(extreme_file: Path) -> None:
+    """The date of the folder is a column for readers of Hive-style folders."""
+    folders = f"{extreme_file.parents[1]}/*/*.parquet"
+    frame = pl.scan_parquet(folders, hive_partitioning=True).select("date", "total_supplied").collect()
+    rows = query(f"SELECT DISTINCT date FROM read_parquet('{folders}', hive_partitioning = true)")
+    day = datetime.fromtimestamp(CLOSE_TIME, UTC).date()
+
+    assert [Decimal(value) for value in EXTREMES] == frame["total_supplied"].to_list()[: len(EXTREMES)]
+    assert {str(day)} == {str(value) for value in frame["date"]}
+    assert [day] == [date.fromisoformat(str(value)) for (value,) in rows]
+
+
+def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
+    """Physically, decimals are 16-byte decimals with statistics; there is no float, unsigned or bare 16-byte column."""
+    metadata = pq.read_metadata(extreme_file)
+    physical = {metadata.schema.column(position).physical_type for position in range(metadata.num_columns)}
+    group = metadata.row_group(0)
+    supplied = next(
+        group.column(position)
+        for position in range(group.num_columns)
+        if group.column(position).path_in_schema == "total_supplied"
+    )
+
+    assert {"BYTE_ARRAY", "INT64", "FIXED_LEN_BYTE_ARRAY"} == physical
+    assert (Decimal(-MAX_DECIMAL), Decimal(MAX_DECIMAL)) == (supplied.statistics.min, supplied.statistics.max)
+    assert "ZSTD" == supplied.compression
+
+
+def test_metadata(extreme_file: Path) -> None:
+    """A file says what it is: table, versions, network and ledger."""
+    metadata = pq.read_metadata(extreme_file).metadata
+
+    assert {
+        b"table": b"pools",
+        b"schema_version": b"1",
+        b"network": b"Test SDF Network ; September 2015",
+        b"observed_ledger": str(LEDGER).encode(),
+        b"ledger_close_time": str(CLOSE_TIME).encode(),
+        b"exporter_version": exporter.__version__.encode(),
+    } == {name: value for name, value in metadata.items() if name != b"ARROW:schema"}
+
+
+def test_no_pools() -> None:
+    """A run without pools has a file without rows, of the same types."""
+    part = render(pools_frame([]))
+    table = pq.read_table(io.BytesIO(part.file.data))
+
+    assert (0, len(HISTORY_COLUMNS)) == table.shape
+    assert 0 == part.entry.rows
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "total_supplied": st.integers(-MAX_DECIMAL, MAX_DECIMAL),
+                "oracle_price": st.none() | st.integers(-MAX_DECIMAL, MAX_DECIMAL),
+                "tvl_usd_cents": st.none() | st.integers(0, MAX_DECIMAL),
+                "decimals": I64,
+                "price_timestamp": st.none() | I64,
+                "last_accrual_time": st.integers(0, 253_402_300_799),
+                "symbol": st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+            }
+        ),
+        max_size=20,
+    )
+)
+def test_what_goes_in_comes_out(rows: list[dict[str, object]]) -> None:
+    """Any numbers in range, any text and any null read back exactly, by another implementation than the writer's."""
+    read = pq.read_table(io.BytesIO(render(pools_frame(rows)).file.data)).to_pylist()
+
+    assert rows == [
+        {
+            **{name: found[name] for name in row},
+            **{
+                name: None if found[name] is None else int(found[name])
+                for name in ("total_supplied", "oracle_price", "tvl_usd_cents")
+            },
+            "last_accrual_time": int(found["last_accrual_time"].timestamp()),
+        }
+        for row, found in zip(rows, read, strict=True)
+    ]
+
+
+@given(st.lists(st.tuples(I128, st.none() | I128, I64), min_size=1, max_size=12))
+def test_exactly_the_rows_that_do_not_fit(values: list[tuple[int, int | None, int]]) -> None:
+    """The error names all rows that do not fit and no other, wherever they stand."""
+    rows = [
+        {"total_supplied": supplied, "oracle_price": price, "last_accrual_time": accrued}
+        for supplied, price, accrued in values
+    ]
+    expected = [
+        position
+        for position, (supplied, price, accrued) in enumerate(values)
+        if abs(supplied) > MAX_DECIMAL or abs(price or 0) > MAX_DECIMAL or not 0 <= accrued <= 253_402_300_799
+    ]
+    if not expected:
+        check_representable(pools_frame(rows))
+        return
+    with pytest.raises(ExactOverflowError) as overflow:
+        render(pools_frame(rows))
+
+    assert tuple(expected) == overflow.value.rows
+
+
+@pytest.mark.parametrize("name", [*DECIMALS, "last_accrual_time"])
+@pytest.mark.parametrize("value", [10**38, -(10**38), 2**127 - 1, -(2**127)])
+def test_a_number_that_does_not_fit_is_named(name: str, value: int) -> None:
+    """The message has the market, the pool, the column and the number."""
+    if name == "last_accrual_time":
+        value = 2**63 - 1 if value > 0 else -1
+    frame = pools_frame([{}, {name: value}])
+    with pytest.raises(
+        ExactOverflowError, match=f"market market-000001, pool pool-000001: {name} is {value}"
+    ) as overflow:
+        check_representable(frame)
+
+    assert (1,) == overflow.value.rows
+
+
+def test_many_rows_that_do_not_fit() -> None:
+    """A message names the first few pools and counts the others."""
+    with pytest.raises(ExactOverflowError, match=r"and 7 more pools$") as overflow:
+        check_representable(pools_frame([{"rate_modifier": 10**38}] * 10))
+
+    assert tuple(range(10)) == overflow.value.rows
+
+
+def test_frames_that_are_not_of_the_run() -> None:
+    """A frame with other columns, types, ledgers, close times or order, or with a null too many, is refused."""
+    frame = pools_frame([{}, {}])
+    with pytest.raises(CheckError, match="differ in symbol:"):
+        render(frame.drop("symbol"))
+    with pytest.raises(CheckError, match="differ in extra:"):
+        render(frame.with_columns(extra=1))
+    with pytest.raises(CheckError, match="differ in decimals:"):
+        render(frame.with_columns(pl.col("decimals").cast(pl.Int32)))
+    with pytest.raises(CheckError, match="a null in symbol,"):
+        render(pools_frame([{"symbol": None}]))
+    with pytest.raises(CheckError, match=f"observed_ledger is not the run's {LEDGER}"):
+        render(pools_frame([{}, {"observed_ledger": LEDGER - 1}]))
+    with pytest.raises(CheckError, match="ledger_close_time is not the run's"):
+        render(pools_frame([{}], close_time=CLOSE_TIME + 5))
+    for disorder in (frame.reverse(), pl.concat([frame, frame[1:]])):
+        with pytest.raises(CheckError, match="not sorted by market and pool"):
+            render(disorder)
+
+
+@pytest.mark.parametrize(
+    "corruption",
+    [
+        lambda frame: frame.with_columns(total_borrowed=pl.col("total_borrowed") + 1),
+        lambda frame: frame.with_columns(oracle_price=pl.lit(None, pl.Decimal(38, 0))),
+        lambda frame: frame.with_columns(symbol=pl.col("symbol") + "x"),
+        lambda frame: frame.with_columns(pl.col("ledger_close_time").dt.offset_by("1s")),
+        lambda frame: frame.with_columns(pl.col("decimals").cast(pl.Int32)),
+        lambda frame: frame[:-1],
+        lambda frame: frame.drop("wasm_hash"),
+    ],
+)
+def test_a_writer_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, corruption: object) -> None:
+    """What does not read back as the frame is not accepted, whatever the writer did."""
+    faithful = exporter.history.parquet._to_file_types
+    monkeypatch.setattr(exporter.history.parquet, "_to_file_types", lambda pools: corruption(faithful(pools)))  # type: ignore[operator]
+    with pytest.raises(CheckError, match=r"55261759\.parquet: "):
+        render(pools_frame([{}, {}]))
+
+
+def test_a_writer_that_breaks_off_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is cut short is not accepted."""
+    write = pl.DataFrame.write_parquet
+
+    def cut(frame: pl.DataFrame, buffer: io.BytesIO, **options: object) -> None:
+        write(frame, buffer, **options)  # type: ignore[arg-type]
+        buffer.truncate(buffer.tell() - 1)
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", cut)
+    with pytest.raises(CheckError, match=r"55261759\.parquet: pyarrow cannot read"):
+        render(pools_frame([{}]))
+
+
+def test_the_schema_is_that_of_the_pools_frame() -> None:
+    """The history has every column of the pools frame, of the type that holds its values."""
+    assert POOLS == {column.name: FRAME_DTYPES[column.type] for column in HISTORY_COLUMNS}
+
+
+def test_the_documentation_lists_every_column(project_root: Path) -> None:
+    """The table in docs/history.md is the schema, row for row."""
+    text = (project_root / "docs" / "history.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\| `(\w+)` \| (\S.*?) \| (yes|no) \| (.*) \|$", text, flags=re.MULTILINE)
+
+    assert [
+        (column.name, str(column.type), "yes" if column.nullable else "no", column.meaning)
+        for column in HISTORY_COLUMNS
+    ] == documented

@@ -1,0 +1,184 @@
+"""Promise 3 of the design, under random schedules: who begins to page finishes, and nobody is taken back in time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from exporter.errors import CheckError, StoreError
+from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError
+from exporter.publishing.sweep import sweep
+from exporter.stores.folder_store import FolderStore
+from exporter.stores.memory_store import MemoryStore
+from tests.publishing.published_tree import (
+    MadeRun,
+    TestClock,
+    assert_every_head_leads_to_its_end,
+    assert_whole,
+    make_run,
+    operations_until,
+    publish_run,
+    published_ledger,
+    walk,
+)
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+
+RETENTION = timedelta(hours=24)
+WORLDS = ({"CAAA": 3, "CBBB": 2}, {"CAAA": 3, "CCCC": 1})
+
+
+class PublishedTree(RuleBasedStateMachine):
+    """Runs that succeed, die, fail and come too late, sweeps that die, a clock, and readers who take their time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = TestClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.ledger = 100
+        self.readers: list[tuple[datetime, bytes, list[str]]] = []
+        self.seen: dict[str, int] = {}
+        self.pointer = 0
+
+    @rule(step=st.integers(-2, 3), world=st.sampled_from(WORLDS))
+    def run(self, step: int, world: dict[str, int]) -> None:
+        """A run at a ledger that may lag."""
+        self.publish(make_run(self.ledger + step, world), BucketSimulator(self.store))
+
+    @rule(
+        step=st.integers(0, 3),
+        world=st.sampled_from(WORLDS),
+        death=st.integers(0, 30),
+        among_documents=st.booleans(),
+        after=st.booleans(),
+    )
+    def run_that_dies(self, step: int, world: dict[str, int], death: int, among_documents: bool, after: bool) -> None:
+        """A run that dies at any operation, every other time while it replaces documents."""
+        run = make_run(self.ledger + step, world)
+        bucket = BucketSimulator(self.store)
+        if among_documents:
+            with suppress(LedgerNotNewerError, StoreError):
+                death = operations_until(self.store, run, INTENT_KEY) + 2 + death % 5
+        bucket.die_at(death, after=after)
+        self.publish(run, bucket)
+
+    def publish(self, run: MadeRun, bucket: BucketSimulator) -> None:
+        highest = self.ledger
+        self.ledger = max(highest, run.ledger)
+        try:
+            publish_run(bucket, run, self.clock)
+        except LedgerNotNewerError:
+            assert run.ledger <= highest  # a ledger above all that were tried is never refused
+        except SimulatedKill:
+            pass
+        except (StoreError, CheckError) as error:  # the same ledger with other markets: its history is written once
+            assert run.history.file.key in str(error)  # noqa: PT017
+        else:
+            assert_whole(self.store, run)
+            assert sweep(self.store, RETENTION, now=self.clock).refused is None
+            assert {key for key, _ in self.documents()} == {f.key for f in run.files if f.key.startswith("v1/assets")}
+
+    @rule(death=st.none() | st.integers(0, 30), after=st.booleans())
+    def clean_up(self, death: int | None, after: bool) -> None:
+        """A sweep that may die at any operation."""
+        bucket = BucketSimulator(self.store)
+        if death is not None:
+            bucket.die_at(death, after=after)
+        with suppress(SimulatedKill):
+            sweep(bucket, RETENTION, now=self.clock)
+
+    @rule(minutes=st.sampled_from([10, 12 * 60, 23 * 60, 25 * 60]))
+    def wait(self, minutes: int) -> None:
+        """Time passes."""
+        self.clock.advance(timedelta(minutes=minutes))
+
+    @rule()
+    def readers_begin(self) -> None:
+        """A reader takes every document that is served at this moment."""
+        for _, data in self.documents():
+            self.readers.append((self.clock.now, data, walk(self.store, data)))
+
+    @invariant()
+    def readers_finish(self) -> None:
+        """Whoever began within the retention time can go on to the end, on the run he began with."""
+        self.readers = [reader for reader in self.readers if self.clock.now - reader[0] <= RETENTION]
+        for _, head, rows in self.readers:
+            assert rows == walk(self.store, head)
+            assert len({row.partition("@")[2] for row in rows}) <= 1
+
+    @invariant()
+    def everything_served_leads_on(self) -> None:
+        """Every document as it stands, of the published run or of one that died, leads to the end of one run."""
+        assert_every_head_leads_to_its_end(self.store)
+
+    @invariant()
+    def nobody_goes_back(self) -> None:
+        """Neither the pointer nor any document is ever followed by an earlier ledger."""
+        pointer = published_ledger(self.store) or 0
+        assert self.pointer <= pointer
+        self.pointer = pointer
+        for key, data in self.documents():
+            rows = json.loads(data)["data"]
+            if rows:
+                ledger = int(rows[0].partition("@")[2])
+                assert self.seen.get(key, 0) <= ledger
+                self.seen[key] = ledger
+
+    def documents(self) -> list[tuple[str, bytes]]:
+        """Every head document as it is served now."""
+        return [
+            (info.key, stored.data)
+            for info in self.store.list("v1/assets/")
+            if (stored := self.store.get(info.key)) is not None
+        ]
+
+
+PublishedTree.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestPublishedTree = PublishedTree.TestCase
+
+
+def test_readers_beside_a_publisher(tmp_path: Path) -> None:
+    """A reader of the folder, while one run after the other is published and swept, never sees half of one."""
+    store = FolderStore(tmp_path, durable=False)
+    publish_run(store, make_run(100))
+    stop, walked = threading.Event(), threading.Event()
+    walks: list[int] = []
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        reader = FolderStore(tmp_path)
+        try:
+            while not stop.is_set():
+                head = reader.get("v1/assets/index.json")
+                assert head is not None
+                rows = walk(reader, head.data)
+                ledger = int(rows[0].partition("@")[2])
+                assert make_run(ledger).rows["v1/assets/index.json"] == rows
+                walks.append(ledger)
+                walked.set()
+        except BaseException as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for ledger in range(101, 121):
+        publish_run(store, make_run(ledger))
+        sweep(store, RETENTION)
+        walked.clear()
+        walked.wait(timeout=10)
+    stop.set()
+    reader.join()
+
+    assert [] == failures
+    assert sorted(walks) == walks
+    assert len(set(walks)) > 5
+    assert walks[-1] >= 119
+    with pytest.raises(LedgerNotNewerError):
+        publish_run(store, make_run(110))

@@ -1,0 +1,219 @@
+"""Small made-up runs in the key layout of the API, and a reader who checks the promises of a published tree.
+
+A run has two head documents of all pools (page sizes 2 and 1), one of each market, and the pages behind them. Its
+rows name their ledger, so a reader can tell a mixture. Only what publishing cares for is realistic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from exporter.api.documents import HistoryFile, SystemStatus, page_token, timestamp
+from exporter.api.headers import POINTER_KEY
+from exporter.files import FileKind, RenderedFile
+from exporter.history.manifest import HistoryPart
+from exporter.publishing.publish import PublishResult, RunSummary, publish
+from exporter.publishing.published import INTENT_KEY, RUNS_PREFIX, read_current_listing, read_published
+from exporter.publishing.retention import SUPERSEDED_KEY
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store
+from tests.stores.bucket_simulator import WRITES, BucketSimulator
+
+START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+MARKETS: Mapping[str, int] = {"CAAA": 3, "CBBB": 2}
+"""How many pools each market has in the usual run."""
+
+CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256")
+"""What differs between two publications of the same run at other times."""
+
+
+class TestClock:
+    """A wall clock that goes where a test sends it."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, step: timedelta) -> None:
+        self.now += step
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """A run that was rendered and not published."""
+
+    ledger: int
+    files: tuple[RenderedFile, ...]
+    history: HistoryPart
+    rows: Mapping[str, list[str]]
+    """What a walk from each head document must find."""
+
+    def document(self, key: str) -> bytes:
+        return next(file.data for file in self.files if file.key == key)
+
+
+def make_run(ledger: int, markets: Mapping[str, int] = MARKETS) -> MadeRun:
+    """Render a run: pages first, then documents, as the real renderer streams them."""
+    pools = {market: [f"{market}/{number}@{ledger}" for number in range(count)] for market, count in markets.items()}
+    everything = [pool for market in sorted(pools) for pool in pools[market]]
+    heads = {"v1/assets/index.json": (everything, 2), "v1/assets/limit/1.json": (everything, 1)}
+    heads |= {f"v1/assets/market/{market}/index.json": (pools[market], 2) for market in pools}
+    pages: list[RenderedFile] = []
+    documents: list[RenderedFile] = []
+    for key, (rows, size) in sorted(heads.items()):
+        *chain, head = _chain(rows, size)
+        pages += [RenderedFile(f"v1/pages/{page_token(page)}.json", page, FileKind.PAGE) for page in chain]
+        documents.append(RenderedFile(key, head, FileKind.DOCUMENT))
+    for market, names in sorted(pools.items()):
+        data = json.dumps({"market": market, "observed_ledger": ledger, "pools": names}).encode()
+        documents.append(RenderedFile(f"v1/markets/{market}.json", data, FileKind.DOCUMENT))
+    documents.append(RenderedFile("index.html", f"<p>Ledger {ledger}".encode(), FileKind.DOCUMENT))
+    return MadeRun(ledger, (*pages, *documents), _history(ledger), {key: rows for key, (rows, _) in heads.items()})
+
+
+def _chain(rows: Sequence[str], size: int) -> Iterator[bytes]:
+    """The pages of some rows, last to first, because each names the next."""
+    next_cursor: str | None = None
+    starts = range(0, max(len(rows), 1), size)
+    for start in reversed(starts):
+        page = json.dumps({"data": rows[start : start + size], "next_cursor": next_cursor}).encode()
+        next_cursor = page_token(page)
+        yield page
+
+
+def _history(ledger: int) -> HistoryPart:
+    file = RenderedFile(
+        f"history/pools/date=2026-11-21/{ledger}.parquet", f"PAR1 {ledger} PAR1".encode(), FileKind.HISTORY
+    )
+    return HistoryPart(
+        file,
+        HistoryFile(
+            key=file.key,
+            url=f"../{file.key}",
+            rows=1,
+            bytes=len(file.data),
+            sha256=file.sha256,
+            first_ledger=ledger,
+            last_ledger=ledger,
+            schema_version=1,
+        ),
+    )
+
+
+def status_of(summary: RunSummary) -> SystemStatus:
+    """The status document of a made-up run."""
+    return SystemStatus(
+        run_id=summary.run_id,
+        schema_version=1,
+        network="local",
+        observed_ledger=summary.observed_ledger,
+        ledger_close_time="2026-11-21T09:59:55Z",
+        generated_at=timestamp(int(summary.published_at.timestamp())),
+        next_expected_at=None,
+        market_count=2,
+        pool_count=5,
+        token_count=5,
+        unread_count=0,
+        unpriced_count=0,
+        unread=[],
+        unpriced=[],
+        absent=[],
+        notices=[],
+        page_sizes=[1, 2],
+        default_page_size=2,
+        retention_hours=24,
+        manifest_key=summary.manifest_key,
+        manifest_sha256=summary.manifest_sha256,
+        previous_run_id=summary.previous_run_id,
+    )
+
+
+def publish_run(store: Store, run: MadeRun, clock: TestClock | None = None) -> PublishResult:
+    """Publish a made-up run as the pipeline would."""
+    return publish(
+        store, run.files, status_of, observed_ledger=run.ledger, history=run.history, now=clock or TestClock()
+    )
+
+
+def operations_until(store: Store, run: MadeRun, key: str) -> int:
+    """How many operations publishing a run takes before it writes a key; nothing is changed."""
+    bucket = BucketSimulator(MemoryStore(store))
+    publish_run(bucket, run)
+    return [call.key if call.operation in WRITES else "" for call in bucket.calls].index(key)
+
+
+def walk(store: Store, head: bytes) -> list[str]:
+    """Page through everything from a head document that a reader has at hand.
+
+    Raises:
+        KeyError: a page that a reader was sent to is not there.
+    """
+    rows: list[str] = []
+    page = json.loads(head)
+    while True:
+        rows += page["data"]
+        if page["next_cursor"] is None:
+            return rows
+        key = f"v1/pages/{page['next_cursor']}.json"
+        stored = store.get(key)
+        if stored is None:
+            raise KeyError(key)
+        page = json.loads(stored.data)
+
+
+def published_ledger(store: Store) -> int | None:
+    """The ledger that the pointer names."""
+    published = read_published(store)
+    return None if published is None else published.pointer.observed_ledger
+
+
+def assert_whole(store: Store, run: MadeRun) -> None:
+    """Check that a run is published, and that whoever reads it is served to the end.
+
+    The pointer names it, its manifest and pages are all there with their digests, and every walk from its own head
+    documents finds its rows. Documents may be those of a run that died after it; these lead to the end as well.
+    """
+    published = read_published(store)
+    assert published is not None
+    assert run.ledger == published.pointer.observed_ledger
+    for listed in read_current_listing(store, published.pointer).files:
+        stored = store.get(listed.key)
+        assert stored is not None, listed.key
+        if listed.kind != FileKind.DOCUMENT:
+            file = RenderedFile(listed.key, stored.data, FileKind(listed.kind))
+            assert (listed.sha256, listed.bytes) == (file.sha256, len(file.data))
+    for key, rows in run.rows.items():
+        assert rows == walk(store, run.document(key))
+    assert_every_head_leads_to_its_end(store)
+
+
+def assert_every_head_leads_to_its_end(store: Store) -> None:
+    """Check that every walk from the documents as they stand is complete and of one ledger."""
+    for info in store.list("v1/assets/"):
+        stored = store.get(info.key)
+        assert stored is not None
+        rows = walk(store, stored.data)
+        assert 1 >= len({row.partition("@")[2] for row in rows})
+        assert len(rows) == len(set(rows))
+
+
+def tree_of(store: Store) -> dict[str, object]:
+    """Every file of a store: bytes, or for the records of runs what does not depend on the clock."""
+    tree: dict[str, object] = {}
+    for info in store.list(""):
+        stored = store.get(info.key)
+        assert stored is not None
+        if info.key in (POINTER_KEY, INTENT_KEY) or info.key.startswith(RUNS_PREFIX):
+            tree[info.key] = {key: value for key, value in json.loads(stored.data).items() if key not in CLOCK_FIELDS}
+        elif info.key == SUPERSEDED_KEY:
+            tree[info.key] = sorted(json.loads(stored.data)["superseded"])
+        else:
+            tree[info.key] = stored.data
+    return tree

@@ -1,0 +1,415 @@
+"""Tests of exporter/publishing/publish.py: what is written in which order, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from exporter.api.documents import HistoryManifest, RunManifest
+from exporter.api.headers import POINTER_KEY
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.files import FileKind, RenderedFile
+from exporter.publishing.publish import RunSummary, publish
+from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError, check_newer
+from exporter.stores.folder_store import FolderStore
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store, Written
+from tests.publishing.published_tree import (
+    START,
+    TestClock,
+    assert_whole,
+    make_run,
+    operations_until,
+    publish_run,
+    published_ledger,
+    status_of,
+    tree_of,
+)
+from tests.stores.bucket_simulator import BucketSimulator, Call
+
+
+def phase(call: Call) -> int:
+    """The step of publishing that a write belongs to."""
+    if call.key.startswith(("v1/pages/", "history/")):
+        return 1
+    if call.key.startswith("v1/runs/"):
+        return 2
+    return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 4, POINTER_KEY: 6}.get(call.key, 5)
+
+
+def stored_json(store: Store, key: str) -> dict[str, object]:
+    stored = store.get(key)
+    assert stored is not None
+    document = json.loads(stored.data)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_order_of_writes() -> None:
+    """Immutable files come first, then manifest, intent, history's manifest, documents; the pointer is last."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    writes = bucket.writes()
+
+    assert {1, 2, 3, 4, 5, 6} == {phase(call) for call in writes}
+    assert all(phase(earlier) <= phase(later) for earlier, later in pairwise(writes))
+    assert {"put_new"} == {call.operation for call in writes if phase(call) == 1}
+    assert Call("swap", POINTER_KEY) == writes[-1]
+    assert [Call("swap", POINTER_KEY)] == [call for call in writes if call.operation == "swap"]
+
+
+def test_every_page_is_written_before_it_is_named() -> None:
+    """No file is written before the files it links to, in whatever order the stream has them."""
+    run = make_run(100)
+    for files in (run.files, run.files[::-1]):
+        bucket = BucketSimulator()
+        publish(bucket, files, status_of, observed_ledger=100, history=run.history)
+        written = [call.key for call in bucket.writes()]
+        documents = [key for key in written if phase(Call("put", key)) == 5]
+
+        assert max(map(written.index, (key for key in written if key.startswith("v1/pages/")))) < min(
+            map(written.index, documents)
+        )
+
+
+def test_nothing_is_deleted() -> None:
+    """Publishing never deletes; that is the sweep's."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    publish_run(bucket, make_run(101, {"CAAA": 1}))
+
+    assert [] == [call for call in bucket.calls if call.operation == "delete"]
+    assert bucket.get("v1/markets/CBBB.json") is not None
+
+
+def test_result_counts_what_was_written() -> None:
+    """The result says how many files and bytes of each kind were written, and what was there already."""
+    store = MemoryStore()
+    run = make_run(100)
+    result = publish_run(store, run)
+    pages = {file.key: file.data for file in run.files if file.kind is FileKind.PAGE}
+    documents = [file.data for file in run.files if file.kind is FileKind.DOCUMENT]
+
+    assert Written(len(pages), 0, sum(map(len, pages.values()))) == result.pages
+    assert Written(len(documents), 0, sum(map(len, documents))) == result.documents
+    assert Written(1, 0, len(run.history.file.data)) == result.history
+    assert result.changed
+    assert len(pages) + len(documents) + 1 == result.total.written
+
+
+def test_records_of_the_run_agree() -> None:
+    """Pointer, manifest and intent name the same run, and the manifest lists every file with its digest."""
+    store, clock = MemoryStore(), TestClock()
+    run = make_run(100)
+    first = publish_run(store, run, clock).summary
+    manifest_object = store.get(first.manifest_key)
+    assert manifest_object is not None
+    manifest = msgspec.json.decode(manifest_object.data, type=RunManifest)
+    expected = {file.key: (file.kind.value, len(file.data), file.sha256) for file in (*run.files, run.history.file)}
+
+    assert expected == {file.key: (file.kind, file.bytes, file.sha256) for file in manifest.files}
+    assert sorted(expected) == [file.key for file in manifest.files]
+    assert (first.run_id, 100, "2026-11-21T10:00:00Z") == (
+        manifest.run_id,
+        manifest.observed_ledger,
+        manifest.published_at,
+    )
+    assert first.manifest_sha256 == manifest_object.etag == stored_json(store, POINTER_KEY)["manifest_sha256"]
+    assert {"run_id": first.run_id, "observed_ledger": 100, "started_at": "2026-11-21T10:00:00Z"} == stored_json(
+        store, INTENT_KEY
+    )
+    assert None is first.previous_run_id
+    assert first.run_id == publish_run(store, make_run(101), clock).summary.previous_run_id
+
+
+def test_run_id_is_the_digest_of_a_checksum_list(tmp_path: Path) -> None:
+    """The id is the ledger and 12 hex digits over what ``sha256sum`` prints for pages, documents and Parquet."""
+    run = make_run(100)
+    store = FolderStore(tmp_path / "public", durable=False)
+    summary = publish_run(store, run).summary
+    keys = sorted({file.key for file in (*run.files, run.history.file)})
+    listing = subprocess.run(["sha256sum", *keys], cwd=store.root, capture_output=True, check=True).stdout
+    digest = RenderedFile("", listing, FileKind.DOCUMENT).sha256
+
+    assert f"100-{digest[:12]}" == summary.run_id
+
+
+def test_the_wall_clock_reaches_only_the_records() -> None:
+    """The same run published at two times gives the same tree, apart from the times in the records of runs."""
+    late = TestClock()
+    late.now = START.replace(year=2027)
+    trees = []
+    for clock in (TestClock(), late):
+        store = MemoryStore()
+        summary = publish_run(store, make_run(100), clock).summary
+        trees.append((summary.run_id, tree_of(store)))
+
+    assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize("ledger", [99, 100])
+def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
+    """A run at or below the published ledger is refused before anything is rendered or written."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    before = len(bucket.writes())
+
+    rendered: list[RenderedFile] = []
+
+    def stream() -> Iterator[RenderedFile]:
+        for file in make_run(ledger).files:
+            rendered.append(file)
+            yield file
+
+    with pytest.raises(LedgerNotNewerError, match=f"ledger {ledger} is .*published") as refusal:
+        publish(bucket, stream(), status_of, observed_ledger=ledger)
+
+    assert (ledger, 100, ledger == 100) == (
+        refusal.value.run_ledger,
+        refusal.value.standing_ledger,
+        refusal.value.already_published,
+    )
+    assert ([], before) == (rendered, len(bucket.writes()))
+    with pytest.raises(LedgerNotNewerError):
+        check_newer(bucket, ledger)
+
+
+def test_an_unfinished_run_bars_earlier_ledgers() -> None:
+    """After a run died while it replaced documents, only its ledger or a later one may be published."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    bucket = BucketSimulator(store)
+    bucket.fail_from(0, StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(bucket, make_run(110))
+    check_newer(store, 105)  # it failed before it touched a document
+
+    bucket = BucketSimulator(store)
+    bucket.fail_from(operations_until(store, make_run(110), INTENT_KEY) + 3, StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(bucket, make_run(110))
+    with pytest.raises(LedgerNotNewerError, match="below 110, at which a run began") as refusal:
+        publish_run(store, make_run(105))
+
+    assert (True, False) == (refusal.value.unfinished, refusal.value.already_published)
+    assert published_ledger(store) == 100
+    publish_run(store, make_run(110))
+    assert_whole(store, make_run(110))
+
+
+def test_two_publishers_at_once() -> None:
+    """While one publishes, the other loses at once, and what it would have written is not there."""
+    store = MemoryStore()
+    run = make_run(100)
+
+    def stream() -> Iterator[RenderedFile]:
+        with pytest.raises(LostRaceError):
+            publish_run(store, make_run(101))
+        yield from run.files
+
+    publish(store, stream(), status_of, observed_ledger=100, history=run.history)
+
+    assert_whole(store, run)
+    assert None is store.get(make_run(101).history.file.key)
+
+
+def test_a_pointer_that_moved_is_left_alone() -> None:
+    """Should another publisher move the pointer in spite of the lock, its run stands and this one has lost."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+
+    def rival_status(summary: RunSummary) -> object:
+        present = store.get(POINTER_KEY)
+        assert present is not None
+        store.swap(POINTER_KEY, present.data.replace(b'"local"', b'"rival"'), present.etag)
+        return status_of(summary)
+
+    run = make_run(101)
+    with pytest.raises(LostRaceError, match=POINTER_KEY):
+        publish(store, run.files, rival_status, observed_ledger=101, history=run.history)  # type: ignore[arg-type]
+
+    assert "rival" == stored_json(store, POINTER_KEY)["network"]
+
+
+@pytest.mark.parametrize("error", [StoreError("connection reset"), LostRaceError("412 to a repeated request")])
+def test_a_lost_answer_to_the_swap(error: Exception) -> None:
+    """When the pointer was written and only the answer was lost, the run counts as published."""
+    bucket = BucketSimulator()
+    bucket.fail_at(operations_until(bucket.inner, make_run(100), POINTER_KEY), error, after=True)
+    publish_run(bucket, make_run(100))
+
+    assert_whole(bucket, make_run(100))
+
+
+def test_a_refused_swap_is_an_error() -> None:
+    """When the pointer was not written, the error of the store ends the run."""
+    bucket = BucketSimulator()
+    position = operations_until(bucket.inner, make_run(100), POINTER_KEY)
+    bucket.fail_at(position, StoreError("connection reset"), after=False)
+    with pytest.raises(StoreError, match="connection reset"):
+        publish_run(bucket, make_run(100))
+
+    assert published_ledger(bucket) is None
+
+
+def test_an_error_of_the_stream_leaves_everything() -> None:
+    """A check that fails while the run is rendered leaves documents and pointer as they were."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    before = tree_of(bucket)
+    run = make_run(101)
+
+    def stream() -> Iterator[RenderedFile]:
+        yield from run.files
+        raise CheckError("the sums differ")
+
+    with pytest.raises(CheckError, match="the sums differ"):
+        publish(bucket, stream(), status_of, observed_ledger=101, history=run.history)
+    after = tree_of(bucket)
+
+    assert before == {key: after[key] for key in before}
+    assert all(key.startswith("v1/pages/") for key in set(after) - set(before))
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (POINTER_KEY, FileKind.POINTER),
+        (POINTER_KEY, FileKind.DOCUMENT),
+        (INTENT_KEY, FileKind.DOCUMENT),
+        (HISTORY_MANIFEST_KEY, FileKind.DOCUMENT),
+        ("v1/runs/1-abc.json", FileKind.DOCUMENT),
+        ("v1/pages/abc.json", FileKind.DOCUMENT),
+        ("v1/assets/index.json", FileKind.PAGE),
+        ("history/pools/date=2026-11-21/1.parquet", FileKind.HISTORY),
+        ("../outside.json", FileKind.DOCUMENT),
+        ("v1/markets/a b.json", FileKind.DOCUMENT),
+    ],
+)
+def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:
+    """The publisher's own keys, files of the wrong kind and malformed keys are refused before any document."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    run = make_run(101)
+    stray = RenderedFile(key, b"{}", kind)
+    with pytest.raises((CheckError, StoreError), match=key.replace(".", r"\.")):
+        publish(bucket, (*run.files, stray), status_of, observed_ledger=101, history=run.history)
+
+    assert_whole(bucket, make_run(100))
+    assert make_run(100).document("index.html") == bucket.get("index.html").data  # type: ignore[union-attr]
+
+
+def test_a_document_rendered_twice() -> None:
+    """Two documents under one key are refused; two equal pages are one page."""
+    run = make_run(100)
+    document = next(file for file in run.files if file.kind is FileKind.DOCUMENT)
+    page = next(file for file in run.files if file.kind is FileKind.PAGE)
+    with pytest.raises(CheckError, match=f"{document.key}: rendered twice"):
+        publish(MemoryStore(), (*run.files, document), status_of, observed_ledger=100)
+    with pytest.raises(CheckError, match=r"\.json: rendered twice"):
+        publish(MemoryStore(), (*run.files, replace(page, data=b"{}")), status_of, observed_ledger=100)
+    publish(MemoryStore(), (*run.files, page), status_of, observed_ledger=100)
+
+
+@pytest.mark.parametrize("field", ["run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"])
+def test_a_status_of_another_run(field: str) -> None:
+    """A status document that contradicts the run it is for is refused before any document is replaced."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    run = make_run(101)
+    wrong = {"observed_ledger": 7, "manifest_sha256": "0" * 64}.get(field, "other")
+    with pytest.raises(CheckError, match=f"{field} is {wrong}"):
+        publish(
+            store,
+            run.files,
+            lambda summary: msgspec.structs.replace(status_of(summary), **{field: wrong}),
+            observed_ledger=101,
+        )
+
+    assert_whole(store, make_run(100))
+    assert make_run(100).document("index.html") == store.get("index.html").data  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"{}", b"[]", b'{"run_id": "1"}', b"\xff"])
+@pytest.mark.parametrize("key", [POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY])
+def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None:
+    """A pointer, intent or history manifest that cannot be understood stops the run, which names it."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    store.put(key, damage)
+    before = tree_of_bytes(store)
+    with pytest.raises(StoreError, match=key):
+        publish_run(store, make_run(101))
+
+    assert before == tree_of_bytes(store)
+
+
+def tree_of_bytes(store: Store) -> dict[str, bytes | None]:
+    return {info.key: stored.data if (stored := store.get(info.key)) else None for info in store.list("")}
+
+
+def test_a_tree_of_another_version_is_published_over() -> None:
+    """Fields that another version added to the pointer do not stop a run."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    pointer = store.get(POINTER_KEY)
+    assert pointer is not None
+    store.put(POINTER_KEY, pointer.data.replace(b'{"run_id"', b'{"new_field":[1],"run_id"'))
+    publish_run(store, make_run(101))
+
+    assert_whole(store, make_run(101))
+
+
+def test_history_grows_by_one_file_a_run() -> None:
+    """Each run adds its Parquet file to the history's manifest, ascending by ledger."""
+    store = MemoryStore()
+    for ledger in (100, 101, 105):
+        publish_run(store, make_run(ledger))
+    stored = store.get(HISTORY_MANIFEST_KEY)
+    assert stored is not None
+    manifest = msgspec.json.decode(stored.data, type=HistoryManifest)
+
+    assert [make_run(ledger).history.entry for ledger in (100, 101, 105)] == manifest.files
+    assert 105 == manifest.observed_ledger
+
+
+def test_a_lost_history_manifest_is_not_begun_anew() -> None:
+    """When a published tree has Parquet files and no manifest of them, the run stops and says so."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    store.delete([HISTORY_MANIFEST_KEY])
+    with pytest.raises(StoreError, match=r"history\.json is missing.*100\.parquet"):
+        publish_run(store, make_run(101))
+    store.delete([make_run(100).history.file.key])
+    publish_run(store, make_run(101))
+
+    assert_whole(store, make_run(101))
+
+
+def test_other_bytes_under_an_immutable_key() -> None:
+    """A Parquet file of this ledger with other bytes stops the run and is left alone."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    key = make_run(101).history.file.key
+    store.put_new(key, b"other")
+    with pytest.raises(ImmutableKeyError, match=key):
+        publish_run(store, make_run(101))
+
+    assert b"other" == store.get(key).data  # type: ignore[union-attr]
+    assert_whole(store, make_run(100))
+
+
+def test_an_entry_of_another_file() -> None:
+    """A history entry that does not describe the Parquet file beside it is refused."""
+    run = make_run(100)
+    wrong = replace(run.history, entry=msgspec.structs.replace(run.history.entry, bytes=1))
+    with pytest.raises(CheckError, match=r"100\.parquet: the history's entry"):
+        publish(MemoryStore(), run.files, status_of, observed_ledger=100, history=wrong)

@@ -1,0 +1,309 @@
+"""A run that dies or fails at any single operation leaves the old run whole, and the next run repairs what it left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import exporter.stores.folder_store
+from exporter.errors import StoreError
+from exporter.publishing.sweep import CACHE_MARGIN, sweep
+from exporter.publishing.verify import verify
+from exporter.stores.folder_files import write_file
+from exporter.stores.folder_store import TEMPORARY_PREFIX, FolderStore
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store, utc_now
+from tests.publishing.published_tree import (
+    MadeRun,
+    TestClock,
+    assert_whole,
+    make_run,
+    publish_run,
+    published_ledger,
+    tree_of,
+    walk,
+)
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+
+RETENTION = timedelta(hours=24)
+OLD = make_run(100)
+NEW = make_run(101, {"CAAA": 5, "CDDD": 3})
+LATER = make_run(102)
+
+StoreMaker = Callable[[TestClock], Store]
+
+
+@pytest.fixture(params=["memory", "folder"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreMaker:
+    """Makes an empty store; the folders of one test are different ones."""
+    count = iter(range(10_000))
+
+    def make(clock: TestClock) -> Store:
+        if request.param == "memory":
+            return MemoryStore(clock=clock)
+        return FolderStore(tmp_path / str(next(count)), durable=False)
+
+    return make
+
+
+def operations_of(run: MadeRun) -> int:
+    """How many operations it takes to publish a run after the old one."""
+    store = MemoryStore()
+    publish_run(store, OLD)
+    bucket = BucketSimulator(store)
+    publish_run(bucket, run)
+    return len(bucket.calls)
+
+
+def current_part(tree: dict[str, object]) -> dict[str, object]:
+    """A tree without what may remain of a run that died: its history, and the sweep's record of it."""
+    return {
+        key: data for key, data in tree.items() if not key.startswith(("history/", "v1/history", "v1/system/super"))
+    }
+
+
+def test_killed_at_any_operation(make_store: StoreMaker) -> None:
+    """Killed before or after any operation, the old run is whole; published again, the run leaves no trace of it."""
+    clock = TestClock()
+    undisturbed = make_store(clock)
+    publish_run(undisturbed, OLD, clock)
+    publish_run(undisturbed, NEW, clock)
+    deaths = [(position, after) for position in range(operations_of(NEW)) for after in (False, True)]
+    outlived = []
+
+    for position, after in deaths:
+        store = make_store(clock)
+        publish_run(store, OLD, clock)
+        bucket = BucketSimulator(store)
+        bucket.die_at(position, after=after)
+        with pytest.raises(SimulatedKill):
+            publish_run(bucket, NEW, clock)
+        if published_ledger(store) == NEW.ledger:
+            outlived.append((position, after))
+        else:
+            assert_whole(store, OLD)
+            result = publish_run(store, NEW, clock)
+            assert verify(store, result.summary, None) > 0
+        assert_whole(store, NEW)
+        assert tree_of(undisturbed) == tree_of(store)
+
+    assert len(deaths) > 50
+    assert [deaths[-1]] == outlived  # only death after the last operation, the swap of the pointer, is too late
+
+
+def test_killed_and_followed_by_a_later_run() -> None:
+    """Killed at any operation and followed by a later run, nothing of it is left after the retention time."""
+    clock = TestClock()
+    undisturbed = MemoryStore(clock=clock)
+    publish_run(undisturbed, OLD, clock)
+    publish_run(undisturbed, LATER, clock)
+    sweep(undisturbed, RETENTION, now=clock)
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    sweep(undisturbed, RETENTION, now=clock)
+
+    for position in range(operations_of(NEW) - 1):
+        clock = TestClock()
+        store = MemoryStore(clock=clock)
+        publish_run(store, OLD, clock)
+        bucket = BucketSimulator(store)
+        bucket.die_at(position, after=True)
+        with pytest.raises(SimulatedKill):
+            publish_run(bucket, NEW, clock)
+        publish_run(store, LATER, clock)
+        assert sweep(store, RETENTION, now=clock).refused is None
+        assert_whole(store, LATER)
+        assert OLD.rows["v1/assets/index.json"] == walk(store, OLD.document("v1/assets/index.json"))
+        clock.advance(RETENTION + 2 * CACHE_MARGIN)
+        assert sweep(store, RETENTION, now=clock).refused is None
+        assert_whole(store, LATER)
+        assert current_part(tree_of(undisturbed)) == current_part(tree_of(store))
+
+
+def test_sweep_killed_at_any_operation() -> None:
+    """A sweep that is killed at any operation harms no reader, and the next one completes it."""
+    trees = []
+    position = 0
+    died = True
+    while died:
+        clock = TestClock()
+        store = MemoryStore(clock=clock)
+        publish_run(store, OLD, clock)
+        publish_run(store, NEW, clock)
+        sweep(store, RETENTION, now=clock)
+        clock.advance(RETENTION + 2 * CACHE_MARGIN)
+        publish_run(store, LATER, clock)
+        bucket = BucketSimulator(store)
+        bucket.die_at(position, after=True)
+        try:
+            sweep(bucket, RETENTION, now=clock)
+            died = False
+        except SimulatedKill:
+            position += 1
+        assert_whole(store, LATER)
+        assert NEW.rows["v1/assets/index.json"] == walk(store, NEW.document("v1/assets/index.json"))
+        for _ in range(2):  # the second one forgets what the first one removed
+            assert sweep(store, RETENTION, now=clock).refused is None
+        trees.append(tree_of(store))
+
+    assert position > 10
+    assert [trees[-1]] * len(trees) == trees
+
+
+def test_disk_full_at_any_write(make_store: StoreMaker) -> None:
+    """When the store refuses a write and all after it, the old run stays whole; with room again, the run succeeds."""
+    clock = TestClock()
+    undisturbed = make_store(clock)
+    publish_run(undisturbed, OLD, clock)
+    publish_run(undisturbed, NEW, clock)
+    for position in range(operations_of(NEW)):
+        store = make_store(clock)
+        publish_run(store, OLD, clock)
+        bucket = BucketSimulator(store)
+        bucket.fail_from(position, StoreError("disk full"))
+        with pytest.raises(StoreError, match="disk full"):
+            publish_run(bucket, NEW, clock)
+        assert_whole(store, OLD)
+        publish_run(store, NEW, clock)
+        assert tree_of(undisturbed) == tree_of(store)
+
+
+# -- below the store: the folder's own steps ----------------------------------------------------------------------
+
+
+@contextmanager
+def effect_hook(before_effect: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each step that a folder store takes on the disk."""
+
+    def hooked(step: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object, **options: object) -> object:
+            before_effect()
+            return step(*args, **options)
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter.stores.folder_store, "write_file", hooked(write_file))
+        patch.setattr(exporter.stores.folder_store, "make_durable", hooked(lambda *_: None))
+        for name in ("mkdir", "replace", "hardlink_to", "unlink"):
+            patch.setattr(Path, name, hooked(getattr(Path, name)))
+        yield
+
+
+def effects_of(store: FolderStore) -> int:
+    """How many steps on the disk publishing the new run takes."""
+    steps: list[None] = []
+    with effect_hook(lambda: steps.append(None)):
+        publish_run(store, NEW)
+    return len(steps)
+
+
+def test_killed_at_any_step_on_the_disk(tmp_path: Path) -> None:
+    """Killed before any write, link, rename or removal in the folder, the old run is whole and the next succeeds."""
+    store = FolderStore(tmp_path / "undisturbed")
+    publish_run(store, OLD)
+    steps = effects_of(store)
+    undisturbed = tree_of(store)
+    leftovers = 0
+
+    for last in range(steps):
+        store = FolderStore(tmp_path / str(last))
+        with effect_hook(lambda: None):
+            publish_run(store, OLD)
+        done = iter(range(last))
+
+        def die() -> None:
+            if next(done, None) is None:  # noqa: B023 - used up before the next round
+                raise SimulatedKill
+
+        with effect_hook(die), pytest.raises(SimulatedKill):
+            publish_run(store, NEW)
+        with effect_hook(lambda: None):
+            survivor = FolderStore(store.root)
+            if published_ledger(survivor) == OLD.ledger:
+                assert_whole(survivor, OLD)
+                publish_run(survivor, NEW)
+            assert_whole(survivor, NEW)
+            assert undisturbed == tree_of(survivor)
+            leftovers += len(list(store.root.rglob(f"{TEMPORARY_PREFIX}*")))
+            sweep(survivor, RETENTION, now=lambda: utc_now() + timedelta(hours=2))
+        assert [] == list(store.root.rglob(f"{TEMPORARY_PREFIX}*"))
+
+    assert steps > 50
+    assert leftovers > 20  # the deaths did leave temporary files for the sweep
+
+
+def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
+    """With the disk full from any step on, a StoreError says so, nothing half-written stays, the old run is there."""
+    store = FolderStore(tmp_path / "undisturbed")
+    publish_run(store, OLD)
+    for last in range(effects_of(store)):
+        store = FolderStore(tmp_path / str(last))
+        with effect_hook(lambda: None):
+            publish_run(store, OLD)
+        done = iter(range(last))
+
+        def refuse(path: Path, data: bytes) -> None:
+            if next(done, None) is None:  # noqa: B023 - used up before the next round
+                path.write_bytes(data[: len(data) // 2])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            path.write_bytes(data)
+
+        with effect_hook(lambda: None), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exporter.stores.folder_store, "write_file", refuse)
+            try:
+                publish_run(store, NEW)
+                break
+            except StoreError as error:
+                assert "No space left on device; free space and run again" in str(error)  # noqa: PT017
+        assert [] == list(store.root.rglob(f"{TEMPORARY_PREFIX}*"))
+        assert_whole(store, OLD)
+        with effect_hook(lambda: None):
+            publish_run(store, NEW)
+        assert_whole(store, NEW)
+    else:
+        pytest.fail("the disk never had room enough")
+
+
+CHILD = """
+import os, signal, sys
+from tests.publishing.published_tree import TestClock, make_run, publish_run
+from exporter.stores.folder_store import FolderStore
+import exporter.stores.folder_store as module
+
+left = int(sys.argv[2])
+def counted(step):
+    def run(*args, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(*args, **options)
+    return run
+module.write_file = counted(module.write_file)
+module.Path.replace = counted(module.Path.replace)
+publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), TestClock())
+"""
+
+
+@pytest.mark.parametrize("steps", [3, 12, 15, 20])
+def test_really_killed(tmp_path: Path, project_root: Path, steps: int) -> None:
+    """A process that gets SIGKILL while it publishes leaves the old run whole and no lock behind."""
+    store = FolderStore(tmp_path, durable=False)
+    publish_run(store, OLD)
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, tmp_path, str(steps)], cwd=project_root, check=False, timeout=60
+    )
+
+    assert -signal.SIGKILL == child.returncode
+    assert_whole(store, OLD)
+    publish_run(store, NEW)
+    assert_whole(store, NEW)

@@ -1,0 +1,45 @@
+"""Tests of exporter/publishing/spool.py: documents that wait."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import StoreError
+from exporter.publishing.spool import Spool
+
+
+@given(st.lists(st.binary(max_size=40)), st.sampled_from([1, 50, 10_000]))
+def test_what_goes_in_comes_out(contents: list[bytes], memory_bytes: int) -> None:
+    """Files come back in order and whole, whether they waited in memory or on the disk, any number of times."""
+    files = [(str(number), data) for number, data in enumerate(contents)]
+    with Spool(memory_bytes) as spool:
+        for key, data in files:
+            spool.add(key, data)
+
+        assert len(files) == len(spool)
+        assert [files, files] == [list(spool), list(spool)]
+
+
+def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the folder for temporary files cannot be written to, the error names it and says what to do."""
+    missing = tmp_path / "missing"
+    monkeypatch.setattr(tempfile, "tempdir", str(missing))
+    with (
+        Spool(memory_bytes=10) as spool,
+        pytest.raises(StoreError, match=r"missing: No such file or directory.*TMPDIR"),
+    ):
+        spool.add("a", b"x" * 100)
+
+
+def test_a_spool_that_was_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary file that lost bytes is noticed, not published."""
+    with Spool() as spool:
+        spool.add("a", b"12345")
+        monkeypatch.setattr(spool, "_lengths", [("a", 6)])
+        with pytest.raises(StoreError, match="held a was cut short"):
+            list(spool)

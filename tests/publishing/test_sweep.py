@@ -1,0 +1,398 @@
+"""Tests of `exporter.publishing.sweep` and `.retention`: what is removed, when, and what never is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+import exporter.publishing.sweep
+from exporter.api.headers import POINTER_KEY
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.errors import StoreError
+from exporter.files import FileKind, RenderedFile
+from exporter.publishing.publish import publish
+from exporter.publishing.published import INTENT_KEY, RUNS_PREFIX
+from exporter.publishing.retention import SUPERSEDED_KEY
+from exporter.publishing.sweep import CACHE_MARGIN, SweepResult, sweep
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store
+from tests.publishing.published_tree import (
+    TestClock,
+    assert_every_head_leads_to_its_end,
+    assert_whole,
+    make_run,
+    operations_until,
+    publish_run,
+    status_of,
+    walk,
+)
+from tests.stores.bucket_simulator import BucketSimulator, Call
+
+RETENTION = timedelta(hours=24)
+HEAD = "v1/assets/index.json"
+
+
+def keys_of(store: Store, prefix: str = "") -> list[str]:
+    return [info.key for info in store.list(prefix)]
+
+
+def page_keys(*ledgers: int) -> set[str]:
+    return {file.key for ledger in ledgers for file in make_run(ledger).files if file.key.startswith("v1/pages/")}
+
+
+def test_a_reader_has_the_retention_time() -> None:
+    """With a run an hour, a reader of any run can page to the end for 24 hours after it was superseded."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for hour in range(60):
+        publish_run(store, make_run(100 + hour), clock)
+        assert sweep(store, RETENTION, now=clock).refused is None
+        for age in range(hour + 1):
+            head = make_run(100 + hour - age).document(HEAD)
+            if age <= 25:  # superseded an hour after it was published
+                assert 5 == len(walk(store, head))
+            elif age > 26:
+                with pytest.raises(KeyError):
+                    walk(store, head)
+        clock.advance(timedelta(hours=1))
+
+    assert 26 <= len(keys_of(store, RUNS_PREFIX)) <= 27
+    assert_whole(store, make_run(159))
+
+
+def test_a_run_that_stood_for_long_is_retained_from_its_end() -> None:
+    """The retention time begins when a run is superseded: the last run before a week without any is still served."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    clock.advance(timedelta(days=7))
+    publish_run(store, make_run(101), clock)
+    first = sweep(store, RETENTION, now=clock)
+    clock.advance(RETENTION)
+    second = sweep(store, RETENTION, now=clock)
+    assert 5 == len(walk(store, make_run(100).document(HEAD)))
+    clock.advance(CACHE_MARGIN + timedelta(seconds=1))
+    third = sweep(store, RETENTION, now=clock)
+
+    assert [SweepResult(), SweepResult()] == [first, second]
+    assert SweepResult(pages=len(page_keys(100)), runs=1) == third
+    assert page_keys(101) == set(keys_of(store, "v1/pages/"))
+
+
+def test_documents_of_a_vanished_market_go_at_once() -> None:
+    """What the published run does not have is removed by the first sweep; who pages through it goes on."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101, {"CAAA": 3}), clock)
+    result = sweep(store, RETENTION, now=clock)
+
+    assert SweepResult(documents=2) == result
+    assert [] == [key for key in keys_of(store) if "CBBB" in key]
+    assert 2 == len(walk(store, make_run(100).document("v1/assets/market/CBBB/index.json")))
+    assert_every_head_leads_to_its_end(store)
+
+
+def test_documents_are_found_after_missed_sweeps() -> None:
+    """A document that vanished several runs ago, or that only a run that died had, is removed as well."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101, {"CAAA": 3}), clock)
+    dying = BucketSimulator(store)
+    doomed = make_run(102, {"CAAA": 3, "CCCC": 1})
+    dying.fail_from(operations_until(store, doomed, POINTER_KEY), StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(dying, doomed, clock)
+    assert "v1/markets/CCCC.json" in keys_of(store)
+    publish_run(store, make_run(103, {"CAAA": 3}), clock)
+    sweep(store, RETENTION, now=clock)
+
+    assert [] == [key for key in keys_of(store) if "CBBB" in key or "CCCC" in key]
+    assert_whole(store, make_run(103, {"CAAA": 3}))
+
+
+def test_order_of_removals() -> None:
+    """Documents go before pages, and pages before the manifests that know of them."""
+    clock = TestClock()
+    bucket = BucketSimulator(MemoryStore(clock=clock))
+    publish_run(bucket, make_run(100), clock)
+    publish_run(bucket, make_run(101, {"CAAA": 3}), clock)
+    clock.advance(2 * RETENTION)
+    publish_run(bucket, make_run(102, {"CAAA": 3}), clock)
+    bucket.put(SUPERSEDED_KEY, json.dumps({"superseded": dict.fromkeys(keys_of(bucket, RUNS_PREFIX), 1)}).encode())
+    clock.advance(2 * RETENTION)
+    bucket.calls.clear()
+    result = sweep(bucket, RETENTION, now=clock)
+    removed = [call.key for call in bucket.writes() if call.operation == "delete"]
+    steps = [{"v1/pages": 1, "v1/runs/": 2}.get(key[:8], 0) for key in removed]
+
+    assert {0, 1, 2} == set(steps)
+    assert all(earlier <= later for earlier, later in pairwise(steps))
+    assert (2, 2) == (result.documents, result.runs)
+    assert Call("put", SUPERSEDED_KEY) == bucket.writes()[0]
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100_000])
+def test_batches_of_pages(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """However few pages are looked at together, the same ones are removed."""
+    monkeypatch.setattr(exporter.publishing.sweep, "BATCH_PAGES", batch)
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for ledger in (100, 101, 102):
+        publish_run(store, make_run(ledger), clock)
+        sweep(store, RETENTION, now=clock)
+        clock.advance(timedelta(hours=23))
+    result = sweep(store, RETENTION, now=clock)
+
+    assert len(page_keys(100)) == result.pages
+    assert page_keys(101, 102) == set(keys_of(store, "v1/pages/"))
+
+
+def test_pages_of_a_run_that_died() -> None:
+    """Pages that no manifest names are removed when they are older than the retention time, not before."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    dying = BucketSimulator(store)
+    dying.fail_from(8, StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(dying, make_run(101), clock)
+    orphans = set(keys_of(store, "v1/pages/")) - page_keys(100)
+    assert orphans
+    assert SweepResult() == sweep(store, RETENTION, now=clock)
+    clock.advance(RETENTION + CACHE_MARGIN + timedelta(seconds=1))
+
+    assert SweepResult(pages=len(orphans)) == sweep(store, RETENTION, now=clock)
+    assert_whole(store, make_run(100))
+
+
+def test_pages_that_many_runs_share() -> None:
+    """An old page stays as long as the published or a retained run names it; one that none names goes."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    shared, once = (RenderedFile(f"v1/pages/{name}.json", b"{}", FileKind.PAGE) for name in ("shared", "once"))
+    bucket = RenderedFile("v1/buckets/closed.json", b"{}", FileKind.PAGE)
+    for day in range(5):
+        run = make_run(100 + day)
+        publish(
+            store,
+            (*run.files, shared, *([once, bucket] if day == 0 else [])),
+            status_of,
+            observed_ledger=run.ledger,
+            history=run.history,
+            now=clock,
+        )
+        assert sweep(store, RETENTION, now=clock).refused is None
+        watched = [key for key in keys_of(store, "v1/pages/") if key in (once.key, shared.key)]
+        assert [once.key, shared.key][day // 3 :] == watched
+        # The pages of the histories stay for good: every later page leads to them.
+        assert [bucket.key] == keys_of(store, "v1/buckets/")
+        clock.advance(timedelta(hours=23))
+
+
+def test_a_dead_run_that_is_published_later_is_retained() -> None:
+    """A run that died, was recorded, and was published much later has its readers' time from then on."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    dying = BucketSimulator(store)
+    dying.fail_from(operations_until(store, make_run(105), INTENT_KEY), StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(dying, make_run(105), clock)
+    assert keys_of(store, f"{RUNS_PREFIX}105-")
+    sweep(store, RETENTION, now=clock)
+    clock.advance(RETENTION - timedelta(hours=1))
+    publish_run(store, make_run(105), clock)
+    clock.advance(timedelta(hours=2))
+    publish_run(store, make_run(106), clock)
+    sweep(store, RETENTION, now=clock)
+    clock.advance(RETENTION)
+    sweep(store, RETENTION, now=clock)
+
+    assert 5 == len(walk(store, make_run(105).document(HEAD)))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b'{"superseded": 1}'])
+def test_a_damaged_record_keeps_too_long(damage: bytes) -> None:
+    """Without its record, the sweep takes every earlier run as superseded just now."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101), clock)
+    sweep(store, RETENTION, now=clock)
+    clock.advance(2 * RETENTION)
+    store.put(SUPERSEDED_KEY, damage)
+
+    assert SweepResult() == sweep(store, RETENTION, now=clock)
+    clock.advance(2 * RETENTION)
+    assert 1 == sweep(store, RETENTION, now=clock).runs
+
+
+def test_a_clock_that_was_ahead() -> None:
+    """A time recorded under a wrong clock, far ahead, does not keep a run for ever."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101), clock)
+    clock.advance(timedelta(days=365))
+    sweep(store, RETENTION, now=clock)
+    clock.advance(timedelta(days=-364))
+    sweep(store, RETENTION, now=clock)
+    clock.advance(2 * RETENTION)
+
+    assert 1 == sweep(store, RETENTION, now=clock).runs
+
+
+def damaged(key: str, data: bytes | None) -> Callable[[Store], None]:
+    def damage(store: Store) -> None:
+        if data is None:
+            store.delete([key])
+        else:
+            store.put(key, data)
+
+    return damage
+
+
+def old_manifest(data: bytes | None) -> Callable[[Store], None]:
+    def damage(store: Store) -> None:
+        key = next(key for key in keys_of(store, f"{RUNS_PREFIX}101-"))
+        damaged(key, data)(store)
+
+    return damage
+
+
+def current_manifest(data: bytes | None) -> Callable[[Store], None]:
+    def damage(store: Store) -> None:
+        key = next(key for key in keys_of(store, f"{RUNS_PREFIX}102-"))
+        damaged(key, data)(store)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (damaged(POINTER_KEY, None), "nothing is published yet"),
+        (damaged(POINTER_KEY, b"{}"), "status.json cannot be understood"),
+        (damaged(INTENT_KEY, b"{"), "intent.json cannot be understood"),
+        (
+            damaged(INTENT_KEY, b'{"run_id":"103-x","observed_ledger":103,"started_at":""}'),
+            "run 103-x began to replace documents and did not finish",
+        ),
+        (damaged(HISTORY_MANIFEST_KEY, b"[]"), "history.json is not a history manifest"),
+        (current_manifest(None), "102-.*json is missing"),
+        (current_manifest(b"{}"), "102-.*json does not have the digest"),
+        (old_manifest(b"{}"), "101-.*json cannot be understood"),
+    ],
+)
+def test_nothing_is_removed_in_doubt(damage: Callable[[Store], None], reason: str) -> None:
+    """When it cannot be told what is needed, nothing at all is removed, and the result says why."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101), clock)
+    sweep(store, RETENTION, now=clock)
+    clock.advance(2 * RETENTION)
+    publish_run(store, make_run(102, {"CAAA": 1}), clock)
+    damage(store)
+    bucket = BucketSimulator(store)
+    result = sweep(bucket, RETENTION, now=clock)
+
+    assert result.refused is not None
+    assert SweepResult(refused=result.refused) == result
+    assert re.search(reason, result.refused)
+    assert [] == [call for call in bucket.writes() if call.operation in ("delete", "remove_leftovers")]
+
+
+def test_a_damaged_manifest_of_an_expired_run() -> None:
+    """A manifest that cannot be read does not stop the sweep when its run's retention time is over."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101), clock)
+    sweep(store, RETENTION, now=clock)
+    key = next(iter(keys_of(store, f"{RUNS_PREFIX}100-")))
+    store.put(key, b"{")
+    clock.advance(2 * RETENTION)
+
+    assert 1 == sweep(store, RETENTION, now=clock).runs
+    assert page_keys(101) == set(keys_of(store, "v1/pages/"))
+
+
+def test_what_a_damaged_manifest_names() -> None:
+    """A manifest that lists records, pages or history as documents does not get them removed."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    store.put("state/history-buckets.bin", b"state")
+    names = [
+        POINTER_KEY,
+        HISTORY_MANIFEST_KEY,
+        INTENT_KEY,
+        "../outside",
+        "state/history-buckets.bin",
+        next(iter(page_keys(100))),
+        make_run(100).history.file.key,
+        next(iter(keys_of(store, RUNS_PREFIX))),
+    ]
+    files = [{"key": key, "kind": "document", "bytes": 1, "sha256": ""} for key in names]
+    store.put(f"{RUNS_PREFIX}99-abc.json", json.dumps({"run_id": "99-abc", "files": files}).encode())
+    result = sweep(store, RETENTION, now=clock)
+
+    assert SweepResult() == result
+    assert_whole(store, make_run(100))
+
+
+def test_a_publisher_at_work_is_not_disturbed() -> None:
+    """While a publisher holds the store, the sweep removes nothing and says so."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    with store.exclusive():
+        result = sweep(store, RETENTION)
+
+    assert result.refused is not None
+    assert "another publisher" in result.refused
+
+
+def test_history_is_kept() -> None:
+    """Parquet files that the manifest names stay for ever; those of dead runs go, and only within its range."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for ledger in (100, 110):
+        publish_run(store, make_run(ledger), clock)
+    dead = [make_run(ledger).history.file for ledger in (90, 105, 120)]
+    for file in dead:
+        store.put_new(file.key, file.data)
+    store.put_new("history/pools/date=2026-11-21/notes.parquet", b"")
+    assert 0 == sweep(store, RETENTION, now=clock).history
+    clock.advance(timedelta(days=400))
+    result = sweep(store, RETENTION, now=clock)
+    kept = [int(key.split("/")[-1].split(".")[0]) for key in keys_of(store, "history/") if "notes" not in key]
+
+    assert 1 == result.history
+    assert [100, 110, 120, 90] == kept
+    assert "history/pools/date=2026-11-21/notes.parquet" in keys_of(store)
+
+
+def test_a_removal_that_is_refused() -> None:
+    """An error of the store while something is removed comes out, and the next sweep does the rest."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    publish_run(store, make_run(101), clock)
+    sweep(store, RETENTION, now=clock)
+    clock.advance(2 * RETENTION)
+    bucket = BucketSimulator(store)
+    sweep(BucketSimulator(MemoryStore(store, clock)), RETENTION, now=clock)
+    bucket.fail_from(12, StoreError("permission denied"))
+    with pytest.raises(StoreError, match="permission denied"):
+        sweep(bucket, RETENTION, now=clock)
+
+    assert 1 == sweep(store, RETENTION, now=clock).runs
+    assert page_keys(101) == set(keys_of(store, "v1/pages/"))

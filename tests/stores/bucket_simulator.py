@@ -1,0 +1,142 @@
+"""A store for tests that logs every operation and can die or fail at any one of them.
+
+It implements ``exporter.stores.store.Store`` over another store (one in memory unless told otherwise)::
+
+    bucket = BucketSimulator()
+    publish(bucket, ...)
+    bucket.writes()                    # [Call("put_new", "v1/pages/..."), ...] in the order in which they were made
+
+    bucket = BucketSimulator()
+    bucket.die_at(7, after=True)       # the process is killed right after its seventh operation (counted from 0)
+    with pytest.raises(SimulatedKill):
+        publish(bucket, ...)
+    bucket.inner                       # what the dead process left; a new BucketSimulator(bucket.inner) is the next one
+
+    bucket.fail_at(7, StoreError("connection reset"), after=True)   # done, but its answer was lost
+    bucket.fail_from(7, StoreError("disk full"))                    # this operation and all later writes
+
+A killed process does nothing any more: every later operation raises SimulatedKill, too, and its lock is gone. The
+bulk operations are made one file at a time, so a process can die between any two files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import ObjectInfo, Store, StoredObject, Written
+
+WRITES = frozenset({"put", "put_new", "swap", "delete", "remove_leftovers"})
+
+
+class SimulatedKill(BaseException):
+    """The process was killed; nothing but a test may catch this."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation on one key (or prefix)."""
+
+    operation: str
+    key: str
+
+
+class BucketSimulator:
+    """See the module's docstring."""
+
+    def __init__(self, inner: Store | None = None) -> None:
+        self.inner: Store = MemoryStore() if inner is None else inner
+        self.calls: list[Call] = []
+        self.dead = False
+        self._error_at: dict[int, tuple[BaseException, bool]] = {}
+        self._error_from: tuple[int, Exception] | None = None
+
+    def die_at(self, position: int, *, after: bool) -> None:
+        """Kill the process before or after its operation at a position."""
+        self._error_at[position] = (SimulatedKill(), after)
+
+    def fail_at(self, position: int, error: Exception, *, after: bool) -> None:
+        """Let one operation fail, before or after it took effect."""
+        self._error_at[position] = (error, after)
+
+    def fail_from(self, position: int, error: Exception) -> None:
+        """Let every write from a position on fail without effect."""
+        self._error_from = (position, error)
+
+    def writes(self) -> list[Call]:
+        """The operations that change something, in order."""
+        return [call for call in self.calls if call.operation in WRITES]
+
+    @property
+    def uri(self) -> str:
+        return "simulated bucket"
+
+    def get(self, key: str) -> StoredObject | None:
+        with self._operation("get", key):
+            return self.inner.get(key)
+
+    def put(self, key: str, data: bytes) -> bool:
+        with self._operation("put", key):
+            return self.inner.put(key, data)
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        with self._operation("put_new", key):
+            return self.inner.put_new(key, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        total = Written()
+        for key, data in files:
+            total += Written(1, 0, len(data)) if self.put(key, data) else Written(unchanged=1)
+        return total
+
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        total = Written()
+        for key, data in files:
+            total += Written(1, 0, len(data)) if self.put_new(key, data) else Written(unchanged=1)
+        return total
+
+    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+        with self._operation("swap", key):
+            return self.inner.swap(key, data, expected_etag)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        with self._operation("list", prefix):
+            return self.inner.list(prefix)
+
+    def delete(self, keys: Iterable[str]) -> int:
+        removed = 0
+        for key in keys:
+            with self._operation("delete", key):
+                removed += self.inner.delete([key])
+        return removed
+
+    def remove_leftovers(self, before: datetime) -> int:
+        with self._operation("remove_leftovers", ""):
+            return self.inner.remove_leftovers(before)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        with self._operation("exclusive", ""):
+            pass
+        with self.inner.exclusive():
+            yield
+
+    @contextmanager
+    def _operation(self, operation: str, key: str) -> Iterator[None]:
+        if self.dead:
+            raise SimulatedKill
+        position = len(self.calls)
+        self.calls.append(Call(operation, key))
+        error, after = self._error_at.get(position, (None, False))
+        if self._error_from is not None and position >= self._error_from[0] and operation in WRITES:
+            error = self._error_from[1]
+        if error is None:
+            yield
+            return
+        if after:
+            yield
+        self.dead = isinstance(error, SimulatedKill)
+        raise error

@@ -1,0 +1,269 @@
+"""What every store promises, checked for each of them, and the rules for keys (exporter/stores/store.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.stores.folder_store import FolderStore
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store, Written, check_key, is_key, open_store
+from tests.stores.bucket_simulator import BucketSimulator
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "memory over a folder": lambda folder: MemoryStore(FolderStore(folder)),
+    "folder": lambda folder: FolderStore(folder / "public"),
+    "hasty folder": lambda folder: FolderStore(folder / "public", durable=False),
+    "simulator": lambda _: BucketSimulator(),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Each kind of store, empty."""
+    return STORES[request.param](tmp_path)
+
+
+def data_of(store: Store, key: str) -> bytes | None:
+    stored = store.get(key)
+    return None if stored is None else stored.data
+
+
+def keys_of(store: Store, prefix: str = "") -> list[str]:
+    return sorted(info.key for info in store.list(prefix))
+
+
+def test_nothing_there(store: Store) -> None:
+    """An empty store has no object, lists none and deletes none."""
+    assert None is store.get("v1/assets/index.json")
+    assert [] == keys_of(store)
+    assert [] == keys_of(store, "v1/pages/")
+    assert 0 == store.delete(["v1/assets/index.json"])
+
+
+def test_put_replaces(store: Store) -> None:
+    """A document is replaced by other bytes, and not written again when the bytes are the same."""
+    outcomes = [store.put("v1/a.json", data) for data in (b"one", b"one", b"two", b"one", b"")]
+
+    assert [True, False, True, True, True] == outcomes
+    assert b"" == data_of(store, "v1/a.json")
+
+
+def test_put_new_never_replaces(store: Store) -> None:
+    """An immutable object is written once; other bytes under its key are an error that names it."""
+    assert [True, False] == [store.put_new("v1/pages/x.json", b"one") for _ in range(2)]
+    for other in (b"two", b"", b"one more"):
+        with pytest.raises(ImmutableKeyError, match=r"v1/pages/x\.json"):
+            store.put_new("v1/pages/x.json", other)
+
+    assert b"one" == data_of(store, "v1/pages/x.json")
+
+
+def test_bulk_writes_count(store: Store) -> None:
+    """The bulk methods do what the single ones do, and count objects and bytes written and objects unchanged."""
+    store.put("b", b"old")
+    store.put_new("c", b"same")
+    documents = store.put_many(iter([("a", b"12"), ("b", b"345"), ("c", b"same")]))
+    immutable = store.put_new_many(iter([("d", b"6789"), ("c", b"same"), ("d", b"6789")]))
+
+    assert Written(2, 1, 5) == documents
+    assert Written(1, 2, 4) == immutable
+    assert [b"12", b"345", b"same", b"6789"] == [data_of(store, key) for key in "abcd"]
+    with pytest.raises(ImmutableKeyError, match="c already"):
+        store.put_new_many([("e", b"1"), ("c", b"other")])
+    with pytest.raises(ImmutableKeyError, match="f already"):
+        store.put_new_many([("f", b"1"), ("f", b"2")])
+
+
+def test_a_stream_that_fails(store: Store) -> None:
+    """An error of the stream of a bulk write comes out of it, and nothing half-written is listed."""
+
+    def stream() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"1"
+        raise ValueError("rendering failed")
+
+    with pytest.raises(ValueError, match="rendering failed"):
+        store.put_many(stream())
+
+    assert keys_of(store) in ([], ["a"])
+
+
+def test_swap(store: Store) -> None:
+    """Compare-and-swap writes when the etag is the present one, and otherwise leaves the other's bytes alone."""
+    first = store.swap("v1/system/status.json", b"1", None)
+    with pytest.raises(LostRaceError, match="status"):
+        store.swap("v1/system/status.json", b"2", None)
+    second = store.swap("v1/system/status.json", b"2", first)
+    with pytest.raises(LostRaceError, match="status"):
+        store.swap("v1/system/status.json", b"3", first)
+    with pytest.raises(LostRaceError, match="other"):
+        store.swap("v1/other.json", b"3", first)
+    stored = store.get("v1/system/status.json")
+
+    assert stored is not None
+    assert (b"2", second) == (stored.data, stored.etag)
+    assert first != second
+
+
+def test_list_by_prefix(store: Store) -> None:
+    """A listing has every key that starts with the prefix, with size and time, and no other."""
+    began = datetime.now(UTC) - timedelta(seconds=5)
+    for key in ("v1/pages/a.json", "v1/pages/ab.json", "v1/pages.json", "v1/x/y/z.json", "index.html"):
+        store.put(key, key.encode())
+    infos = {info.key: info for info in store.list("")}
+
+    assert ["v1/pages/a.json", "v1/pages/ab.json"] == keys_of(store, "v1/pages/")
+    assert ["v1/pages.json", "v1/pages/a.json", "v1/pages/ab.json"] == keys_of(store, "v1/pages")
+    assert ["v1/pages/a.json", "v1/pages/ab.json"] == keys_of(store, "v1/pages/a")
+    assert [] == keys_of(store, "v2")
+    assert {key: len(key) for key in infos} == {key: info.size for key, info in infos.items()}
+    assert all(began <= info.modified <= began + timedelta(minutes=5) for info in infos.values())
+
+
+def test_delete(store: Store) -> None:
+    """Deleting counts what was there; while a listing goes on, what it gave may be deleted."""
+    for number in range(20):
+        store.put(f"v1/pages/{number}.json", b"{}")
+    removed = sum(store.delete([info.key]) for info in store.list("v1/pages/1"))
+
+    assert 11 == removed
+    assert 1 == store.delete(["v1/pages/2.json", "v1/pages/1.json", "v1/none/x.json", "v1/pages/2.json"])
+    assert 8 == len(keys_of(store))
+    assert store.put("v1/pages/1.json", b"again")
+
+
+def test_one_publisher_at_a_time(store: Store) -> None:
+    """A second hold is refused at once, and possible when the first has ended, also by an error."""
+    with store.exclusive(), pytest.raises(LostRaceError), store.exclusive():
+        pass
+    with pytest.raises(KeyError), store.exclusive():
+        raise KeyError
+    with store.exclusive():
+        store.put("a", b"1")
+        store.swap("b", b"1", None)
+
+    assert ["a", "b"] == keys_of(store)
+
+
+def test_no_leftovers(store: Store) -> None:
+    """After whole writes there is nothing to clean up."""
+    store.put("a", b"1")
+
+    assert 0 == store.remove_leftovers(datetime.now(UTC) + timedelta(days=1))
+
+
+BAD_KEYS = [
+    "",
+    "/",
+    "/etc/passwd",
+    "..",
+    "../x",
+    "v1/../../x",
+    "v1/./x",
+    "v1//x",
+    "v1/",
+    ".hidden",
+    "v1/.tmp-1",
+    "v1/.hidden/x",
+    "C:\\x",
+    "v1\\x",
+    "a b",
+    "a\n",
+    "a\0b",
+    "v1/%2e%2e/x",
+    "v1/é",
+    "x" * 256,
+    "/".join(["x" * 100] * 11),
+]
+
+
+@pytest.mark.parametrize("key", BAD_KEYS)
+def test_keys_that_lead_elsewhere(store: Store, key: str) -> None:
+    """No operation accepts a key that is absolute, climbs, hides, or is not plain text."""
+    operations: list[Callable[[], object]] = [
+        lambda: store.get(key),
+        lambda: store.put(key, b""),
+        lambda: store.put_new(key, b""),
+        lambda: store.put_many([(key, b"")]),
+        lambda: store.put_new_many([(key, b"")]),
+        lambda: store.swap(key, b"", None),
+        lambda: store.delete([key]),
+    ]
+    for operation in operations:
+        with pytest.raises(StoreError, match="is not a key of the store"):
+            operation()
+    if key not in ("", "v1/"):
+        with pytest.raises(StoreError, match="is not a key of the store"):
+            list(store.list(key))
+
+    assert [] == keys_of(store)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "index.html",
+        "v1/assets/index.json",
+        "v1/pages/-_aZ09.json",
+        "history/pools/date=2026-11-21/1.parquet",
+        "a/b~+@,c",
+        "a..b",
+    ],
+)
+def test_keys_that_are_accepted(key: str) -> None:
+    """Every key of the tree is a key of the store."""
+    assert key == check_key(key)
+
+
+@given(st.text(alphabet="a./\\-_ \n\0=%é~", max_size=12))
+def test_an_accepted_key_stays_inside(key: str) -> None:
+    """A key that is accepted names one path inside the folder, and no hidden one."""
+    if is_key(key):
+        path = Path("root", key)
+
+        assert key == path.relative_to("root").as_posix()
+        assert [] == [part for part in path.parts if part.startswith(".") or not part.isprintable()]
+
+
+def test_dry_run_leaves_the_store_below_alone(tmp_path: Path) -> None:
+    """A store in memory over another one reads through to it, and never changes it."""
+    below = FolderStore(tmp_path)
+    below.put("a", b"1")
+    below.put("b", b"2")
+    dry = MemoryStore(below)
+    etag = dry.get("a").etag  # type: ignore[union-attr]
+    dry.swap("a", b"one", etag)
+    dry.put("c", b"3")
+    dry.delete(["b"])
+
+    assert [b"one", None, b"3"] == [data_of(dry, key) for key in "abc"]
+    assert ["a", "c"] == keys_of(dry)
+    assert [b"1", b"2", None] == [data_of(below, key) for key in "abc"]
+    with pytest.raises(ImmutableKeyError):
+        MemoryStore(below).put_new("a", b"other")
+
+
+@pytest.mark.parametrize("form", ["{}/out", "file://{}/out", "file://localhost{}/out"])
+def test_open_store(tmp_path: Path, form: str) -> None:
+    """A path and a file URI open a folder, and nothing is made before the first write."""
+    store = open_store(form.format(tmp_path))
+
+    assert str(tmp_path / "out") == store.uri
+    assert None is store.get("a")
+    assert [] == list(tmp_path.iterdir())
+    store.put("a", b"1")
+    assert b"1" == (tmp_path / "out" / "a").read_bytes()
+
+
+@pytest.mark.parametrize("uri", ["", "  ", "s3://bucket/prefix", "https://example.org/x", "file://host/x", "a\0b"])
+def test_open_store_refuses(uri: str) -> None:
+    """A URI that cannot be written to is refused with the key of the configuration."""
+    with pytest.raises(ConfigError, match=r"output\.uri"):
+        open_store(uri)
