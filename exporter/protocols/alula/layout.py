@@ -40,9 +40,6 @@ STATUS_NAMES = {
 MAX_POOLS = 64
 """The contract allows 25; a list longer than this is not one of Alula's."""
 
-MAX_NAME_LENGTH = 200
-"""Characters of a market's name that are kept: whoever deploys a market names it, and it stands in every row."""
-
 MAX_TOKEN_DECIMALS = 38
 """The contract divides by 10^decimals, which has to fit into 128 bits."""
 

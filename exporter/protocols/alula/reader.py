@@ -8,12 +8,10 @@ from dataclasses import replace
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula.layout import (
     FROZEN,
-    MAX_NAME_LENGTH,
     POOL_NUMBERS,
     VERSION,
     MarketInstance,
@@ -25,7 +23,8 @@ from exporter.protocols.alula.layout import (
     market_keys,
     pool_key,
 )
-from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.collector import Collector
 
 NAME = "alula"
 
@@ -36,32 +35,21 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class _Reader:
-    """One reading; it collects what was read and what was not."""
+class _Reader(Collector):
+    """One reading of Alula."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.reading = ProtocolReading(NAME, columns={name: [] for name in COLUMNS})
-        self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
+        super().__init__(NAME, candidates, COLUMNS)
         self.instances: dict[str, MarketInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         self.pools: dict[tuple[str, str], PoolEntry] = {}
 
-    def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
-        self.reading.unread.append(Unread(market, pool, NAME, reason, detail))
-
     def take_market(self, market: str, entries: Entries) -> None:
         """Decode a market's instance and list of pools, or say why it is not read."""
         instance_entry, list_entry = (entries[key] for key in market_keys(market))
-        if instance_entry is None:
-            if market in self.demanded:
-                self.unread(market, None, "absent", "the ledger has no contract at this address; check [[markets]]")
-            else:
-                self.reading.absent.append(Absent(market, NAME, "the ledger has no contract at this address"))
+        if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
             return
-        for entry, what in ((instance_entry, "instance"), (list_entry, "list of pools")):
-            if entry is not None and entry.archived:
-                self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
-                return
+        assert instance_entry is not None  # or it would not be usable
         try:
             instance = decode_instance(instance_entry)
             self.members[market] = decode_pool_list(list_entry)
@@ -69,16 +57,11 @@ class _Reader:
             self.unread(market, None, "undecodable", str(error))
             return
         if list_entry is None and instance.status != FROZEN:
-            self.reading.notices.append(
+            self.notice(
                 f"market {market} is {instance.status} and has no list of pools, which only one that has just been "
                 f"deployed, and is {FROZEN}, should lack; it was read as one without pools"
             )
-        if len(instance.name) > MAX_NAME_LENGTH:
-            self.reading.notices.append(
-                f"market {market} has a name of {len(instance.name)} characters; {MAX_NAME_LENGTH} of them are shown"
-            )
-            instance = replace(instance, name=instance.name[:MAX_NAME_LENGTH])
-        self.instances[market] = instance
+        self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a market's pools; one that cannot be read does not cost the others."""
@@ -118,18 +101,18 @@ class _Reader:
             return
         self.pools[market, pool] = decoded
         instance = self.instances[market]
-        row: dict[str, object] = {
-            "market": market,
-            "pool": pool,
-            "token_address": decoded.token_address,
-            "oracle": instance.oracle,
-            "market_name": instance.name,
-            "market_status": instance.status,
-            "wasm_hash": instance.wasm_hash,
-            **decoded.numbers,
-        }
-        for name in COLUMNS:
-            self.reading.columns[name].append(row[name])
+        self.append(
+            {
+                "market": market,
+                "pool": pool,
+                "token_address": decoded.token_address,
+                "oracle": instance.oracle,
+                "market_name": instance.name,
+                "market_status": instance.status,
+                "wasm_hash": instance.wasm_hash,
+                **decoded.numbers,
+            }
+        )
         self.reading.parameters[market, pool] = decoded.shown
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
@@ -141,15 +124,12 @@ class _Reader:
                 unnamed = tokens[token.address].symbol is None
                 if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
                     tokens[token.address] = Token(token.address, decoded.token_symbol, decimals)
-                    self.reading.notices.append(
+                    self.notice(
                         f"token {token.address} does not give its symbol ({token.failure}); {decoded.token_symbol!r} "
                         f"is what pool {pool} of market {market} noted when it was made"
                     )
-            elif token.decimals != decimals:
-                self.reading.notices.append(
-                    f"market {market} computes with {decimals} decimals of token {token.address}, which itself says "
-                    f"that it has {token.decimals}; the amounts are as the market computes them"
-                )
+            else:
+                self.compare_decimals(market, decimals, token)
         self.reading.tokens = tokens
 
 
@@ -174,7 +154,5 @@ async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> Pro
         reader.take_pools(market, entries)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
-    columns = reader.reading.columns
-    pairs = zip(columns["oracle"], columns["token_address"], strict=True)
-    reader.reading.quotes = await read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs])
+    await reader.read_quotes(view)
     return reader.reading

@@ -35,9 +35,6 @@ MAX_RESERVES = 64
 MAX_ZONE_MARKETS = 50_000
 """A ledger entry cannot hold a list of so many addresses; a longer one is not a reward zone."""
 
-MAX_NAME_LENGTH = 200
-"""Characters of a pool's name that are kept: anybody who deploys a pool can name it, and it stands in every row."""
-
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.networks import Deployment
-from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.blend.layout import (
-    MAX_NAME_LENGTH,
     SETUP,
     PoolInstance,
     config_hash,
@@ -29,6 +27,7 @@ from exporter.protocols.blend.layout import (
     reward_zone_key,
     shown_parameters,
 )
+from exporter.protocols.collector import Collector
 
 NAME = "blend"
 Entries = Mapping[bytes, Entry | None]
@@ -41,53 +40,37 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class _Reader:
-    """One reading; it collects what was read and what was not."""
+class _Reader(Collector):
+    """One reading of Blend."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.reading = ProtocolReading(NAME, columns={name: [] for name in COLUMNS})
-        self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
+        super().__init__(NAME, candidates, COLUMNS)
         self.instances: dict[str, PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
-
-    def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
-        self.reading.unread.append(Unread(market, pool, NAME, reason, detail))
 
     def take_market(self, market: str, entries: Entries) -> None:
         """Decode a market's instance and list of reserves, or say why it is not read."""
         instance_entry, list_entry = (entries[key] for key in market_keys(market))
-        if instance_entry is None:
-            if market in self.demanded:
-                self.unread(market, None, "absent", "the ledger has no contract at this address; check [[markets]]")
-            else:
-                self.reading.absent.append(Absent(market, NAME, "the ledger has no contract at this address"))
+        if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
-        for entry, what in ((instance_entry, "instance"), (list_entry, "list of reserves")):
-            if entry is not None and entry.archived:
-                self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
-                return
+        assert instance_entry is not None  # or it would not be usable
         try:
             instance = decode_instance(instance_entry)
             self.assets[market] = decode_reserve_list(list_entry)
-            self.instances[market] = instance
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
         if not instance.known_code:
-            self.reading.notices.append(
+            self.notice(
                 f"market {market} runs contract code {instance.wasm_hash}, which is not a known Blend pool; its "
                 f"entries have the form of {instance.generation} and were read as such"
             )
         if list_entry is None and instance.status != SETUP:
-            self.reading.notices.append(
+            self.notice(
                 f"market {market} is {instance.status} and has no list of reserves, which only one in {SETUP} should "
                 "lack; it was read as one without pools"
             )
-        if len(instance.name) > MAX_NAME_LENGTH:
-            self.reading.notices.append(
-                f"market {market} has a name of {len(instance.name)} characters; {MAX_NAME_LENGTH} of them are shown"
-            )
-            self.instances[market] = replace(instance, name=instance.name[:MAX_NAME_LENGTH])
+        self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
@@ -135,26 +118,21 @@ class _Reader:
             detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
             self.unread(market, asset, "inconsistent", detail)
             return
-        token = self.reading.tokens.get(asset)
-        if token is not None and token.decimals is not None and token.decimals != reserve["decimals"]:
-            self.reading.notices.append(
-                f"market {market} computes with {reserve['decimals']} decimals of token {asset}, which itself says "
-                f"that it has {token.decimals}; the amounts are as the market computes them"
-            )
-        row: dict[str, object] = {
-            "market": market,
-            "pool": asset,
-            "token_address": asset,
-            "oracle": instance.oracle,
-            "generation": instance.generation,
-            "market_name": instance.name,
-            "market_status": instance.status,
-            "wasm_hash": instance.wasm_hash,
-            "bstop_rate": instance.backstop_rate,
-            **reserve,
-        }
-        for name in COLUMNS:
-            self.reading.columns[name].append(row[name])
+        self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
+        self.append(
+            {
+                "market": market,
+                "pool": asset,
+                "token_address": asset,
+                "oracle": instance.oracle,
+                "generation": instance.generation,
+                "market_name": instance.name,
+                "market_status": instance.status,
+                "wasm_hash": instance.wasm_hash,
+                "bstop_rate": instance.backstop_rate,
+                **reserve,
+            }
+        )
         self.reading.parameters[market, asset] = shown_parameters(instance, config)
 
 
@@ -175,12 +153,12 @@ async def read_pools(
         try:
             zone = decode_reward_zone(entries[key])
         except DecodeError as error:
-            reader.reading.notices.append(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
+            reader.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             continue
         found |= dict.fromkeys(address for address in zone if address.startswith("C"))
         strangers = [address for address in zone if not address.startswith("C")]
         if strangers:
-            reader.reading.notices.append(
+            reader.notice(
                 f"the reward zone of backstop {backstop} lists {len(strangers)} addresses that are no contract, "
                 f"{strangers[0]} first"
             )
@@ -191,9 +169,7 @@ async def read_pools(
     missing = sorted(found.keys() & {item.market for item in reader.reading.absent})
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        reader.reading.notices.append(
-            f"reward zones list {len(missing)} markets that have no contract in what was read: {shown}"
-        )
+        reader.notice(f"reward zones list {len(missing)} markets that have no contract in what was read: {shown}")
 
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
     tokens = list(dict.fromkeys(asset for _, asset in reserves))
@@ -203,9 +179,7 @@ async def read_pools(
     for market in reader.instances:
         reader.take_reserves(market, reserve_entries)
 
-    columns = reader.reading.columns
-    pairs = zip(columns["oracle"], columns["token_address"], strict=True)
-    reader.reading.quotes = await read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs])
+    await reader.read_quotes(view)
     return reader.reading
 
 

@@ -1,0 +1,71 @@
+"""What the readers of all protocols do alike: collect what was read, and say why something was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from exporter.ledger.observation import Entry
+from exporter.ledger.oracles import read_quotes
+from exporter.ledger.tokens import Token
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Absent, Candidate, ProtocolReading, Unread
+
+MAX_NAME_LENGTH = 200
+"""Characters of a market's name that are kept: anybody who deploys a market can name it, and it stands in every row."""
+
+
+class Collector:
+    """One reading of one protocol under way. ``columns`` are the names of the raw columns of its pools."""
+
+    def __init__(self, protocol: str, candidates: Sequence[Candidate], columns: Sequence[str]) -> None:
+        self.protocol = protocol
+        self.reading = ProtocolReading(protocol, columns={name: [] for name in columns})
+        self._demanded = {candidate.address for candidate in candidates if candidate.demanded}
+
+    def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
+        """Note a market (``pool`` None) or pool that is not read, and why."""
+        self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
+
+    def notice(self, text: str) -> None:
+        """Note something that costs nothing but that people should know."""
+        self.reading.notices.append(text)
+
+    def market_is_usable(self, market: str, instance: Entry | None, pool_list: Entry | None, list_name: str) -> bool:
+        """Whether a market is there and live; if not, it is noted as absent, or unread. A list may be missing."""
+        if instance is None:
+            if market in self._demanded:
+                self.unread(market, None, "absent", "the ledger has no contract at this address; check [[markets]]")
+            else:
+                absent = Absent(market, self.protocol, "the ledger has no contract at this address")
+                self.reading.absent.append(absent)
+            return False
+        for entry, what in ((instance, "instance"), (pool_list, list_name)):
+            if entry is not None and entry.archived:
+                self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
+                return False
+        return True
+
+    def shown_name(self, market: str, name: str) -> str:
+        """A market's name, cut where it is too long to stand in every row."""
+        if len(name) > MAX_NAME_LENGTH:
+            self.notice(f"market {market} has a name of {len(name)} characters; {MAX_NAME_LENGTH} of them are shown")
+        return name[:MAX_NAME_LENGTH]
+
+    def compare_decimals(self, market: str, decimals: object, token: Token | None) -> None:
+        """Note where a market computes with other decimals than the token itself has."""
+        if token is not None and token.decimals is not None and token.decimals != decimals:
+            self.notice(
+                f"market {market} computes with {decimals} decimals of token {token.address}, which itself says "
+                f"that it has {token.decimals}; the amounts are as the market computes them"
+            )
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Append one pool to the columns; what is not a column of the reading is left out."""
+        for name, values in self.reading.columns.items():
+            values.append(row[name])
+
+    async def read_quotes(self, view: LedgerView) -> None:
+        """Ask each pool's oracle for its token's price. Raises `SourceError`."""
+        columns = self.reading.columns
+        pairs = zip(columns["oracle"], columns["token_address"], strict=True)
+        self.reading.quotes = await read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs])
