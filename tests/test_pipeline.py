@@ -196,6 +196,30 @@ class TestEmbeddedNetwork:
         assert not (tmp_path / "out").exists()
 
 
+class TestAlula:
+    """A market of the layouts of facts/alula.md, from the chain to the documents."""
+
+    def test_stale_price(self, tmp_path: Path) -> None:
+        """The stale pool's price and value are null and named in the status; the market's value is the others' sum."""
+        network = MadeNetwork(pools=5, alula_markets=3)
+        with running(create_app(network)) as url:
+            code, _ = run(settings_for(tmp_path, url))
+
+        status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
+        markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
+        stale = [item for item in status["unpriced"] if "old, more than 360 s" in item["reason"]]
+        assert 0 == code
+        assert 1 == len(stale)
+        [market] = [document for document in markets if document["market"] == stale[0]["market"]]
+        pools = {pool["pool"]: pool for pool in market["pools"]}
+        unpriced = pools.pop(stale[0]["pool"])
+        assert (None, None) == (unpriced["oracle_price_usd"], unpriced["tvl_usd_cents"])
+        assert int(unpriced["total_supplied"]) > 0
+        assert len(pools) >= 2
+        assert str(sum(int(pool["tvl_usd_cents"]) for pool in pools.values())) == market["tvl_usd_cents"]
+        assert all(len(pool["oracle_price_usd"].split(".")[1]) == 14 for pool in pools.values())
+
+
 class TestMainnetFile:
     """The real ledger 55,261,759, as a file and through the embedded RPC (facts/blend.md 7.1)."""
 

@@ -19,31 +19,6 @@ LIQUIDITY_POOL = 11 << 3  # L, 32 bytes: pool id
 
 _PAYLOAD_SIZES = {ACCOUNT: 32, CONTRACT: 32, MUXED_ACCOUNT: 40, CLAIMABLE_BALANCE: 33, LIQUIDITY_POOL: 32}
 
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8  # for every value of a byte, of which 5 bits are used
-
-
-def _spreading() -> tuple[tuple[int, int, int], ...]:
-    """How 64 digits of 5 bits come to stand 8 bits apart: in six steps, each moving the upper half of every block."""
-    steps = []
-    for digits in (32, 16, 8, 4, 2, 1):
-        lower = sum((1 << 5 * digits) - 1 << block * 16 * digits for block in range(32 // digits))
-        steps.append((lower << 5 * digits, 3 * digits, lower))
-    return tuple(steps)
-
-
-_SPREADING = _spreading()
-
-
-def _base32(body: bytes) -> str:
-    """Base32 without padding. Many addresses are met once, and `base64.b32encode` takes three times as long."""
-    if len(body) > 40:  # a muxed account's
-        return base64.b32encode(body).decode("ascii").rstrip("=")
-    number = int.from_bytes(body.ljust(40, b"\0"), "big")
-    for upper, distance, lower in _SPREADING:
-        number = (number & upper) << distance | number & lower
-    letters = number.to_bytes(64, "big").translate(_LETTERS)
-    return letters[: (8 * len(body) + 4) // 5].decode("ascii")
-
 
 @lru_cache(maxsize=1 << 16)
 def encode(version: int, payload: bytes) -> str:
@@ -52,7 +27,7 @@ def encode(version: int, payload: bytes) -> str:
         raise DecodeError(f"a strkey of version {version} cannot hold {len(payload)} bytes")
     body = bytes((version,)) + payload
     checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
-    return _base32(body + checksum)
+    return base64.b32encode(body + checksum).decode("ascii").rstrip("=")
 
 
 @lru_cache(maxsize=1 << 16)
