@@ -62,26 +62,42 @@ class Console:
             click.echo("\r\x1b[2K", file=self._stream, nl=False)
         self.event("step", f"{name:<8} {seconds:6.2f} s  {shown}", step=name, seconds=round(seconds, 3), **facts)
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether progress is drawn at all, so that nobody need work out what nobody sees."""
+        return self._progress
+
     @contextmanager
-    def counter(self, label: str) -> Iterator[Counter]:
-        """A running count for a long step, shown on a terminal only."""
-        counter = Counter(label, self._stream if self._progress else None)
-        yield counter
-        counter.close()
+    def progress(self, label: str, expected: int | None = None) -> Iterator[Progress]:
+        """Progress of a long step, on a terminal only: a bar where about how many will come is known."""
+        progress = Progress(label, self._stream if self._progress else None, expected)
+        try:
+            yield progress
+        finally:
+            progress.close()
 
 
-class Counter:
+class Progress:
     """Counts up on one line of a terminal, a few times a second at most."""
 
-    def __init__(self, label: str, stream: TextIO | None) -> None:
-        self._label, self._stream, self._count, self._shown = label, stream, 0, 0.0
+    WIDTH = 30
+
+    def __init__(self, label: str, stream: TextIO | None, expected: int | None) -> None:
+        self._label, self._stream, self._expected = label, stream, expected
+        self._count, self._shown = 0, 0.0
 
     def advance(self, by: int = 1) -> None:
         """Count further."""
         self._count += by
         if self._stream is not None and monotonic() - self._shown > 0.1:
             self._shown = monotonic()
-            click.echo(f"\r\x1b[2K  {self._label} {self._count:,}", file=self._stream, nl=False)
+            click.echo(f"\r\x1b[2K  {self._label} {self._drawn()}", file=self._stream, nl=False)
+
+    def _drawn(self) -> str:
+        if not self._expected:
+            return f"{self._count:,}"
+        filled = min(self.WIDTH, self.WIDTH * self._count // self._expected)
+        return f"[{'#' * filled}{'-' * (self.WIDTH - filled)}] {self._count:,} of about {self._expected:,}"
 
     def close(self) -> None:
         """Clear the line."""

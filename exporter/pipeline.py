@@ -36,7 +36,7 @@ from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_on
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publishing.publish import PublishResult, RunSummary, publish
-from exporter.publishing.published import check_newer
+from exporter.publishing.published import check_newer, read_current_listing, read_published
 from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
 from exporter.report import RunReport
@@ -96,25 +96,31 @@ def read(run: Run, facts: dict[str, Any]) -> None:
 async def _read(run: Run, facts: dict[str, Any]) -> None:
     network = run.settings.network
     limits = ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
-    async with open_source(run.settings, run.snapshot) as opened:
-        run.network = opened.network.passphrase
-        try:
-            async with asyncio.timeout(network.read_deadline_seconds):
-                reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
-                run.readings, run.certificate = reading.result, reading.certificate
-                run.close_time = await opened.source.close_time(reading.certificate.ledger)
-        except TimeoutError:
-            raise SourceError(
-                f"reading took longer than network.read_deadline_seconds = {network.read_deadline_seconds:g}; use a "
-                "faster endpoint, or raise that, network.max_in_flight or network.requests_per_second"
-            ) from None
-        finally:
-            run.report.add(reading=opened.report())
-    run.report.add(certificate=_certificate_facts(run.certificate), ledger_close_time=run.close_time)
-    facts.update(ledger=run.certificate.ledger, keys=run.certificate.keys, calls=run.certificate.calls)
-    facts.update(rounds=run.certificate.rounds)
+    with run.console.progress("requests") as progress:
+        async with open_source(run.settings, run.snapshot, on_request=progress.advance) as opened:
+            await _read_from(opened, run, limits)
+    certificate = run.certificate
+    assert certificate is not None
+    run.report.add(certificate=_certificate_facts(certificate), ledger_close_time=run.close_time)
+    facts.update(ledger=certificate.ledger, keys=certificate.keys, calls=certificate.calls, rounds=certificate.rounds)
     if not run.dry_run:
-        check_newer(run.store, run.certificate.ledger)  # before work that would be refused at the end
+        check_newer(run.store, certificate.ledger)  # before work that would be refused at the end
+
+
+async def _read_from(opened: OpenSource, run: Run, limits: ViewLimits) -> None:
+    run.network = opened.network.passphrase
+    try:
+        async with asyncio.timeout(limits.max_seconds):
+            reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
+            run.readings, run.certificate = reading.result, reading.certificate
+            run.close_time = await opened.source.close_time(reading.certificate.ledger)
+    except TimeoutError:
+        raise SourceError(
+            f"reading took longer than network.read_deadline_seconds = {limits.max_seconds:g}; use a faster endpoint, "
+            "or raise that, network.max_in_flight or network.requests_per_second"
+        ) from None
+    finally:
+        run.report.add(reading=opened.report())
 
 
 async def _program(run: Run, opened: OpenSource, view: LedgerView) -> list[ProtocolReading]:
@@ -195,11 +201,11 @@ def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
     """
     store = MemoryStore() if run.dry_run else run.store
     checker = TreeChecker(run.done().ledger, own_files_only=True)
-    with run.console.counter("files") as counter:
+    with run.console.progress("files", _files_of_the_last_run(run)) as progress:
 
         def checked(files: Iterator[RenderedFile]) -> Iterator[RenderedFile]:
             for file in files:
-                counter.advance()
+                progress.advance()
                 checker.add(file.key, file.data)
                 yield file
 
@@ -224,6 +230,17 @@ def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
         manifest_sha256=run.result.summary.manifest_sha256,
         published=not run.dry_run,
     )
+
+
+def _files_of_the_last_run(run: Run) -> int | None:
+    """About how many files there will be; None where there was no run, or nobody looks."""
+    if not run.console.shows_progress:
+        return None
+    try:
+        published = read_published(run.store)
+        return None if published is None else len(read_current_listing(run.store, published.pointer).files)
+    except StoreError:
+        return None  # publishing itself says what is wrong with the store
 
 
 def _rendered(run: Run) -> Iterator[RenderedFile]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,10 @@ class OpenSource:
 
 
 @asynccontextmanager
-async def open_source(settings: Settings, snapshot: Path | None) -> AsyncIterator[OpenSource]:
-    """Open the snapshot file if one is given, else the configured endpoints.
+async def open_source(
+    settings: Settings, snapshot: Path | None, on_request: Callable[[], None] = lambda: None
+) -> AsyncIterator[OpenSource]:
+    """Open the snapshot file if one is given, else the configured endpoints; ``on_request`` is told of each request.
 
     Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
     """
@@ -55,7 +57,9 @@ async def open_source(settings: Settings, snapshot: Path | None) -> AsyncIterato
         requests_per_second=settings.network.requests_per_second,
         request_timeout_s=settings.network.request_timeout_seconds,
     )
-    async with RpcSource(settings.network.rpc_urls, settings.passphrase, limits=limits) as source:
+    async with RpcSource(
+        settings.network.rpc_urls, settings.passphrase, limits=limits, on_event=lambda _: on_request()
+    ) as source:
         label = ", ".join(source.endpoints)
         yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
 

@@ -37,15 +37,26 @@ def test_progress_on_a_terminal() -> None:
     assert "\r\x1b[2K" in stream.getvalue()
 
 
-def test_counter_on_a_terminal_only() -> None:
+def test_count_on_a_terminal_only() -> None:
     """A running count is drawn on a terminal and nowhere else."""
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
-        with Console("auto", stream).counter("files") as counter:
-            counter.advance(3)
+        with Console("auto", stream).progress("files") as progress:
+            progress.advance(3)
 
     assert "files 3" in terminal.getvalue()
     assert "" == pipe.getvalue()
+
+
+def test_bar_where_the_end_is_known() -> None:
+    """With an expected number a bar is drawn, which stays within its width when more come."""
+    terminal = Terminal()
+    for count in (5, 500):
+        with Console("auto", terminal).progress("files", expected=10) as progress:
+            progress.advance(count)
+
+    assert f"files [{'#' * 15}{'-' * 15}] 5 of about 10" in terminal.getvalue()
+    assert f"files [{'#' * 30}] 500 of about 10" in terminal.getvalue()
 
 
 def test_json_lines() -> None:

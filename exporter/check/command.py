@@ -19,9 +19,9 @@ SHOWN_WITHOUT = 20
 
 def check_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
     """Check a published tree; gives the exit code. Raises as `exporter.check.published.check_uri` does."""
-    with console.counter("files") as counter:
+    with console.progress("files") as progress:
         try:
-            looked = asyncio.run(check_uri(uri, sample, counter.advance))
+            looked = asyncio.run(check_uri(uri, sample, progress.advance))
         except TreeFaultsError as error:
             failed = error
         else:
