@@ -153,11 +153,4 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
         "tvl_usd_cents": [tvl.get(market.address) for market in markets],
         "observed_ledger": [tables.ledger] * len(markets),
     }
-    return pl.DataFrame(
-        [
-            exact.column(columns[name], name)  # type: ignore[arg-type]
-            if dtype == pl.Int128
-            else pl.Series(name, columns[name], dtype=dtype)
-            for name, dtype in MARKETS.items()
-        ]
-    )
+    return exact.frame(columns, MARKETS)

@@ -24,21 +24,21 @@ from exporter.check.tree import TreeChecker
 from exporter.compute import Tables, compute
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.discovery import candidates
-from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, SourceError, StoreError
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import observations_of
 from exporter.history.cache import catch_up, load_series, save_series
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
-from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.ledger.view import Certificate, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publishing.publish import PublishResult, RunSummary, publish
 from exporter.publishing.published import check_newer, read_current_listing, read_published
 from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
+from exporter.reading import read_protocols, reading_deadline, view_limits
 from exporter.report import RunReport
 from exporter.site import render_site
 from exporter.sources import OpenSource, open_source
@@ -94,11 +94,9 @@ def read(run: Run, facts: dict[str, Any]) -> None:
 
 
 async def _read(run: Run, facts: dict[str, Any]) -> None:
-    network = run.settings.network
-    limits = ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
     with run.console.progress("requests") as progress:
         async with open_source(run.settings, run.snapshot, on_request=progress.advance) as opened:
-            await _read_from(opened, run, limits)
+            await _read_from(opened, run)
     certificate = run.certificate
     assert certificate is not None
     run.report.add(certificate=_certificate_facts(certificate), ledger_close_time=run.close_time)
@@ -107,32 +105,16 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
         check_newer(run.store, certificate.ledger)  # before work that would be refused at the end
 
 
-async def _read_from(opened: OpenSource, run: Run, limits: ViewLimits) -> None:
+async def _read_from(opened: OpenSource, run: Run) -> None:
     run.network = opened.network.passphrase
+    program = partial(read_protocols, settings=run.settings, opened=opened, modules=run.modules)
     try:
-        async with asyncio.timeout(limits.max_seconds):
-            reading = await read_at_one_ledger(opened.source, partial(_program, run, opened), limits)
+        async with reading_deadline(run.settings):
+            reading = await read_at_one_ledger(opened.source, program, view_limits(run.settings))
             run.readings, run.certificate = reading.result, reading.certificate
             run.close_time = await opened.source.close_time(reading.certificate.ledger)
-    except TimeoutError:
-        raise SourceError(
-            f"reading took longer than network.read_deadline_seconds = {limits.max_seconds:g}; use a faster endpoint, "
-            "or raise that, network.max_in_flight or network.requests_per_second"
-        ) from None
     finally:
         run.report.add(reading=opened.report())
-
-
-async def _program(run: Run, opened: OpenSource, view: LedgerView) -> list[ProtocolReading]:
-    """What is read: all protocols, each all its markets. It may run several times (`exporter.ledger.view`)."""
-    found = candidates(run.settings, opened.network, run.modules, opened.instances)
-    deployments = opened.network.deployments if run.settings.discovery.enabled else ()
-    return await asyncio.gather(
-        *(
-            module.read(view, found[name], [item for item in deployments if item.protocol == name])
-            for name, module in run.modules.items()
-        )
-    )
 
 
 def _certificate_facts(certificate: Certificate) -> dict[str, Any]:

@@ -59,14 +59,7 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
             row["price_reason"] = failure or "the oracle gave no price"
         for name, values in columns.items():
             values.append(row.get(name))
-    return pl.DataFrame(
-        [
-            exact.column(values, name)  # type: ignore[arg-type]
-            if name == "oracle_price"
-            else pl.Series(name, values, dtype=PRICE_SCHEMA[name])
-            for name, values in columns.items()
-        ]
-    )
+    return exact.frame(columns, PRICE_SCHEMA)
 
 
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:

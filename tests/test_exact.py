@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 import pytest
@@ -469,3 +469,17 @@ def test_an_error_without_rows_is_not_set_aside() -> None:
 
     with pytest.raises(ExactError, match="no row of 1"):
         exact.set_aside_failures(pl.DataFrame({"value": [1]}), compute)
+
+
+def test_frame_is_exact_in_its_wide_columns() -> None:
+    """A frame takes the columns its schema names, in that order, and names the rows whose value does not fit."""
+    schema = {"name": pl.String(), "amount": pl.Int128()}
+    columns: dict[str, list[Any]] = {"amount": [2**127 - 1, None], "other": [1, 2], "name": ["a", None]}
+
+    made = exact.frame(columns, schema)
+
+    assert [("a", 2**127 - 1), (None, None)] == made.rows()
+    assert schema == dict(made.schema)
+    with pytest.raises(ExactOverflowError) as caught:
+        exact.frame({"name": ["a", "b"], "amount": [1, 2**127]}, schema)
+    assert (1,) == caught.value.rows

@@ -8,6 +8,7 @@ tables say is checked where it is rendered.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -71,21 +72,28 @@ def parse_back(file: RenderedFile) -> Document:
     """Decode a file with its model and check it against its key.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
-    a constraint or are not in canonical form, and for a document that is not the one its key names.
+    a constraint or are not in canonical form, and for a document that is not the one its key names. The document
+    may be shared with an earlier caller: it is to be read only.
     """
-    found = _model_and_names(file.key)
+    return _parsed(file.key, file.data)
+
+
+# A run's files go one by one from who renders them to the checker of the whole tree, and both want them parsed.
+@lru_cache(maxsize=1)
+def _parsed(key: str, data: bytes) -> Document:
+    found = _model_and_names(key)
     if found is None:
-        raise CheckError(f"{file.key}: no document has such a key")
+        raise CheckError(f"{key}: no document has such a key")
     model, names = found
     try:
-        document: Document = _DECODERS[model].decode(file.data)
+        document: Document = _DECODERS[model].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CheckError(f"{file.key}: does not decode as {model.__name__}: {error}") from error
-    if encode(document) != file.data:
-        raise CheckError(f"{file.key}: not in canonical form: compact, every field once and in the model's order")
-    wrong = contradiction(document, names, file.data)
+        raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
+    if encode(document) != data:
+        raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
+    wrong = contradiction(document, names, data)
     if wrong:
-        raise CheckError(f"{file.key}: {wrong}")
+        raise CheckError(f"{key}: {wrong}")
     return document
 
 

@@ -112,9 +112,13 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 def render_document(key: str, document: Document, kind: FileKind = FileKind.DOCUMENT) -> RenderedFile:
     """Encode a document and read it back. CheckError when it breaks a constraint of its model or is not its key's."""
-    file = RenderedFile(key, encode(document), kind)
+    return read_back(RenderedFile(key, encode(document), kind), document)
+
+
+def read_back(file: RenderedFile, document: Document) -> RenderedFile:
+    """The file, once it is seen to read back as the document it was made from; CheckError when it does not."""
     if parse_back(file) != document:
-        raise CheckError(f"{key}: reads back as another document than was written")
+        raise CheckError(f"{file.key}: reads back as another document than was written")
     return file
 
 

@@ -6,22 +6,21 @@ is compared at the close time of the ledger at which a call was made.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.compute import compute
 from exporter.config import Settings
-from exporter.discovery import candidates
 from exporter.errors import CheckError, DecodeError
 from exporter.ledger.observation import CallResult
-from exporter.ledger.view import LedgerView, ViewLimits, read_at_one_ledger
+from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.views import BlendViews
 from exporter.protocols.views import Compared, NoView, ProtocolViews, Row, ViewCall
+from exporter.reading import read_protocols, reading_deadline, view_limits
 from exporter.sources import OpenSource
 
 VIEWS: Mapping[str, ProtocolViews] = {"alula": AlulaViews(), "blend": BlendViews()}
@@ -91,13 +90,12 @@ async def check_chain(settings: Settings, opened: OpenSource) -> ChainCheck:
     async def program(view: LedgerView) -> _Read:
         return await _ask(view, settings, opened)
 
-    network = settings.network
-    limits = ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
-    reading = await read_at_one_ledger(opened.source, program, limits)
-    ledger = reading.certificate.ledger
-    read = reading.result
-    times = {at: await opened.source.close_time(at) for at in {outcome.result.ledger for outcome in read.outcomes}}
-    check = _compare_all(read, ledger, times)
+    async with reading_deadline(settings):
+        reading = await read_at_one_ledger(opened.source, program, view_limits(settings))
+        read = reading.result
+        asked_at = {outcome.result.ledger for outcome in read.outcomes}
+        times = {ledger: await opened.source.close_time(ledger) for ledger in asked_at}
+    check = _compare_all(read, reading.certificate.ledger, times)
     if not check.compared:
         reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
         raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
@@ -105,14 +103,7 @@ async def check_chain(settings: Settings, opened: OpenSource) -> ChainCheck:
 
 
 async def _ask(view: LedgerView, settings: Settings, opened: OpenSource) -> _Read:
-    found = candidates(settings, opened.network, PROTOCOLS, opened.instances)
-    deployments = opened.network.deployments if settings.discovery.enabled else ()
-    readings = await asyncio.gather(
-        *(
-            module.read(view, found[name], [item for item in deployments if item.protocol == name])
-            for name, module in PROTOCOLS.items()
-        )
-    )
+    readings = await read_protocols(view, settings, opened, PROTOCOLS)
     planned = [
         (reading.protocol, item)
         for reading in readings
@@ -135,7 +126,7 @@ async def _ask(view: LedgerView, settings: Settings, opened: OpenSource) -> _Rea
         for item in outcome.asked.instead
     ]
     outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
-    return _Read(list(readings), outcomes + await _call(view, again), without)
+    return _Read(readings, outcomes + await _call(view, again), without)
 
 
 async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list[_Outcome]:

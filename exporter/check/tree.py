@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 import msgspec
 
@@ -229,11 +229,3 @@ class TreeChecker:
     def _count(self, model: str, rows: int) -> None:
         self._whole.looked.documents[model] += 1
         self._whole.looked.rows += rows
-
-
-def check_files(observed_ledger: int, files: Iterable[RenderedFile]) -> Looked:
-    """Check a whole tree that is at hand. Raises as `TreeChecker.finish` does."""
-    checker = TreeChecker(observed_ledger)
-    for file in files:
-        checker.add(file.key, file.data)
-    return checker.finish()

@@ -14,7 +14,7 @@ rounding error. No digit of a result ever depends on a float.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -77,6 +77,21 @@ def column(values: Iterable[int | None], name: str = "") -> pl.Series:
                 raise TypeError(f"column {name!r} takes ints and None, not {type(item).__name__}") from None
         rows = [row for row, item in enumerate(items) if item is not None and not INT128_MIN <= item <= INT128_MAX]
         raise failure(f"column {name!r}", rows) from None
+
+
+def frame(columns: Mapping[str, Iterable[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The columns that `schema` names, in its order, from Python values; those of Int128 as `column` makes them.
+
+    Raises:
+        ExactOverflowError: with the positions of all values of a column that do not fit into signed 128 bits.
+        TypeError: when a value is not of its column's type.
+    """
+    return pl.DataFrame(
+        [
+            column(columns[name], name) if dtype == pl.Int128 else pl.Series(name, list(columns[name]), dtype=dtype)
+            for name, dtype in schema.items()
+        ]
+    )
 
 
 def add(left: Operand, right: Operand) -> pl.Series:

@@ -24,8 +24,7 @@ import polars as pl
 
 from exporter.api.asset_documents import AssetHistory, HistoryBucket
 from exporter.api.documents import encode, page_token
-from exporter.api.parse_back import parse_back
-from exporter.api.render import render_document
+from exporter.api.render import read_back, render_document
 from exporter.api.routes import bucket_page_key, history_key
 from exporter.errors import CheckError
 from exporter.files import FileKind, RenderedFile
@@ -119,10 +118,7 @@ class Series:
         document = AssetHistory(*place, bucket.name, buckets[-1].last_ledger, buckets, cursors.get(place))
         data = encode(document)
         cursors[place] = page_token(data)
-        file = RenderedFile(bucket_page_key(cursors[place]), data, FileKind.PAGE)
-        if parse_back(file) != document:
-            raise CheckError(f"{file.key}: reads back as another document than was written")
-        return file
+        return read_back(RenderedFile(bucket_page_key(cursors[place]), data, FileKind.PAGE), document)
 
 
 def _histories(rows: pl.DataFrame, bucket: Bucket) -> Iterator[tuple[_Place, list[HistoryBucket]]]:

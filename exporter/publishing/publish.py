@@ -26,6 +26,7 @@ from exporter.api.documents import ManifestFile, RunManifest, SystemStatus, time
 from exporter.api.headers import POINTER_KEY, kind_of
 from exporter.api.render import (
     HISTORY_MANIFEST_KEY,
+    manifest_file,
     render_history_manifest,
     render_run_manifest,
     render_status,
@@ -198,7 +199,7 @@ def _enter(file: RenderedFile, listing: dict[str, ManifestFile]) -> bool:
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the one that stands")
-    entry = ManifestFile(key=file.key, kind=file.kind.value, bytes=len(file.data), sha256=file.sha256)
+    entry = manifest_file(file)
     known = listing.setdefault(file.key, entry)
     if known is entry:
         return True

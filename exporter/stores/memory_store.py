@@ -19,6 +19,7 @@ from exporter.stores.store import (
     etag_of,
     immutable_key_message,
     moved_message,
+    one_by_one,
     utc_now,
 )
 
@@ -74,17 +75,11 @@ class MemoryStore:
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
         """See Store."""
-        total = Written()
-        for key, data in files:
-            total += Written(1, 0, len(data)) if self.put(key, data) else Written(unchanged=1)
-        return total
+        return one_by_one(files, self.put)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
         """See Store."""
-        total = Written()
-        for key, data in files:
-            total += Written(1, 0, len(data)) if self.put_new(key, data) else Written(unchanged=1)
-        return total
+        return one_by_one(files, self.put_new)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """See Store."""

@@ -132,6 +132,14 @@ class Store(Protocol):
         ...
 
 
+def one_by_one(files: Iterable[tuple[str, bytes]], write: Callable[[str, bytes], bool]) -> Written:
+    """Do a bulk write with a store's single one, and count."""
+    total = Written()
+    for key, data in files:
+        total += Written(1, 0, len(data)) if write(key, data) else Written(unchanged=1)
+    return total
+
+
 def utc_now() -> datetime:
     """Give the wall clock as an aware UTC time."""
     return datetime.now(UTC)

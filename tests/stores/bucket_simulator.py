@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from exporter.stores.memory_store import MemoryStore
-from exporter.stores.store import ObjectInfo, Store, StoredObject, Written
+from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, one_by_one
 
 WRITES = frozenset({"put", "put_new", "swap", "delete", "remove_leftovers"})
 
@@ -87,16 +87,10 @@ class BucketSimulator:
             return self.inner.put_new(key, data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        total = Written()
-        for key, data in files:
-            total += Written(1, 0, len(data)) if self.put(key, data) else Written(unchanged=1)
-        return total
+        return one_by_one(files, self.put)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        total = Written()
-        for key, data in files:
-            total += Written(1, 0, len(data)) if self.put_new(key, data) else Written(unchanged=1)
-        return total
+        return one_by_one(files, self.put_new)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         with self._operation("swap", key):

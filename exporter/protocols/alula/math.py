@@ -18,6 +18,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.exact.failures import failure
+from exporter.protocols.published import utilization_bps
 
 BPS = 10_000
 SCALED_ONE = 10**18
@@ -108,15 +109,6 @@ def utilization(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
     """The utilization that drives the rates (4.3): ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
     divided = supplied != 0
     return exact.multiply_divide_ceil(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
-
-
-@exact.naming("utilization in basis points")
-def utilization_bps(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The utilization that is published (6.4), Int64: the same rounded down."""
-    divided = supplied != 0
-    return exact.json_integers(
-        exact.multiply_divide_floor(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
-    )
 
 
 @exact.naming("kinked APR")

@@ -23,10 +23,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     Indexes are the contract's share rates. Raises `ExactError` with the positions of the pools for which the
     contract's math has no result.
     """
-    raw = pl.DataFrame(
-        [pl.Series(name, columns[name], dtype=pl.String) for name in _TEXT]
-        + [exact.column(columns[name], name) for name in _NUMBERS]  # type: ignore[arg-type]
-    )
+    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
     return math.project(raw).select(
         "market",
         "pool",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter import exact
+from exporter.protocols.published import utilization_bps
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -304,15 +305,6 @@ def distribute_gain(
         exact.select(gains, new_supply, 0), rate_scale, exact.select(gains, b_supply, 1)
     )
     return exact.select(gains, risen, b_rate), credit
-
-
-@exact.naming("utilization in basis points")
-def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The published utilization, Int64: floor(borrowed × 10000 / supplied), 0 where nothing is supplied."""
-    divided = supplied != 0
-    return exact.json_integers(
-        exact.multiply_divide_floor(exact.select(divided, borrowed, 0), _BPS, exact.select(divided, supplied, 1))
-    )
 
 
 @exact.naming("borrow APY")

@@ -10,6 +10,7 @@ from exporter import exact
 from exporter.protocols.blend import math
 
 _TEXT = ("market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash")
+_NUMBERS = ("decimals", *math.RESERVE_COLUMNS)
 _RATE_DECIMALS = {"v1": 9, "v2": 12}
 _MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 
@@ -19,10 +20,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
 
     Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
     """
-    raw = pl.DataFrame(
-        [pl.Series(name, columns[name], dtype=pl.String) for name in _TEXT]
-        + [exact.column(columns[name], name) for name in ("decimals", *math.RESERVE_COLUMNS)]  # type: ignore[arg-type]
-    )
+    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
     generation = pl.col("generation")
     return math.project(raw, close_time).select(
         "market",
