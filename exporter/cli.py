@@ -206,6 +206,36 @@ def serve(out: str, host: str, port: int) -> None:
 
 
 @main.command()
+@click.argument("uri")
+@click.option("--max-age", type=click.IntRange(1, 31_536_000), metavar="SECONDS", help="Instead of what it promised.")
+@click.option("--grace", type=click.IntRange(0, 31_536_000), metavar="SECONDS", help="How late the next run may be.")
+@click.option(
+    "--max-lag", type=click.IntRange(1, 31_536_000), metavar="SECONDS", default=3600, show_default=True,
+    help="How old the ledger may have been when it was published.",
+)
+@_log_format
+def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_format: str) -> None:
+    """Say how fresh a published tree is, and fail when it is older than it promised.
+
+    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root; only its status document is read. A run
+    that was published with schedule.interval_minutes promises a newer one after that time, and as scheduled runs are
+    often late, --grace is as long again unless it is given.
+
+    Exit code 0: fresh; 3: stale, of a ledger that was old already, missing, or not to be read; 2: the run promises
+    nothing, and there is no --max-age.
+    """
+    console = Console(log_format)
+    answers = Console("json" if log_format == "json" else "text", sys.stdout)
+
+    def work() -> int:
+        from exporter.status import Bounds, tell_status
+
+        return tell_status(uri, Bounds(max_age, grace, max_lag), console, answers)
+
+    _finish(console, work)
+
+
+@main.command()
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many of Alula's.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")

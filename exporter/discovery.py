@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from exporter.config import Settings
 from exporter.ledger.scval import ContractInstance
 from exporter.networks import Network
-from exporter.protocols.base import Candidate, ProtocolModule
+from exporter.protocols.base import Candidate, Origin, ProtocolModule
 
 
 def candidates(
@@ -23,7 +23,7 @@ def candidates(
     """The candidates of each protocol, each address once. ``instances`` are the contracts of a snapshot file."""
     found: dict[tuple[str, str], Candidate] = {}
     for market in settings.markets:
-        found[market.protocol, market.address] = Candidate(market.protocol, market.address, demanded=True)
+        found[market.protocol, market.address] = Candidate(market.protocol, market.address, Origin.CONFIGURATION)
     if settings.discovery.enabled:
         for deployment in network.deployments:
             for address in deployment.markets:
@@ -32,5 +32,5 @@ def candidates(
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
-                found.setdefault((name, address), Candidate(name, address))
+                found.setdefault((name, address), Candidate(name, address, Origin.SNAPSHOT))
     return {name: [item for item in found.values() if item.protocol == name] for name in modules}

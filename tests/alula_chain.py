@@ -15,13 +15,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from exporter.deployments import Deployment
 from exporter.ledger import scval
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
 from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.networks import Deployment
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.blend_chain import (
     NOW,
     BlendLedger,
@@ -61,7 +61,7 @@ def candidate(label: str) -> Candidate:
 
 def demanded(label: str) -> Candidate:
     """An address that the operator named."""
-    return Candidate("alula", contract(label), demanded=True)
+    return Candidate("alula", contract(label), Origin.CONFIGURATION)
 
 
 def unit(variant: str) -> ScVal:

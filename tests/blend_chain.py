@@ -13,11 +13,13 @@ with nothing but the codec; what simulated calls give is set beside the entries.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporter.compute import Tables, compute
+from exporter.deployments import BACKSTOP, MARKET, Deployment, KnownContract
 from exporter.ledger import scval, strkey
 from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data, instance_key
 from exporter.ledger.scval import ContractInstance, ScVal
@@ -36,9 +38,8 @@ from exporter.ledger.scval_encode import (
 )
 from exporter.ledger.source import ContractCall, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.networks import Deployment
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.chain_simulator import Chain, ChainSource
 
 Written = tuple[bytes, bytes]
@@ -83,7 +84,7 @@ def candidate(label: str) -> Candidate:
 
 def demanded(label: str) -> Candidate:
     """An address that the operator named."""
-    return Candidate("blend", contract(label), demanded=True)
+    return Candidate("blend", contract(label), Origin.CONFIGURATION)
 
 
 def entry(owner: str, key: ScVal, value: ScVal) -> Written:
@@ -304,7 +305,9 @@ def zone_of(*labels: str) -> ScVal:
 
 def deployment(backstop: str = "backstop", markets: Sequence[str] = ()) -> Deployment:
     """A deployment with a backstop and the markets known of it, by label."""
-    return Deployment("blend", "test", contract(backstop), tuple(map(contract, markets)))
+    contracts = [(BACKSTOP, backstop), *((MARKET, market) for market in markets)]
+    made = tuple(KnownContract(contract(label), role, "test", datetime.date(2026, 11, 18)) for role, label in contracts)
+    return Deployment("blend", "test", made)
 
 
 def key_of_instance(label: str) -> bytes:

@@ -6,8 +6,10 @@ import hashlib
 
 import pytest
 
+from exporter.deployments import Deployment
+from exporter.deployments.local import made_address
 from exporter.ledger import strkey
-from exporter.networks import NETWORKS, Deployment, made_address, network_id, network_of
+from exporter.networks import NETWORKS, network_id, network_of
 from exporter.protocols import PROTOCOLS
 
 DEPLOYMENTS = [

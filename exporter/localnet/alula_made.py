@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from exporter.deployments.local import made_address
 from exporter.ledger.entries import PERSISTENT, code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
@@ -31,7 +32,6 @@ from exporter.localnet.chain import Chain, Change
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.oracle_contract import asset_entry, oracle_instance, price_entry
 from exporter.localnet.token_contract import Token
-from exporter.networks import made_address
 
 ORACLE_DECIMALS = 14
 _ACTIVE, _BORROW_FROZEN, _FROZEN = 0, 1, 5

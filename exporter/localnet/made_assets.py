@@ -9,11 +9,11 @@ from itertools import cycle
 from math import isqrt
 from random import Random
 
+from exporter.deployments.local import made_address
 from exporter.ledger import strkey
 from exporter.ledger.entries import PERSISTENT, TEMPORARY
 from exporter.localnet.oracle_contract import price_entry, price_key
 from exporter.localnet.token_contract import Token, TokenLayout
-from exporter.networks import made_address
 
 _PRICE_DIGITS = 14
 _FIRST_TOKENS = (  # symbol, decimals, layout, price in USD with 14 decimals

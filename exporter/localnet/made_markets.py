@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from exporter.deployments.local import made_address
 from exporter.localnet.blend_entries import Deployment, Market
 from exporter.localnet.blend_reserve import SCALE_7, V1, V2, Generation, Reserve, ReserveConfig
 from exporter.localnet.made_assets import Oracle, made_account
 from exporter.localnet.token_contract import Token
-from exporter.networks import made_address
 
 _SIZES = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 10, 14, 20, 30)
 _NAMES = (

@@ -8,25 +8,70 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.networks import Deployment
 from exporter.protocols.parameters import Parameter
 
 if TYPE_CHECKING:
     import polars as pl
 
 
+class Origin(StrEnum):
+    """Where a candidate came from; the first that named it counts."""
+
+    CONFIGURATION = "configuration"
+    """The operator named it: its absence is a failure."""
+    DEPLOYMENT = "deployment"
+    """It stands in the package's lists (`exporter.deployments`)."""
+    REMEMBERED = "remembered"
+    """An earlier run into the same output found it."""
+    EVENT = "event"
+    """A contract of the protocol published an event that names it."""
+    SNAPSHOT = "snapshot"
+    """It is in the ledger snapshot file and runs the code of a known market."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address that should be a market. ``demanded`` ones were named by the operator: absence is a failure."""
+    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists."""
 
     protocol: str
     address: str
-    demanded: bool = False
+    origin: Origin = Origin.DEPLOYMENT
+    pool: str | None = None
+
+    @property
+    def demanded(self) -> bool:
+        """Whether the operator named it, so that its absence is a failure."""
+        return self.origin is Origin.CONFIGURATION
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the numbers of a protocol mean, for people who compare them with another's; shown at ``/v1/protocols``."""
+
+    title: str
+    structure: str
+    """What is a market, and what a pool of it."""
+    year_seconds: int
+    """The length of the year that the protocol's annual rates are of."""
+    supply_yield: str
+    """How ``supply_apy_bps`` follows from the annual rate: compounded how often, or not."""
+    borrow_yield: str
+    rates: str
+    """Of which state the rates are: stored at the last action, or projected to the ledger's close time."""
+    totals: str
+    """Of which state the totals are."""
+    prices: str
+    """Where the price comes from, and which prices the market itself refuses."""
+    limits: str = ""
+    """What is not in the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +137,18 @@ class ProtocolModule(Protocol):
     """The interface of a protocol."""
 
     name: str
+    coverage: Coverage
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The contract code of this protocol's markets, and the version each is."""
+        ...
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
+        """The events that name new markets or pools of these deployments; none where the protocol has no such."""
+        ...
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+        """What an event names. Raises `DecodeError` where it does not have the expected form."""
         ...
 
     async def read(

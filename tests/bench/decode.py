@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from exporter.deployments.local import made_address
 from exporter.ledger import scval, strkey
 from exporter.ledger.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
 from exporter.ledger.rpc_wire import decode_base64
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import i128, symbol
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.networks import made_address
 from tests.bench.timing import Duel, Finding, Target, duel
 
 FASTER = Target(10.0)

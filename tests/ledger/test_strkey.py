@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stellar_sdk import StrKey
 
+from exporter.deployments.local import made_address
 from exporter.errors import DecodeError
 from exporter.ledger import strkey
-from exporter.networks import NETWORKS, made_address
+from exporter.networks import NETWORKS
 from tests.ledger.scval_cases import addresses, hashes
 
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # facts/blend.md 0

@@ -22,7 +22,7 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.oracle_contract import price_entry
 from exporter.networks import NETWORKS
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate
+from exporter.protocols.base import Candidate, Origin
 from exporter.tables import VALID_PRICE
 from tests.localnet.direct_source import DirectSource
 
@@ -61,7 +61,7 @@ def result(simulation: Simulation) -> Any:
 
 def exported(network: MadeNetwork) -> Tables:
     """What the exporter makes of the network's Alula markets."""
-    candidates = [Candidate("alula", market.address, demanded=True) for market in network.alula.markets]
+    candidates = [Candidate("alula", market.address, Origin.CONFIGURATION) for market in network.alula.markets]
     module = PROTOCOLS["alula"]
     reading = asyncio.run(read_at_one_ledger(DirectSource(network), lambda view: module.read(view, candidates, ())))
     ledger = reading.certificate.ledger

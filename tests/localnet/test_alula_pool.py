@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.deployments.local import made_address
 from exporter.localnet.alula_pool import (
     ADD_COLLATERAL,
     BORROW,
@@ -21,7 +22,6 @@ from exporter.localnet.alula_pool import (
     multiplier,
     next_modifier,
 )
-from exporter.networks import made_address
 from tests import alula_judge as judge
 
 YEAR = 31_556_926

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.deployments.local import made_address
 from exporter.localnet.blend_reserve import SCALE_7, V1, V2, Generation, Reserve, ReserveConfig
-from exporter.networks import made_address
 
 # Config A of facts/blend.md 7, and the two real ones of 7.1
 CONFIG_A = {"util": 7500000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 15000000}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.deployments.local import made_address
 from exporter.ledger.entries import PERSISTENT, TEMPORARY, data_key
 from exporter.ledger.scval_encode import symbol
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change, LedgerRangeError
-from exporter.networks import made_address
 
 CONTRACT = made_address("chain tests")
 LASTING = data_key(CONTRACT, symbol("a"), PERSISTENT)

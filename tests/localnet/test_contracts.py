@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exporter.deployments.local import made_address
 from exporter.ledger import entries, scval
 from exporter.ledger.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.scval import ScVal, decode_scval
@@ -26,7 +27,6 @@ from exporter.localnet.oracle_contract import (
     price_key,
 )
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, Token, TokenLayout
-from exporter.networks import made_address
 from tests.localnet.rpc_client import stellar_asset
 
 LEDGER = 1_000

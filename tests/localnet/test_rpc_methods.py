@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from stellar_sdk import Keypair, xdr
 
+from exporter.deployments.local import made_address
 from exporter.ledger import entries
 from exporter.ledger.scval_encode import symbol
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
@@ -19,7 +20,6 @@ from exporter.localnet.rpc_methods import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
 )
-from exporter.networks import made_address
 from tests.localnet.rpc_client import LocalRpc, text
 
 LEDGERS = 7

@@ -10,7 +10,7 @@ import pytest
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.blend_chain import NOW, BlendLedger, BlendSource, contract
 
@@ -50,7 +50,7 @@ def test_nothing_to_read(name: str) -> None:
 @EVERY
 def test_absent_markets(name: str) -> None:
     """On a ledger without the contract, a demanded market is unread and a known one absent: neither is left out."""
-    known, named = Candidate(name, contract("known")), Candidate(name, contract("named"), demanded=True)
+    known, named = Candidate(name, contract("known")), Candidate(name, contract("named"), Origin.CONFIGURATION)
     reading = read(name, known, named)
 
     assert [] == reading.markets

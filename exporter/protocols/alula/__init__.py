@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.networks import Deployment
 from exporter.protocols.alula import reader
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,10 +28,28 @@ class Alula:
     """The Alula module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
+    coverage = Coverage(
+        title="Alula",
+        structure="a market is a contract, its pools one a token",
+        year_seconds=31_556_926,
+        supply_yield="the contract's own: the rate compounded every second",
+        borrow_yield="the contract's own: the rate compounded every second",
+        rates="the stored utilization and rate modifier, as the contract's get_apy",
+        totals="as stored at the last accrual; plain collateral is apart from what is supplied",
+        prices="the market's own SEP-40 oracle; refused by the market's own limits of age",
+    )
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """None: of the deployed code's hash only the two ends are published, 76e60d02…78b6 (facts/alula.md)."""
         return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None yet."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()
 
     async def read(
         self,

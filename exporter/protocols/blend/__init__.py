@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.networks import Deployment
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import WASM_HASHES
 
@@ -27,10 +28,29 @@ class Blend:
     """The Blend module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
+    coverage = Coverage(
+        title="Blend",
+        structure="a market is a pool contract, its pools are the pool's reserves, one a token",
+        year_seconds=31_536_000,
+        supply_yield="the annual rate compounded 52 times, as Blend's own site shows it",
+        borrow_yield="the annual rate compounded 365 times, as Blend's own site shows it",
+        rates="the stored utilization and rate modifier: what the contract charges until the next operation",
+        totals="brought to the ledger's close time, as the contract would compute them",
+        prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",
+        limits="emissions of BLND are no part of the yields",
+    )
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code of both generations of pools."""
         return WASM_HASHES
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None yet."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

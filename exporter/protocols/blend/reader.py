@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.networks import Deployment
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.blend.layout import (
     SETUP,
