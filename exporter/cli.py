@@ -210,7 +210,11 @@ def serve(out: str, host: str, port: int) -> None:
 @click.option("--max-age", type=click.IntRange(1, 31_536_000), metavar="SECONDS", help="Instead of what it promised.")
 @click.option("--grace", type=click.IntRange(0, 31_536_000), metavar="SECONDS", help="How late the next run may be.")
 @click.option(
-    "--max-lag", type=click.IntRange(1, 31_536_000), metavar="SECONDS", default=3600, show_default=True,
+    "--max-lag",
+    type=click.IntRange(1, 31_536_000),
+    metavar="SECONDS",
+    default=3600,
+    show_default=True,
     help="How old the ledger may have been when it was published.",
 )
 @_log_format
@@ -257,6 +261,110 @@ def localnet(host: str, port: int, **options: Any) -> None:
 
         serve_network(host, port, lambda line: click.echo(line), **options)
         return 0
+
+    _finish(console, work)
+
+
+@main.group()
+def history() -> None:
+    """The Parquet history of a published tree: list its files, compact them, export a part."""
+
+
+def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of the commands that look at a part of the history."""
+    for option in reversed(
+        (
+            click.option("--from", "start", metavar="WHEN", help="A day, an RFC 3339 time (UTC), or a ledger."),
+            click.option("--to", "end", metavar="WHEN", help="Before this day or time; up to this ledger."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(start: str | None, end: str | None, market: str | None = None, token: str | None = None) -> Any:
+    from exporter.history.selection import Moment, Selection, parse_moment
+
+    first, last = (
+        Moment() if text is None else parse_moment(text, option) for option, text in (("--from", start), ("--to", end))
+    )
+    return Selection(first, last, market, token)
+
+
+@history.command("list")
+@click.argument("uri")
+@_selects
+@_log_format
+def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None:
+    """Say which files the history has.
+
+    URI is a folder, s3://bucket/prefix, or the http(s) URL of a tree's root.
+    """
+    console = Console(log_format)
+
+    def work() -> int:
+        from exporter.history.command import list_history
+
+        answers = Console("json" if log_format == "json" else "text", sys.stdout)
+        return list_history(uri, _selection(start, end), answers)
+
+    _finish(console, work)
+
+
+@history.command()
+@click.argument("uri")
+@click.option(
+    "--months", type=click.IntRange(0, 1200), default=2, show_default=True,
+    help="So many whole months stay in a file a day; those before become a file each.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@_log_format
+def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
+    """Make one sorted file of each closed day, and of each month long past.
+
+    URI is a folder or s3://bucket/prefix. A run does this by itself unless history.compact is false. The files that
+    are no longer named stay for output.retention_hours, until a sweep.
+    """
+    console = Console(log_format)
+
+    def work() -> int:
+        from exporter.history.command import compact as compact_command
+
+        answers = Console("json" if log_format == "json" else "text", sys.stdout)
+        return compact_command(uri, months, dry_run, console, answers)
+
+    _finish(console, work)
+
+
+@history.command()
+@click.argument("uri")
+@click.option("--out", required=True, type=_FILE, help="The file to write.")
+@click.option(
+    "--format", "form", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
+)
+@_selects
+@click.option("--market", help="Only pools of this market (C...).")
+@click.option("--token", help="Only pools of this token (C...).")
+@_log_format
+def export(
+    uri: str, out: Path, form: str | None, start: str | None, end: str | None, market: str | None, token: str | None,
+    log_format: str,
+) -> None:  # fmt: skip
+    """Write a part of the history into one file: Parquet, CSV or Arrow.
+
+    URI is a folder, s3://bucket/prefix, or the http(s) URL of a tree's root. Amounts stay exact: decimal(38,0), in
+    CSV plain digits. Every file that is read is compared with its digest in the history's manifest.
+    """
+    console = Console(log_format)
+
+    def work() -> int:
+        from exporter.history.command import export as export_command
+
+        endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
+        chosen = form or endings.get(out.suffix)
+        if chosen is None:
+            raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
+        return export_command(uri, _selection(start, end, market, token), out, chosen, console)
 
     _finish(console, work)
 

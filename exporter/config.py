@@ -31,13 +31,15 @@ ACCEPTED: dict[str, str] = {
     "network.request_timeout_seconds": "a number from 1 to 600",
     "network.read_deadline_seconds": "a number from 1 to 3600: the longest a whole reading may take",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
-    "output.uri": "the path of a folder",
+    "output.uri": "the path of a folder, or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
     "output.report": "the path of the run report to write",
     "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, told to readers",
+    "history.compact": "true, or false to leave every run's file of the history as it is",
+    "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
     "discovery.enabled": "true, or false for only the markets named in [[markets]]",
     "markets": "tables [[markets]] with a protocol and an address",
     "markets.protocol": "the name of a protocol: blend",
@@ -89,6 +91,13 @@ class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     interval_minutes: Annotated[int, Meta(ge=1, le=10_080)] | None = None
 
 
+class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whether runs compact the history, and from when on a file a month is enough."""
+
+    compact: bool = True
+    months: Annotated[int, Meta(ge=0, le=1200)] = 2
+
+
 class DiscoverySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Whether markets are looked for beyond those that are named."""
 
@@ -108,6 +117,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     network: NetworkSettings = field(default_factory=NetworkSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
     markets: tuple[MarketSettings, ...] = ()
     allow_unread: tuple[str, ...] = ()

@@ -26,6 +26,11 @@ class Console:
         self._stream = stream or sys.stderr
         self._progress = log_format == "auto" and self._stream.isatty()
 
+    @property
+    def is_json(self) -> bool:
+        """Whether every line is a JSON object."""
+        return self._json
+
     def event(self, name: str, message: str, **facts: Any) -> None:
         """One event: a line of text, or a JSON object with the facts beside it."""
         if self._json:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from exporter.api import documents
+from exporter.api.coverage import render_coverage
 from exporter.api.details import render_details
+from exporter.api.error_files import render_errors
 from exporter.api.openapi import render_openapi
 from exporter.api.overview import render_overview
 from exporter.api.render import render_tree
@@ -24,7 +26,9 @@ from exporter.check.tree import TreeChecker
 from exporter.compute import Tables, compute
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, StoreError
+from exporter.discovery import Discovered, candidates, learn, look_around
+from exporter.discovery.memory import Memory, load_memory, save_memory
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, LostRaceError, StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import observations_of
 from exporter.history.cache import catch_up, load_series, save_series
@@ -32,8 +36,10 @@ from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
 from exporter.ledger.view import Certificate, read_at_one_ledger
+from exporter.networks import network_id, network_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
+from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, publish
 from exporter.publishing.published import check_newer, read_current_listing, read_published
 from exporter.publishing.sweep import sweep
@@ -44,6 +50,10 @@ from exporter.site import render_site
 from exporter.sources import OpenSource, open_source
 from exporter.stores.memory_store import MemoryStore
 from exporter.stores.store import Clock, Store, open_store, utc_now
+
+
+SHOWN_DISCOVERIES = 5
+"""Markets named on the console; the report has all."""
 
 
 @dataclass(slots=True)
@@ -59,7 +69,9 @@ class Run:
     now: Clock = utc_now
     modules: Mapping[str, ProtocolModule] = field(default_factory=lambda: PROTOCOLS)
 
+    memory: Memory | None = None
     readings: list[ProtocolReading] = field(default_factory=list)
+    discovered: list[Discovered] = field(default_factory=list)
     certificate: Certificate | None = None
     close_time: int = 0
     network: str = ""
@@ -101,20 +113,52 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
     assert certificate is not None
     run.report.add(certificate=_certificate_facts(certificate), ledger_close_time=run.close_time)
     facts.update(ledger=certificate.ledger, keys=certificate.keys, calls=certificate.calls, rounds=certificate.rounds)
+    _keep_discoveries(run)
     if not run.dry_run:
         check_newer(run.store, certificate.ledger)  # before work that would be refused at the end
 
 
 async def _read_from(opened: OpenSource, run: Run) -> None:
     run.network = opened.network.passphrase
-    program = partial(read_protocols, settings=run.settings, opened=opened, modules=run.modules)
+    around = known = None
+    if run.settings.discovery.enabled:
+        run.memory = load_memory(run.store, network_id(run.network))
+        known = run.memory.confirmed()
     try:
         async with reading_deadline(run.settings):
+            if run.memory is not None:
+                around = await look_around(opened.source, opened.network, run.modules, run.memory)
+            program = partial(
+                read_protocols, settings=run.settings, opened=opened, modules=run.modules, around=around
+            )
             reading = await read_at_one_ledger(opened.source, program, view_limits(run.settings))
             run.readings, run.certificate = reading.result, reading.certificate
             run.close_time = await opened.source.close_time(reading.certificate.ledger)
     finally:
         run.report.add(reading=opened.report())
+    if run.memory is None or around is None or known is None:
+        return
+    named = candidates(run.settings, opened.network, run.modules, opened.instances, around.found)
+    tried = [candidate for group in named.values() for candidate in group]
+    run.memory.notices.clear()  # those so far are among the other ones
+    run.discovered = learn(run.memory, run.readings, tried, known, reading.certificate.ledger)
+    if run.readings:
+        run.readings[0].notices += [*around.notices, *run.memory.notices]
+
+
+def _keep_discoveries(run: Run) -> None:
+    """Name what is new, and keep it, before anything can go wrong with the rest of the run."""
+    run.report.add(discovered=[item.as_dict() for item in run.discovered])
+    if run.discovered:
+        names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in run.discovered]
+        shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
+        run.console.event("discovered", f"discovered {len(names)} that no list has: {shown}", count=len(names))
+    if run.memory is None or run.dry_run:
+        return
+    try:
+        save_memory(run.store, run.memory)
+    except (StoreError, LostRaceError) as error:
+        run.console.warning(f"the next run has to find again what this one found: {error}")
 
 
 def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
@@ -233,7 +277,10 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     yield from render_details(tables)
     series = yield from _histories(run)
     yield from render_overview(tables, series.first_seen)
+    known = network_of(run.network)
+    yield render_coverage(tables, run.modules, known.deployments, known.name)
     yield render_openapi()
+    yield from render_errors()
     yield from render_site(tables)
 
 
@@ -307,6 +354,22 @@ def remove_expired(run: Run, facts: dict[str, Any]) -> None:
     facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
 
 
+MAX_COMPACTED = 40
+"""So many files a run compacts at the most; what is left over is for the next."""
+
+
+def compact(run: Run, facts: dict[str, Any]) -> None:
+    """Make one file of each day that closed, and of each month long past. A refusal is no failure of the run."""
+    if run.dry_run or not run.settings.history.compact:
+        return
+    try:
+        done = compact_history(run.store, months=run.settings.history.months, most=MAX_COMPACTED, now=run.now)
+    except (StoreError, CheckError, LostRaceError) as error:
+        run.console.warning(f"the history was not compacted: {error}")
+        return
+    facts.update(files_before=done.files_before, files_after=len(done.files))
+
+
 STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
     ("read", "reading the ledger", read),
     ("compute", "computing", tabulate),
@@ -314,6 +377,7 @@ STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
     ("publish", "rendering and publishing", render_and_publish),
     ("verify", "reading back", read_back),
     ("remember", "keeping what the next run needs of the history", remember),
+    ("compact", "compacting the history", compact),
     ("sweep", "removing what has expired", remove_expired),
 )
 

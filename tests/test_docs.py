@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
-from tests import cli_reference
+from tests import cli_reference, protocols_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -40,6 +40,11 @@ def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
 
     assert Settings() == load(path, environment={}).settings
     assert set(tomllib.loads(example)) == set(msgspec.to_builtins(Settings())) - {"markets"}
+
+
+def test_protocols_reference() -> None:
+    """docs/protocols.md says what the modules and lists say; scripts/docs writes it."""
+    assert protocols_reference.render() == (DOCS / "protocols.md").read_text()
 
 
 def test_cli_reference() -> None:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.coverage_documents import ProtocolList
 from exporter.api.fields import (
     Amount,
     BasisPoints,
@@ -43,6 +44,7 @@ from exporter.api.fields import (
     Version,
     Words,
 )
+from exporter.api.problems import Problem
 
 SCHEMA_VERSION = 1
 """The version of these documents: raised when a field is renamed, removed or given another meaning."""
@@ -299,10 +301,12 @@ Document: TypeAlias = (
     | MarketSummary
     | TokenDocument
     | ProtocolSummary
+    | ProtocolList
     | HistoryManifest
     | SystemStatus
     | RunManifest
     | OpenApiDocument
+    | Problem
 )
 """The documents that are files of their own."""
 

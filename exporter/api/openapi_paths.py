@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.coverage_documents import ProtocolList
 from exporter.api.documents import (
     AssetsPage,
     HistoryManifest,
@@ -125,6 +126,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "Counts and value, together and by protocol",
         "Values are sums over the pools that have a price.",
         ProtocolSummary,
+    ),
+    Operation(
+        "/v1/protocols",
+        "listProtocols",
+        "protocol",
+        "What is covered, and what is left out",
+        "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
+        ProtocolList,
     ),
     Operation(
         "/v1/system/status",

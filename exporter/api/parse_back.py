@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.coverage_documents import ProtocolList
 from exporter.api.documents import (
     AssetsPage,
     Document,
@@ -26,6 +27,7 @@ from exporter.api.documents import (
     TokenDocument,
     encode,
 )
+from exporter.api.problems import Problem
 from exporter.api.self_checks import contradiction
 from exporter.errors import CheckError
 from exporter.files import RenderedFile
@@ -53,9 +55,11 @@ _MODELS: tuple[tuple[re.Pattern[str], type[Document]], ...] = (
     (re.compile(rf"v1/markets/(?P<market>{_CONTRACT})\.json"), MarketSummary),
     (re.compile(rf"v1/tokens/(?P<address>{_CONTRACT})\.json"), TokenDocument),
     (re.compile(r"v1/protocol/summary\.json"), ProtocolSummary),
+    (re.compile(r"v1/protocols\.json"), ProtocolList),
     (re.compile(r"v1/openapi\.json"), OpenApiDocument),
     (re.compile(r"v1/history\.json"), HistoryManifest),
     (re.compile(r"v1/system/status\.json"), SystemStatus),
+    (re.compile(r"v1/errors/(?P<status>[1-5][0-9]{2})\.json"), Problem),
     (re.compile(r"v1/runs/(?P<run_id>[A-Za-z0-9_.-]+)\.json"), RunManifest),
 )
 

@@ -21,16 +21,25 @@ from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
+_AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
 _VALUE_COLUMNS = (*PoolSnapshot.__struct_fields__, "total_collateral")
-_DATE = re.compile(rf"{HISTORY_PREFIX}date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})/[^/]+\.parquet")
+_CLOSED = "ledger_close_time"
+_FOLDER = re.compile(
+    rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """What a Parquet file says of itself. ``ledgers`` are the lowest and the highest in its rows, None without rows."""
+    """What a Parquet file says of itself.
+
+    ``ledgers`` are the lowest and the highest in its rows, ``closed`` the first and the last time at which one of them
+    closed, as documents write it; both are None without rows.
+    """
 
     rows: int
     ledgers: tuple[int, int] | None
+    closed: tuple[str, str] | None
     metadata: dict[str, str]
     values: tuple[tuple[object, ...], ...] | None
     """The rows in the columns of the wire and with the plain collateral, for a file of one ledger."""
@@ -40,14 +49,16 @@ def read_parquet(data: bytes, ledger: int | None) -> ParquetFacts | str:
     """Read a file of the history; its values too when all its rows are of ``ledger``. A text says why it cannot be."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        ledgers = file.read([_LEDGER]).column(_LEDGER).to_pylist()
+        table = file.read([_LEDGER, _CLOSED])
+        ledgers, times = table.column(_LEDGER).to_pylist(), table.column(_CLOSED).to_pylist()
         metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
         values = None
         if set(ledgers) <= {ledger}:
             columns = file.read(list(_VALUE_COLUMNS)).to_pydict()
             values = tuple(zip(*(columns[name] for name in _VALUE_COLUMNS), strict=True))
+        closed = (f"{min(times):{_AS_WRITTEN}}", f"{max(times):{_AS_WRITTEN}}") if times else None
         return ParquetFacts(
-            int(file.metadata.num_rows), (min(ledgers), max(ledgers)) if ledgers else None, metadata, values
+            int(file.metadata.num_rows), (min(ledgers), max(ledgers)) if ledgers else None, closed, metadata, values
         )
     except _ARROW_ERRORS as error:
         return f"pyarrow cannot read it: {error}"
@@ -112,13 +123,16 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
 
 
 def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
-    match = _DATE.fullmatch(file.key)
+    """A file lies in the folder of the day, or of the month, in which all of its ledgers closed."""
+    match = _FOLDER.fullmatch(file.key)
     if match is None:
         yield "is not under the key of a history file"
         return
-    closed = _time(facts.metadata.get("ledger_close_time", ""))
-    if file.first_ledger == file.last_ledger and closed[:10] != match[1]:
-        yield f"is of a ledger that closed at {closed}, which is another day than its folder's"
+    stated = facts.metadata.get(_CLOSED)  # a run's file says it also when it has no rows; a compacted one has rows
+    for closed in facts.closed or (() if stated is None else (_time(stated),)):
+        if not closed.startswith(match[1] or match[2]):
+            yield f"is of a ledger that closed at {closed}, which is another day or month than its folder's"
+            return
 
 
 def _newest_faults(whole: Whole, status: SystemStatus, facts: ParquetFacts) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from exporter.api.asset_documents import AssetDetail, AssetHistory
+from exporter.api.coverage_documents import ProtocolList
 from exporter.api.documents import (
     MarketEntry,
     MarketList,
@@ -168,6 +169,23 @@ def _judge_summary(whole: Whole, status: SystemStatus, key: str, summary: Protoc
         yield from _differs("protocols", found, _by_protocol(entries), "the list of markets gives")
 
 
+def _judge_coverage(whole: Whole, status: SystemStatus, key: str, covered: ProtocolList) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, covered.observed_ledger)
+    for name in ("market_count", "pool_count", "unread_count", "unpriced_count"):
+        total = sum(getattr(part, name) for part in covered.data)
+        yield from _differs(name, total, getattr(status, name), "the status has")
+    missing = sum(part.absent_count for part in covered.data)
+    yield from _differs("absent_count", missing, len(status.absent), "the status has")
+    names = [part.protocol for part in covered.data]
+    if names != sorted(set(names)):
+        yield f"$.data has the protocols {names}, which do not ascend"
+    for part in covered.data:
+        counted = sum(version.market_count for version in part.contract_versions)
+        yield from _differs(
+            f"market_count of {part.protocol}", part.market_count, counted, "its contract versions have"
+        )
+
+
 def _by_protocol(entries: Iterable[MarketEntry]) -> dict[str, tuple[int, int, str | None]]:
     totals: dict[str, tuple[int, int, str | None]] = {}
     for entry in entries:
@@ -266,6 +284,7 @@ KINDS: Mapping[type, Kind] = {
     MarketList: Kind(_judge_market_list),
     TokenDocument: Kind(_judge_token),
     ProtocolSummary: Kind(_judge_summary),
+    ProtocolList: Kind(_judge_coverage),
     AssetDetail: Kind(_judge_detail, _keep_detail),
     AssetHistory: Kind(_judge_history, _keep_history),
     OpenApiDocument: Kind(_judge_openapi),

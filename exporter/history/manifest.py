@@ -20,7 +20,10 @@ from exporter.stores.store import Store
 
 HISTORY_PREFIX = "history/pools/"
 
-_RUN_FILE = re.compile(r"history/pools/date=\d{4}-\d{2}-\d{2}/(?P<ledger>[1-9]\d*)\.parquet")
+_FILE = re.compile(
+    r"history/pools/(date=\d{4}-\d{2}-\d{2}|month=\d{4}-\d{2})/"
+    r"(?P<first>[1-9]\d*)(-(?P<last>[1-9]\d*)-[0-9a-f]{12})?\.parquet"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,18 @@ def file_reference(key: str) -> str:
     return f"../{key}"
 
 
-def run_file_ledger(key: str) -> int | None:
-    """Tell the ledger of a run's Parquet file from its key; None for any other key."""
-    match = _RUN_FILE.fullmatch(key)
-    return int(match["ledger"]) if match else None
+def file_ledgers(key: str) -> tuple[int, int] | None:
+    """Tell the first and the last ledger of a file of the history from its key; None for any other key."""
+    match = _FILE.fullmatch(key)
+    return None if match is None else (int(match["first"]), int(match["last"] or match["first"]))
+
+
+def decode_history_manifest(data: bytes) -> HistoryManifest:
+    """Take a manifest out of its bytes. Raises what msgspec does, or `KeyError` and its like, where it is none."""
+    manifest = msgspec.json.decode(data)
+    for file in manifest["files"]:
+        file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
+    return msgspec.convert(manifest, HistoryManifest)
 
 
 def read_history_manifest(store: Store) -> HistoryManifest | None:
@@ -52,10 +63,7 @@ def read_history_manifest(store: Store) -> HistoryManifest | None:
     if stored is None:
         return None
     try:
-        manifest = msgspec.json.decode(stored.data)
-        for file in manifest["files"]:
-            file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
-        return msgspec.convert(manifest, HistoryManifest)
+        return decode_history_manifest(stored.data)
     except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "

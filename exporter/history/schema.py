@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import polars as pl
+import pyarrow as pa
 
 HISTORY_SCHEMA_VERSION = 1
 """Raised when a column is renamed, removed, or changes its type or meaning. New columns do not raise it."""
@@ -38,6 +39,14 @@ PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
     ParquetType.TIMESTAMP: pl.Datetime("us", "UTC"),
 }
 """How each type is written."""
+
+ARROW_TYPES: dict[ParquetType, pa.DataType] = {
+    ParquetType.UTF8: pa.string(),
+    ParquetType.INT64: pa.int64(),
+    ParquetType.DECIMAL: pa.decimal128(38, 0),
+    ParquetType.TIMESTAMP: pa.timestamp("us", "UTC"),
+}
+"""How pyarrow has each type."""
 
 FRAME_DTYPES: dict[ParquetType, pl.DataType] = {
     ParquetType.UTF8: pl.String(),

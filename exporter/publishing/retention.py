@@ -1,4 +1,4 @@
-"""Which runs readers may still be paging through, and which nobody can be any more.
+"""Which runs readers may still be paging through, and which nobody can be any more; likewise files of the history.
 
 Readers of a run can go on for the retention time after it was superseded. When that was cannot be told from the
 runs' own times: a run that died half-way may have been followed a day later. So a record is kept: a run that is
@@ -9,6 +9,7 @@ from now on: kept too long, never too short.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -37,9 +38,10 @@ class Runs:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Since when (unix seconds) each earlier run is superseded, by the key of its manifest."""
+    """Since when (unix seconds) earlier runs are superseded, by the key of their manifest; and history files."""
 
     superseded: dict[str, int]
+    history: dict[str, int] = {}
 
 
 def sort_runs(store: Store, current: str, moment: datetime, retention: timedelta) -> Runs:
@@ -55,12 +57,13 @@ def sort_runs(store: Store, current: str, moment: datetime, retention: timedelta
         StoreError: the runs cannot be listed, or the record cannot be written.
     """
     present = int(moment.timestamp())
-    known = _read_record(store).superseded
+    record = _read_record(store)
+    known = record.superseded
     superseded: dict[str, int] = {}
     for key in sorted(info.key for info in store.list(RUNS_PREFIX)):
         if key != current:
             superseded[key] = min(known.get(key, present), present)  # a later time was recorded under a wrong clock
-    store.put(SUPERSEDED_KEY, msgspec.json.encode(_Record(superseded)))
+    _write_record(store, _Record(superseded, record.history))
     last = int((moment - retention).timestamp())
     return Runs(
         current,
@@ -78,10 +81,52 @@ def forget_superseded(store: Store, key: str) -> None:
     Raises:
         StoreError: the record cannot be read or written.
     """
-    superseded = _read_record(store).superseded
-    if key in superseded:
-        del superseded[key]
-        store.put(SUPERSEDED_KEY, msgspec.json.encode(_Record(superseded)))
+    record = _read_record(store)
+    if key in record.superseded:
+        del record.superseded[key]
+        _write_record(store, record)
+
+
+def record_superseded_history(store: Store, keys: Iterable[str], moment: datetime) -> None:
+    """Note that files of the history are superseded from now on, whatever was noted of them before.
+
+    Call it before the manifest ceases to name them.
+
+    Raises:
+        StoreError: the record cannot be read or written.
+    """
+    record = _read_record(store)
+    _write_record(store, _Record(record.superseded, record.history | dict.fromkeys(keys, int(moment.timestamp()))))
+
+
+def expired_history(store: Store, named: Container[str], before: datetime) -> list[str]:
+    """The superseded files of the history that no reader needs any more, ascending.
+
+    Args:
+        store: where the history lives.
+        named: the keys that the history's manifest names; they are no longer superseded if ever they were.
+        before: files that were superseded before this time have expired.
+    """
+    history = _read_record(store).history
+    last = int(before.timestamp())
+    return sorted(key for key, since in history.items() if since < last and key not in named)
+
+
+def superseded_history(store: Store) -> Container[str]:
+    """The files of the history that were superseded and are not forgotten."""
+    return _read_record(store).history.keys()
+
+
+def forget_history(store: Store, keys: Iterable[str]) -> None:
+    """Take files out of the record after they were removed. Raises `StoreError`."""
+    record, gone = _read_record(store), set(keys)
+    if gone & record.history.keys():
+        kept = {key: since for key, since in record.history.items() if key not in gone}
+        _write_record(store, _Record(record.superseded, kept))
+
+
+def _write_record(store: Store, record: _Record) -> None:
+    store.put(SUPERSEDED_KEY, msgspec.json.encode(record))
 
 
 def _read_record(store: Store) -> _Record:

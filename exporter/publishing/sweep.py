@@ -6,7 +6,8 @@ In this order, so that a sweep that dies is completed by the next one:
    would be served as if they were current;
 2. pages that are older than the retention time and belong to no run that is retained (retention.py);
 3. manifests of runs whose retention time is over;
-4. Parquet files of runs that died, which the history's manifest does not name; and temporary files.
+4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
+   that died, which the history's manifest does not name; and temporary files.
 
 Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
 retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
@@ -24,7 +25,7 @@ from exporter.api.headers import kind_of
 from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import LostRaceError, StoreError
 from exporter.files import FileKind
-from exporter.history.manifest import HISTORY_PREFIX, read_history_manifest, run_file_ledger
+from exporter.history.manifest import HISTORY_PREFIX, file_ledgers, read_history_manifest
 from exporter.publishing.published import (
     RUNS_PREFIX,
     RunListing,
@@ -33,7 +34,13 @@ from exporter.publishing.published import (
     read_listing,
     read_published,
 )
-from exporter.publishing.retention import Runs, sort_runs
+from exporter.publishing.retention import (
+    Runs,
+    expired_history,
+    forget_history,
+    sort_runs,
+    superseded_history,
+)
 from exporter.stores.store import Clock, Store, is_key, utc_now
 
 CACHE_MARGIN = timedelta(minutes=10)
@@ -95,7 +102,7 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now) -> SweepR
                 documents=store.delete(plan.stale_documents),
                 pages=_remove_pages(store, plan.runs, before),
                 runs=store.delete(plan.runs.expired),
-                history=_remove_dead_history(store, plan.history, before),
+                history=_remove_history(store, plan.history, before),
                 leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
             )
     except LostRaceError as error:
@@ -161,8 +168,8 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     return removed
 
 
-def _remove_dead_history(store: Store, history: HistoryManifest | None, before: datetime) -> int:
-    """Remove Parquet files of runs that died before a manifest named them.
+def _remove_history(store: Store, history: HistoryManifest | None, before: datetime) -> int:
+    """Remove Parquet files that were compacted into others, and those of runs that died before a manifest named them.
 
     Only between the first and the last ledger of the manifest: should the manifest ever have been begun anew, the
     files of the time before it are the history itself.
@@ -170,6 +177,7 @@ def _remove_dead_history(store: Store, history: HistoryManifest | None, before: 
     if history is None or not history.files:
         return 0
     named = {file.key for file in history.files}
+    superseded = superseded_history(store)
     first = min(file.first_ledger for file in history.files)
     last = max(file.last_ledger for file in history.files)
     dead = [
@@ -177,7 +185,12 @@ def _remove_dead_history(store: Store, history: HistoryManifest | None, before: 
         for info in store.list(HISTORY_PREFIX)
         if info.modified < before
         and info.key not in named
-        and (ledger := run_file_ledger(info.key)) is not None
-        and first < ledger < last
+        and info.key not in superseded
+        and (ledgers := file_ledgers(info.key)) is not None
+        and first < ledgers[1]
+        and ledgers[0] < last
     ]
-    return store.delete(sorted(dead))
+    expired = expired_history(store, named, before)
+    removed = store.delete(sorted([*dead, *expired]))
+    forget_history(store, expired)
+    return removed

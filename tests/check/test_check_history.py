@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +18,8 @@ import pytest
 
 from exporter.api.documents import page_token
 from exporter.check.faults import TreeFaultsError
+from exporter.check.published import check_uri
+from tests.api.whole_tree import publish_tree
 from tests.check.trees import Files, change, check, encoded, good_tree, keys, lie, seal
 
 MANIFEST = "v1/history.json"
@@ -233,3 +238,43 @@ class TestBuckets:
         lie(files, key, lambda history: history.update(next_cursor=page_token(page)))
 
         assert_named(files, key, "whose buckets are not all older")
+
+
+@pytest.fixture(scope="class")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nine runs of the job, five hours apart: two days that closed, and an open one."""
+    folder = tmp_path_factory.mktemp("compacted")
+    publish_tree(folder, pools=4, runs=9)
+    return folder
+
+
+class TestCompacted:
+    """A history whose closed days are one file each."""
+
+    def test_no_fault(self, folder: Path) -> None:
+        """The job compacts days that closed, and the tree has no fault; nor has one whose month became one file."""
+        files = json.loads((folder / MANIFEST).read_bytes())["files"]
+        spans = [file["last_ledger"] - file["first_ledger"] for file in files]
+        assert 9 == sum(spans) + len(files)
+        assert 2 == sum(span > 0 for span in spans[:-1])
+        assert 0 == spans[-1]
+
+        looked = asyncio.run(check_uri(str(folder)))
+
+        assert len(files) == looked.history_files
+
+    def test_in_another_folder(self, folder: Path, tmp_path: Path) -> None:
+        """A compacted file in the folder of another day is named."""
+        shutil.copytree(folder, tmp_path / "tree")
+        manifest = tmp_path / "tree" / MANIFEST
+        text = manifest.read_text()
+        key = json.loads(text)["files"][0]["key"]
+        day = key.split("/")[2]
+        moved = key.replace(day, "month=2026-10")
+        manifest.write_text(text.replace(key, moved))
+        (tmp_path / "tree" / moved).parent.mkdir()
+        (tmp_path / "tree" / key).rename(tmp_path / "tree" / moved)
+
+        with pytest.raises(TreeFaultsError) as caught:
+            asyncio.run(check_uri(str(tmp_path / "tree")))
+        assert any(fault.key == moved and "another day or month" in fault.text for fault in caught.value.faults)

@@ -12,9 +12,9 @@ from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import (
     extend_history,
+    file_ledgers,
     read_history_manifest,
     refuse_lost_manifest,
-    run_file_ledger,
 )
 from exporter.stores.memory_store import MemoryStore
 
@@ -101,9 +101,12 @@ def test_a_lost_manifest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "ledger"),
+    ("key", "ledgers"),
     [
-        ("history/pools/date=2026-11-21/55261759.parquet", 55_261_759),
+        ("history/pools/date=2026-11-21/55261759.parquet", (55_261_759, 55_261_759)),
+        ("history/pools/date=2026-11-21/100-200-0123456789ab.parquet", (100, 200)),
+        ("history/pools/month=2026-11/100-200-0123456789ab.parquet", (100, 200)),
+        ("history/pools/month=2026-11/100-200.parquet", None),
         ("history/pools/date=2026-11-21/0.parquet", None),
         ("history/pools/date=2026-11-21/007.parquet", None),
         ("history/pools/date=2026-11-21/1.parquet.bak", None),
@@ -112,9 +115,9 @@ def test_a_lost_manifest() -> None:
         ("x/history/pools/date=2026-11-21/1.parquet", None),
     ],
 )
-def test_ledger_of_a_key(key: str, ledger: int | None) -> None:
-    """Only the key of a run's own file tells a ledger."""
-    assert ledger == run_file_ledger(key)
+def test_ledgers_of_a_key(key: str, ledgers: tuple[int, int] | None) -> None:
+    """The key of a run's file and that of a compacted one tell their ledgers; no other key does."""
+    assert ledgers == file_ledgers(key)
 
 
 def test_a_manifest_of_the_first_version_is_read() -> None:

@@ -1,0 +1,145 @@
+"""One file out of a published history: exact in every format, and never half."""
+
+from __future__ import annotations
+
+import csv
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.cli import main
+from exporter.history.manifest import read_history_manifest
+from exporter.history.schema import HISTORY_COLUMNS
+from exporter.publishing.compaction import compact_history
+from exporter.stores.folder_store import FolderStore
+from tests.api.rendering import contract
+from tests.history.runs import places
+from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, record
+
+NAMES = [column.name for column in HISTORY_COLUMNS]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    """A folder with five runs on three days; the first day is compacted."""
+    store = FolderStore(tmp_path / "tree")
+    record(store, [FIRST_DAY, FIRST_DAY + 60, FIRST_DAY + DAY, FIRST_DAY + DAY + 60, FIRST_DAY + 2 * DAY])
+    compact_history(store, most=1)
+    return store
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["history", *arguments])
+
+
+def exported(store: FolderStore, target: Path, *arguments: str) -> pl.DataFrame:
+    result = run("export", store.uri, "--out", str(target), *arguments)
+    assert 0 == result.exit_code, result.output
+    return pl.read_parquet(target)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_every_format_is_exact(store: FolderStore, tmp_path: Path, ending: str) -> None:
+    """All rows stand in the file with every digit, whichever format was asked for."""
+    target = tmp_path / f"out.{ending}"
+    result = run("export", store.uri, "--out", str(target))
+    assert 0 == result.exit_code, result.output
+    expected = every_row(store)
+
+    if ending == "csv":
+        with target.open(newline="") as file:
+            rows = sorted(csv.DictReader(file), key=lambda row: (row["market"], row["pool"], row["observed_ledger"]))
+        assert NAMES == list(rows[0])
+        assert [str(value) for value in expected["total_supplied"]] == [row["total_supplied"] for row in rows]
+        assert any(Decimal(row["total_supplied"]) > 2**63 for row in rows)
+        assert {"2026-11-01 00:00:00.000000Z"} <= {row["ledger_close_time"] for row in rows}
+    else:
+        read = pl.read_parquet(target) if ending == "parquet" else pl.read_ipc(target)
+        assert expected.equals(read.sort("market", "pool", "observed_ledger"))
+
+
+def test_a_part(store: FolderStore, tmp_path: Path) -> None:
+    """Of a range, a market and a token only these rows are written, and only the files that can have them are read."""
+    market, token = places(2, 2)[3]
+    frame = exported(
+        store, tmp_path / "a.parquet", "--from", "2026-11-01T00:01:00Z", "--to", "1003", "--market", market,
+        "--token", token,
+    )  # fmt: skip
+
+    assert [1001, 1002, 1003] == frame["observed_ledger"].to_list()
+    assert {(market, token)} == set(frame.select("market", "token_address").iter_rows())
+    result = run("export", store.uri, "--out", str(tmp_path / "b.csv"), "--from", "2026-11-03", "--log-format", "json")
+    assert (4, 1) == tuple(json.loads(result.stderr.splitlines()[-1])[name] for name in ("rows", "files"))
+
+
+def test_nothing_selected(store: FolderStore, tmp_path: Path) -> None:
+    """A selection without a row gives a file with all columns and no row."""
+    frame = exported(store, tmp_path / "a.parquet", "--market", contract(99))
+
+    assert (NAMES, 0) == (frame.columns, frame.height)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other"])
+def test_damage_is_noticed(store: FolderStore, tmp_path: Path, damage: str) -> None:
+    """A file that is missing or has another digest ends the export, and what was there under the name stays."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    path = Path(store.uri) / manifest.files[1].key
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "other":
+        path.write_bytes(data[:-1] + b"x")
+    target = tmp_path / "a.parquet"
+    target.write_bytes(b"before")
+
+    result = run("export", store.uri, "--out", str(target))
+
+    assert 3 == result.exit_code
+    assert manifest.files[1].key in result.stderr
+    assert [b"before"] == [target.read_bytes()]
+    assert [target] == [path for path in tmp_path.iterdir() if path.is_file()]
+
+
+def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
+    """Arguments that cannot be meant, a folder that cannot be written to, and a tree without a history are named."""
+    cases = [
+        (("export", store.uri, "--out", str(tmp_path / "a.xlsx")), 2, "a.xlsx names no format"),
+        (("export", store.uri, "--out", str(tmp_path / "a.csv"), "--from", "x"), 2, "--from: 'x' is neither"),
+        (("export", store.uri, "--out", str(tmp_path / "no" / "a.csv")), 2, "cannot write"),
+        (("export", str(tmp_path), "--out", str(tmp_path / "a.csv")), 3, f"has no {HISTORY_MANIFEST_KEY}"),
+        (("list", str(tmp_path / "nowhere")), 3, "is not a folder"),
+    ]
+    for arguments, code, text in cases:
+        result = run(*arguments)
+        assert (code, True) == (result.exit_code, text in result.stderr), result.stderr
+
+
+def test_list(store: FolderStore) -> None:
+    """Each file stands with its ledgers, rows and bytes; as JSON, one object a line."""
+    result = run("list", store.uri)
+    lines = result.stdout.splitlines()
+    assert 4 + 2 == len(lines)
+    assert ["1000", "1001", "8"] == lines[1].split()[:3]
+    assert lines[-1].startswith("4 files, 20 rows, ")
+
+    found = [
+        json.loads(line) for line in run("list", store.uri, "--log-format", "json", "--to", "1002").stdout.splitlines()
+    ]
+    assert [1000, 1002] == [line["first_ledger"] for line in found[:-1]]
+    assert 2 == found[-1]["files"]
+
+
+def test_compact(store: FolderStore) -> None:
+    """Compaction says what it would do, does it, and then finds nothing more."""
+    dry = run("compact", store.uri, "--dry-run")
+    assert ["history/pools/date=2026-11-02/: 2 files, 8 rows", "1 files would be made"] == dry.stdout.splitlines()
+    before = every_row(store)
+    result = run("compact", store.uri)
+    assert "files before 2, files after 1" in result.stderr
+    assert before.equals(every_row(store))
+    assert "0 files would be made" == run("compact", store.uri, "--dry-run").stdout.strip()

@@ -1,0 +1,66 @@
+"""docs/protocols.md, made from the modules and the lists: ``python -m tests.protocols_reference`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.api.coverage import excluded_on
+from exporter.networks import NETWORKS
+from exporter.protocols import PROTOCOLS
+
+PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
+
+INTRODUCTION = """\
+# Protocols
+
+Made by `scripts/docs` from the protocol modules and the lists of deployments. `/v1/protocols` of a published tree
+says the same together with what the run found: counts, the code of the contracts, every known address with its source
+and date.
+
+Amounts, totals and utilization mean the same for every protocol. Yields are each protocol's own: compare them with
+this page beside you. A market that is not in a list is found where the chain tells of it
+([discovery](discovery.md)); `[[markets]]` in the configuration names any other.
+"""
+
+
+def render() -> str:
+    """The page."""
+    return "\n".join([INTRODUCTION, *_protocols(), *_excluded()])
+
+
+def _protocols() -> Iterator[str]:
+    for name, module in sorted(PROTOCOLS.items()):
+        about = module.coverage
+        yield f"## {about.title} (`{name}`)\n"
+        yield "| | |\n|---|---|"
+        yield f"| What is a market | {about.structure} |"
+        yield f"| Year of the annual rates | {about.year_seconds:,} s |"
+        yield f"| `supply_apy_bps` | {about.supply_yield} |"
+        yield f"| `borrow_apy_bps` | {about.borrow_yield} |"
+        yield f"| Rates are | {about.rates} |"
+        yield f"| Totals are | {about.totals} |"
+        yield f"| Prices | {about.prices} |"
+        if about.limits:
+            yield f"| Not in the numbers | {about.limits} |"
+        for network in NETWORKS.values():
+            if network.name == "local":
+                continue
+            for deployment in network.deployments:
+                if deployment.protocol == name:
+                    markets = len(deployment.markets)
+                    pools = f", {len(deployment.pools)} pools that no contract lists" if deployment.pools else ""
+                    yield f"| Known on {network.name}: {deployment.label} | {markets} markets{pools} |"
+        yield ""
+
+
+def _excluded() -> Iterator[str]:
+    yield "## Left out on purpose\n"
+    yield "| Name | What it is | Why |\n|---|---|---|"
+    for item in excluded_on("mainnet"):
+        yield f"| {item.name} | {item.kind} | {item.reason} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    PATH.write_text(render(), encoding="utf-8")

@@ -1,0 +1,345 @@
+"""Compaction: the same rows in fewer files, and no moment at which a reader misses one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.api.documents import HistoryFile, HistoryManifest
+from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.errors import CheckError, LostRaceError, StoreError
+from exporter.history.cache import catch_up, load_series, save_series
+from exporter.history.manifest import extend_history, read_history_manifest
+from exporter.history.parquet import render_history
+from exporter.history.series import Series
+from exporter.publishing.compaction import compact_history, plan_compaction
+from exporter.publishing.sweep import sweep
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store
+from tests.history.runs import frame_of, observe, places
+from tests.publishing.published_tree import START, TestClock, make_run, publish_run
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+
+DAY = 86_400
+FIRST_DAY = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
+
+
+def record(store: Store, times: Sequence[int], *, network: str = "made", pools: int = 2) -> None:
+    """One run at each time, its file and the manifest as publishing leaves them; ledgers count from 1000."""
+    random = Random(7)
+    manifest = read_history_manifest(store)
+    for number, time in enumerate(times):
+        ledger = 1000 + number
+        frame = frame_of(observe(random, places(2, pools), ledger, time), ledger, time)
+        part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=network)
+        store.put_new(part.file.key, part.file.data)
+        manifest = extend_history(manifest, part.entry)
+    assert manifest is not None
+    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(manifest).data)
+
+
+def every_row(store: Store) -> pl.DataFrame:
+    """All rows that the manifest leads to, in one order."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    frames = []
+    for file in manifest.files:
+        stored = store.get(file.key)
+        assert stored is not None, file.key
+        frames.append(pl.read_parquet(io.BytesIO(stored.data)))
+        assert file.rows == frames[-1].height
+    return pl.concat(frames).sort("market", "pool", "observed_ledger")
+
+
+def keys_of(store: Store) -> list[str]:
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return [file.key for file in manifest.files]
+
+
+def entry(key: str, ledger: int, **other: object) -> HistoryFile:
+    """An entry of a manifest that is only planned with."""
+    facts: dict[str, Any] = {
+        "rows": 2, "bytes": 10, "sha256": "0" * 64, "first_ledger": ledger, "last_ledger": ledger, "schema_version": 1,
+    }  # fmt: skip
+    return HistoryFile(key=f"history/pools/{key}", url="../x", **(facts | other))
+
+
+def planned(*files: HistoryFile, months: int = 2) -> list[tuple[str, list[int]]]:
+    pieces = plan_compaction(HistoryManifest(1, files[-1].last_ledger, list(files)), months)
+    return [
+        (piece.folder.removeprefix("history/pools/"), [file.first_ledger for file in piece.files]) for piece in pieces
+    ]
+
+
+class TestPlan:
+    def test_the_newest_day_is_open(self) -> None:
+        """Days that the history has left behind are compacted, each by itself; the newest is not."""
+        files = [entry(f"date=2026-11-0{1 + number // 3}/{100 + number}.parquet", 100 + number) for number in range(8)]
+
+        assert [("date=2026-11-01/", [100, 101, 102]), ("date=2026-11-02/", [103, 104, 105])] == planned(*files)
+
+    def test_a_day_of_one_file(self) -> None:
+        """A closed day that has one file stays as it is."""
+        assert [] == planned(entry("date=2026-11-01/1.parquet", 1), entry("date=2026-11-02/2.parquet", 2))
+
+    def test_months(self) -> None:
+        """A month becomes one file when two whole months lie between it and the newest day."""
+        days = ["2026-08-01", "2026-08-31", "2026-09-01", "2026-09-02", "2026-11-30"]
+        files = [entry(f"date={day}/{number + 1}.parquet", number + 1) for number, day in enumerate(days)]
+
+        assert [("month=2026-08/", [1, 2])] == planned(*files)
+        assert [("month=2026-08/", [1, 2]), ("month=2026-09/", [3, 4])] == planned(*files, months=1)
+        assert [] == planned(*files, months=1200)
+
+    def test_a_month_of_one_day(self) -> None:
+        """Of a month long past a single day moves to the month's folder; then there is nothing more to do."""
+        newest = entry("date=2026-11-30/9.parquet", 9)
+
+        assert [("month=2026-01/", [1])] == planned(entry("date=2026-01-05/1.parquet", 1), newest)
+        assert [] == planned(entry("month=2026-01/1-1-0123456789ab.parquet", 1), newest)
+
+    def test_years(self) -> None:
+        """The months before January are those of the year before."""
+        files = [entry("date=2025-11-05/1.parquet", 1), entry("date=2026-01-05/2.parquet", 2)]
+
+        assert [] == planned(*files, months=2)
+        assert [("month=2025-11/", [1])] == planned(*files, months=1)
+
+    def test_huge_months(self) -> None:
+        """A month whose files are very large together stays a file a day."""
+        files = [entry(f"date=2026-01-0{day}/{day}.parquet", day, bytes=200 * 2**20) for day in (1, 2)]
+
+        assert [] == planned(*files, entry("date=2026-11-30/9.parquet", 9))
+
+    def test_schema_versions_stay_apart(self) -> None:
+        """Files of another schema version are no part of the same piece."""
+        files = [
+            entry(f"date=2026-11-01/{number}.parquet", number, schema_version=1 + number // 3) for number in range(1, 6)
+        ]
+
+        assert [("date=2026-11-01/", [1, 2]), ("date=2026-11-01/", [3, 4, 5])] == planned(
+            *files, entry("date=2026-11-02/9.parquet", 9)
+        )
+
+    def test_strange_keys(self) -> None:
+        """A manifest that names a file elsewhere is refused: what it means is not known."""
+        with pytest.raises(StoreError, match="under no day and no month"):
+            planned(entry("x.parquet", 1))
+
+
+class TestRows:
+    @settings(deadline=None, max_examples=15)
+    @given(st.lists(st.integers(0, 100 * DAY), min_size=1, max_size=12, unique=True), st.integers(0, 3))
+    def test_nothing_is_lost(self, offsets: list[int], months: int) -> None:
+        """Whenever runs were made, compaction leaves every row, and doing it again changes nothing."""
+        store = MemoryStore()
+        record(store, [FIRST_DAY + offset for offset in sorted(offsets)])
+        before = every_row(store)
+
+        compact_history(store, months=months)
+
+        assert before.equals(every_row(store))
+        manifest = store.get(HISTORY_MANIFEST_KEY)
+        assert () == compact_history(store, months=months).files
+        assert manifest == store.get(HISTORY_MANIFEST_KEY)
+
+    def test_sorted_and_named(self) -> None:
+        """A day's file is sorted by market, pool and ledger; its key tells its ledgers, its metadata the network."""
+        store = MemoryStore()
+        record(store, [FIRST_DAY + 3600 * hour for hour in range(26)])
+
+        done = compact_history(store)
+
+        (file,) = done.files
+        assert (24, 1) == (done.files_before, len(done.files))
+        assert f"history/pools/date=2026-11-01/1000-1023-{file.sha256[:12]}.parquet" == file.key
+        assert [file.key, *keys_of(store)[1:]] == keys_of(store)
+        stored = store.get(file.key)
+        assert stored is not None
+        frame = pl.read_parquet(io.BytesIO(stored.data))
+        assert frame.equals(frame.sort("market", "pool", "observed_ledger"))
+        assert "made" == pl.read_parquet_metadata(io.BytesIO(stored.data))["network"]
+
+    def test_same_bytes(self) -> None:
+        """The same files give the same bytes, whether a month is made of its days or of its runs."""
+        times = [FIRST_DAY - 100 * DAY + 7200 * number for number in range(20)] + [FIRST_DAY]
+        at_once, by_day = MemoryStore(), MemoryStore()
+        record(at_once, times)
+        record(by_day, times)
+
+        compact_history(at_once)
+        compact_history(by_day, months=1200)
+        assert 1 < len(keys_of(by_day)) < 20
+        compact_history(by_day)
+
+        assert 2 == len(keys_of(at_once))
+        assert keys_of(at_once) == keys_of(by_day)
+
+    def test_many_markets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rows are taken a stretch of markets at a time, and none falls between two stretches."""
+        monkeypatch.setattr("exporter.history.compacted_file.ROW_GROUP_ROWS", 3)
+        store = MemoryStore()
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY], pools=3)
+        before = every_row(store)
+
+        compact_history(store)
+
+        assert before.equals(every_row(store))
+
+
+class TestRefusals:
+    def test_missing_and_damaged(self) -> None:
+        """A file that is missing, or not the one that is named, stops the compaction and changes nothing."""
+        for damage in ("missing", "not the file"):
+            store = MemoryStore()
+            record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+            key = keys_of(store)[0]
+            store.delete([key])
+            if damage != "missing":
+                store.put_new(key, b"other bytes")
+            before = store.get(HISTORY_MANIFEST_KEY)
+            with pytest.raises(StoreError, match=damage):
+                compact_history(store)
+            assert before == store.get(HISTORY_MANIFEST_KEY)
+
+    def test_columns_of_a_later_version(self) -> None:
+        """A file with a column that this version does not know is left alone: the column would be lost."""
+        store = MemoryStore()
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        _add_column(store, keys_of(store)[0])
+        with pytest.raises(StoreError, match="columns later, which this version does not know"):
+            compact_history(store)
+
+    def test_networks_do_not_mix(self) -> None:
+        """Files of different networks are never put together."""
+        store, other = MemoryStore(), MemoryStore()
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        record(other, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY], network="other")
+        manifests = [read_history_manifest(each) for each in (store, other)]
+        assert manifests[0] is not None
+        assert manifests[1] is not None
+        stored = other.get(keys_of(other)[1])
+        assert stored is not None
+        store.delete([keys_of(store)[1]])
+        store.put_new(keys_of(store)[1], stored.data)
+        files = [manifests[0].files[0], manifests[1].files[1], manifests[0].files[2]]
+        store.put(HISTORY_MANIFEST_KEY, render_history_manifest(HistoryManifest(1, 1002, files)).data)
+        with pytest.raises(CheckError, match="different networks: made, other"):
+            compact_history(store)
+
+    def test_a_publisher_at_work(self) -> None:
+        """While a publisher holds the store nothing is compacted."""
+        store = MemoryStore()
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        with store.exclusive(), pytest.raises(LostRaceError):
+            compact_history(store)
+
+    def test_nothing_there(self) -> None:
+        """An output without a history has nothing to compact."""
+        assert () == compact_history(MemoryStore()).files
+
+
+class TestReaders:
+    @pytest.mark.parametrize("after", [False, True])
+    def test_every_crash(self, after: bool) -> None:
+        """Killed before or after any operation, the history has every row; the next compaction does the rest."""
+        times = [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY, FIRST_DAY + DAY + 1, FIRST_DAY + 2 * DAY]
+        whole = MemoryStore()
+        record(whole, times)
+        expected = every_row(whole)
+        counted = BucketSimulator(MemoryStore(whole))
+        compact_history(counted)
+        for position in range(len(counted.calls)):
+            left = MemoryStore(whole)
+            bucket = BucketSimulator(left)
+            bucket.die_at(position, after=after)
+            with pytest.raises(SimulatedKill):
+                compact_history(bucket)
+            assert expected.equals(every_row(left))
+            compact_history(left)
+            assert expected.equals(every_row(left))
+            assert keys_of(counted) == keys_of(left)
+
+    def test_files_outlive_the_retention(self) -> None:
+        """A reader of the manifest before finds its files for the retention time after the compaction, then no more."""
+        clock = TestClock()
+        store = MemoryStore(clock=clock)
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        publish_run(store, make_run(2000), clock)
+        before = keys_of(store)
+        retention = timedelta(hours=24)
+
+        clock.now = START + timedelta(days=30)
+        compact_history(store, now=clock)
+        clock.advance(timedelta(hours=24))
+        sweep(store, retention, now=clock)
+        assert all(store.get(key) for key in before)
+
+        clock.advance(timedelta(hours=1))
+        swept = sweep(store, retention, now=clock)
+        gone = [key for key in before if store.get(key) is None]
+        assert 2 == swept.history == len(gone)
+        assert gone == [key for key in before if key not in keys_of(store)]
+        assert all(store.get(key) for key in keys_of(store))
+
+    def test_what_a_dead_compaction_left(self) -> None:
+        """The file of a compaction that died before the manifest named it is removed when it is old enough."""
+        clock = TestClock()
+        store = MemoryStore(clock=clock)
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        publish_run(store, make_run(2000), clock)
+        bucket = BucketSimulator(store)
+        bucket.fail_from(len(bucket.calls) + 4, StoreError("disk full"))
+        with pytest.raises(StoreError, match="disk full"):
+            compact_history(bucket, now=clock)
+        left = [info.key for info in store.list("history/") if info.key not in keys_of(store)]
+
+        clock.advance(timedelta(hours=1))
+        assert 0 == sweep(store, timedelta(hours=24), now=clock).history
+        clock.advance(timedelta(hours=25))
+        assert len(left) == sweep(store, timedelta(hours=24), now=clock).history
+
+    def test_the_buckets_go_on(self) -> None:
+        """The state of the buckets stays of use after a compaction, and without it they are made anew, the same."""
+        times = [FIRST_DAY + 3600 * hour for hour in range(60)]
+        store = MemoryStore()
+        record(store, times)
+        manifest = read_history_manifest(store)
+        series = Series()
+        pages = list(catch_up(store, manifest, 2000, series))
+        save_series(store, series)
+
+        compact_history(store)
+
+        manifest = read_history_manifest(store)
+        assert series.row_count == load_series(store, manifest, 2000).row_count
+        anew = Series()
+        assert sorted(page.key for page in pages) == sorted(page.key for page in catch_up(store, manifest, 2000, anew))
+        assert [head.data for head in series.heads()] == [head.data for head in anew.heads()]
+
+
+def _add_column(store: MemoryStore, key: str) -> None:
+    manifest, stored = read_history_manifest(store), store.get(key)
+    assert manifest is not None
+    assert stored is not None
+    buffer = io.BytesIO()
+    pl.read_parquet(io.BytesIO(stored.data)).with_columns(pl.lit(1).alias("later")).write_parquet(buffer)
+    store.delete([key])
+    store.put_new(key, buffer.getvalue())
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    files = [
+        file if file.key != key else msgspec.structs.replace(file, bytes=len(buffer.getvalue()), sha256=digest)
+        for file in manifest.files
+    ]
+    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(HistoryManifest(1, 1002, files)).data)
