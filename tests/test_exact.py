@@ -44,6 +44,7 @@ OPERATIONS: dict[str, tuple[Columnar, Integer, int]] = {
     "multiply_divide_floor": (exact.multiply_divide_floor, lambda a, b, d: a * b // d, 3),
     "multiply_divide_ceil": (exact.multiply_divide_ceil, lambda a, b, d: ceil_of(a * b, d), 3),
     "multiply_divide_truncate": (exact.multiply_divide_truncate, lambda a, b, d: truncated(a * b, d), 3),
+    "multiply_divide_half_up": (exact.multiply_divide_half_up, lambda a, b, d: (2 * a * b + d) // (2 * d), 3),
     "clamp": (exact.clamp, lambda value, low, high: min(max(value, low), high), 3),
 }
 
@@ -135,7 +136,7 @@ def test_any_operand_may_be_a_python_integer(name: str, data: st.DataObject) -> 
         assert results == columnar(*mixed).to_list()
 
 
-ROUNDINGS = ("multiply_divide_floor", "multiply_divide_ceil", "multiply_divide_truncate")
+ROUNDINGS = ("multiply_divide_floor", "multiply_divide_ceil", "multiply_divide_truncate", "multiply_divide_half_up")
 
 
 @given(st.lists(st.tuples(int128(), int128(), st.integers(-1, 1)), max_size=8))

@@ -4,8 +4,8 @@ A column is a Polars Series of Int128 (a Series of a smaller integer type is cas
 of one operation, may be a Python int instead. Series of one operation have the same length, and the result is named
 after the first of them. For each row the result is the mathematical one: intermediates are unbounded, as with the
 256 bit intermediates of a contract, and only the result must fit into signed 128 bits. A null operand makes the
-result null. Floor is toward minus infinity, ceiling toward plus infinity, truncation toward zero, for all signs of
-operands and divisors.
+result null. Floor is toward minus infinity, ceiling toward plus infinity, truncation toward zero, half up
+to the nearest integer or the larger of two, for all signs of operands and divisors.
 
 Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that a
 caller can set those rows aside and compute the others: `set_aside_failures` does just that.
@@ -29,6 +29,7 @@ from exporter.exact.operations import (
     multiply,
     multiply_divide_ceil,
     multiply_divide_floor,
+    multiply_divide_half_up,
     multiply_divide_truncate,
     select,
     subtract,
@@ -53,6 +54,7 @@ __all__ = [
     "multiply",
     "multiply_divide_ceil",
     "multiply_divide_floor",
+    "multiply_divide_half_up",
     "multiply_divide_truncate",
     "naming",
     "power_floor",

@@ -24,7 +24,7 @@ from exporter.errors import ExactOverflowError
 from exporter.exact.failures import failure
 
 Operand: TypeAlias = pl.Series | int
-Rounding: TypeAlias = Literal["floor", "ceil", "truncate"]
+Rounding: TypeAlias = Literal["floor", "ceil", "truncate", "half_up"]
 
 INT128_MIN = -(2**127)
 INT128_MAX = 2**127 - 1
@@ -132,6 +132,14 @@ def multiply_divide_ceil(left: Operand, right: Operand, divisor: Operand) -> pl.
 def multiply_divide_truncate(left: Operand, right: Operand, divisor: Operand) -> pl.Series:
     """The quotient left × right / divisor rounded toward zero, as Rust rounds; the product may need 256 bits."""
     return _multiply_divide("multiply_divide_truncate", left, right, divisor, "truncate")
+
+
+def multiply_divide_half_up(left: Operand, right: Operand, divisor: Operand) -> pl.Series:
+    """The integer nearest to left × right / divisor, a half going up; the product may need 256 bits.
+
+    Contracts compute it as floor((left × right + floor(divisor / 2)) / divisor), for operands that are not negative.
+    """
+    return _multiply_divide("multiply_divide_half_up", left, right, divisor, "half_up")
 
 
 def clamp(values: Operand, low: Operand, high: Operand) -> pl.Series:
@@ -256,6 +264,8 @@ def _multiply_divide(operation: str, left: Operand, right: Operand, divisor: Ope
 
     def wide(a: int, b: int, d: int) -> int:
         quotient, remainder = divmod(a * b, d)
+        if rounding == "half_up":
+            return quotient + (abs(remainder) * 2 >= abs(d))
         return quotient + (remainder != 0 and (rounding == "ceil" or (rounding == "truncate" and quotient < 0)))
 
     return _evaluate(
@@ -293,6 +303,9 @@ def _rounded(floor: pl.Series, product: pl.Series, divisor: pl.Series, rounding:
     """
     if rounding == "floor":
         return floor
+    if rounding == "half_up":
+        remainder, half = product - floor * divisor, divisor // 2  # the remainder has the divisor's sign, or is 0
+        return floor + (((divisor > 0) & (remainder >= divisor - half)) | ((divisor < 0) & (remainder <= half)))
     inexact = floor * divisor != product
     if rounding == "ceil":
         return floor + inexact

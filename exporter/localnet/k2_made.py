@@ -1,0 +1,216 @@
+"""The K2 markets of the made network: seeded, each with its own tokens and rates, one oracle, moving with the network.
+
+The first market is in order, but for one price gone stale, which fails the call for all of its prices; a reserve of
+it is frozen, and one has no parameters of its own. The second is paused. The third, whose oracle is of the published
+source, was just made: its one reserve is empty. Any more have sizes of all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from exporter.deployments.local import made_address
+from exporter.ledger.entries import code_key
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Code, wasm_hash
+from exporter.localnet.k2_contract import run_oracle, run_rates, run_router, run_token
+from exporter.localnet.k2_entries import (
+    ORACLE_WASM,
+    ORACLE_WASM_HASH,
+    RATES_WASM,
+    RATES_WASM_HASH,
+    ROUTER_WASM,
+    ROUTER_WASM_HASH,
+    TOKEN_WASM,
+    TOKEN_WASM_HASH,
+    Entry,
+    Market,
+    a_token_instance,
+    debt_token_instance,
+    oracle_instance,
+    price_entry,
+    rates_entry,
+    rates_instance,
+    reserve_entry,
+    reserve_list,
+    router_instance,
+)
+from exporter.localnet.k2_reserve import ACTIVE, BORROWING, FLASH, FROZEN, RAY, Model, Reserve
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.token_contract import Token
+
+CODE: Mapping[bytes, Code] = {
+    ROUTER_WASM_HASH: run_router,
+    TOKEN_WASM_HASH: run_token,
+    RATES_WASM_HASH: run_rates,
+    ORACLE_WASM_HASH: run_oracle,
+}
+"""The stand-ins by wasm hash, for `exporter.localnet.network`."""
+
+_PRICES_AFTER = 600  # seconds: the oracle writes all prices anew when they are this old
+_STALE_SECONDS = 20_000  # as on mainnet, where some feeds went without a price for hours
+_LIFE = 6_307_200  # ledgers: 365 days, to which everything is extended
+_RENEWED = 518_400  # from fewer than these, 30 days
+_MODELS = (
+    Model(),
+    Model(RAY // 100, 9 * RAY // 10, 5 * RAY // 100, 3 * RAY // 4),
+    Model(0, 45 * RAY // 100, 7 * RAY // 100, 3 * RAY),
+)
+
+
+class K2Markets:
+    """The made markets; ``markets`` says what is in them, ``stale`` is the token whose price is old.
+
+    At each `advance`, ``changes_per_ledger`` reserves of markets that are not paused change as a user's operation
+    changes them. ``archived`` of the reserves have archived entries; ``missing`` more have no aToken instance.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        count: int,
+        tokens: list[Token],
+        start_time: int,
+        *,
+        archived: int = 0,
+        missing: int = 0,
+        changes_per_ledger: int = 1,
+    ) -> None:
+        """Make ``count`` markets of some of the tokens, as of ``start_time`` (unix seconds)."""
+        self._random = Random(f"k2 {seed}")  # apart from the network's own, which is the same with them or without
+        self.changes_per_ledger = changes_per_ledger
+        self.oracle = made_address("localnet k2 oracle")
+        self.plain_oracle = made_address("localnet k2 oracle of the published source")
+        self.admin = made_account("localnet k2 admin")
+        self.stale = tokens[4].contract
+        self.markets = [self._market(index, tokens, start_time) for index in range(count)]
+        settled = [(market, item) for market in self.markets for item in market.reserves if item.supply_scaled]
+        if len(settled) < archived + missing or min(archived, missing) < 0:
+            raise ValueError("there are not that many K2 reserves to be archived or missing")
+        broken = self._random.sample(settled, archived + missing)
+        self.archived, self.missing = broken[:archived], broken[archived:]
+        for market, reserve in self.missing:
+            market.missing.append(reserve)
+        self._active = [
+            pair for pair in settled if not pair[0].paused and not any(pair[1] is item for _, item in broken)
+        ]
+        priced = {token.contract: token.price for token in tokens}
+        self._prices = {
+            (market.oracle, item.asset): priced[item.asset] for market in self.markets for item in market.reserves
+        }
+        self._priced_at = start_time - self._random.randrange(60)
+
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        """All entries as of the first ledger, closed at ``time``."""
+        if not self.markets:
+            return
+        for wasm in (ROUTER_WASM, TOKEN_WASM, RATES_WASM, ORACLE_WASM):
+            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
+            yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
+        yield self._old(ledger, oracle_instance(self.oracle, self.admin))
+        yield self._old(ledger, oracle_instance(self.plain_oracle, self.admin, fresh=False))
+        for (oracle, token), price in self._prices.items():
+            written = time - _STALE_SECONDS if token == self.stale else self._priced_at
+            key, data = price_entry(oracle, token, price, written)
+            yield key, RawEntry(data, max(ledger - (time - written) // 5, 1), ledger + _LIFE)
+        for market in self.markets:
+            yield from self._market_entries(market, ledger, time)
+
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
+        """What changes in the ledger that closes next: prices when they are due, then a few reserves."""
+        if not self.markets:
+            return
+        if time - self._priced_at >= _PRICES_AFTER:
+            self._priced_at = time
+            for (oracle, token), price in self._prices.items():
+                if token != self.stale:
+                    moved = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+                    self._prices[oracle, token] = moved
+                    yield Change(*price_entry(oracle, token, moved, time), ledger + _LIFE)
+        for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+            operation = reserve.operate(self._random, time)
+            token_instance = a_token_instance if operation in ("supply", "withdraw") else debt_token_instance
+            for key, data in (reserve_entry(market, reserve), token_instance(market, reserve)):
+                before = chain.entry(key, ledger - 1)
+                left = ((before.live_until if before else None) or 0) - ledger
+                yield Change(key, data, ledger + (left if left >= _RENEWED else _LIFE))
+
+    def _market_entries(self, market: Market, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        yield self._old(ledger, router_instance(market))
+        yield self._old(ledger, reserve_list(market))
+        yield self._old(ledger, rates_instance(market))
+        for reserve in market.reserves:
+            modified = max(ledger - (time - reserve.last_update) // 5, 1)
+            archived = any(reserve is other for _, other in self.archived)
+            if reserve.own_model:
+                yield self._old(ledger, rates_entry(market, reserve))
+            key, data = reserve_entry(market, reserve)
+            yield key, RawEntry(data, modified, ledger - 1 if archived else ledger + _LIFE)
+            tokens = [debt_token_instance(market, reserve)]
+            if not any(reserve is other for other in market.missing):
+                tokens.append(a_token_instance(market, reserve))
+            for key, data in tokens:
+                yield key, RawEntry(data, modified, ledger + _LIFE)
+
+    def _market(self, index: int, tokens: list[Token], time: int) -> Market:
+        random = self._random
+        market = Market(
+            address=made_address(f"localnet k2 router {index}"),
+            oracle=self.plain_oracle if index == 2 else self.oracle,
+            rates=made_address(f"localnet k2 rates {index}"),
+            admin=self.admin,
+            configurator=made_address(f"localnet k2 configurator {index}"),
+            treasury=made_address(f"localnet k2 treasury {index}"),
+            paused=index == 1,
+            defaults=_MODELS[1],
+        )
+        if index == 0:
+            chosen = [tokens[1], tokens[0], tokens[4], tokens[3]]  # in another order than that of their addresses
+        elif index == 1:
+            chosen = [tokens[1], tokens[2]]
+        elif index == 2:
+            chosen = [tokens[5]]
+        else:
+            fresh = [token for token in tokens if token.contract != self.stale]
+            chosen = random.sample(fresh, random.randint(1, min(6, len(fresh))))
+        for number, token in enumerate(chosen):
+            market.reserves.append(self._reserve(index, number, token, time))
+        return market
+
+    def _reserve(self, index: int, number: int, token: Token, time: int) -> Reserve:
+        random = self._random
+        own_model = index != 0 or number != 1
+        reserve = Reserve(
+            asset=token.contract,
+            symbol=token.symbol,
+            decimals=token.decimals,
+            a_token=made_address(f"localnet k2 a-token {index} {number}"),
+            debt_token=made_address(f"localnet k2 debt-token {index} {number}"),
+            last_update=time - random.randint(200, 4_000_000),
+            id=number,
+            model=random.choice(_MODELS) if own_model else _MODELS[1],
+            own_model=own_model,
+            reserve_factor=random.choice((0, 1_000, 2_000, 3_500)),
+            flags=ACTIVE | BORROWING | FLASH | (FROZEN if (index, number) == (0, 3) else 0),
+            borrow_cap=random.choice((0, 500_000)),
+            supply_cap=random.choice((0, 1_000_000)),
+        )
+        if index == 2:
+            return reserve
+        dollars = random.randint(1_000, 9_999) * 10 ** random.randint(1, 4)
+        amount = dollars * 10 ** (14 + token.decimals) // token.price + random.randrange(10**token.decimals)
+        reserve.supply_scaled = amount
+        reserve.debt_scaled = amount * random.choice((0, random.randint(100, 9_500), random.randint(3_000, 8_500)))
+        reserve.debt_scaled //= 10_000
+        reserve.update_rates()
+        reserve.accrue(reserve.last_update + random.randint(0, time - reserve.last_update))
+        reserve.update_rates()
+        return reserve
+
+    def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
+        """An entry that was written at some time before the first ledger."""
+        key, data = entry
+        return key, RawEntry(data, max(ledger - self._random.randint(1, 400_000), 1), ledger + _LIFE)

@@ -1,0 +1,77 @@
+"""K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them.
+
+The published yields are those of the stored rates, which is what is charged now; totals and indexes are brought to
+the ledger's close time (docs/adr/0015-k2.md; facts/other-protocols.md 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.oracles import Quote
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.k2 import reader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MAX_PRICE_AGE_SECONDS = 3_600
+"""The oracle's own bound unless it is set otherwise; a price of exactly this age is good."""
+
+
+class K2:
+    """The K2 module, as `exporter.protocols.base.ProtocolModule` describes one."""
+
+    name = reader.NAME
+    coverage = Coverage(
+        title="K2 (Kinetic)",
+        structure="a market is a router contract, its pools the router's reserves, one a token",
+        year_seconds=31_536_000,
+        supply_yield="the contract's own growth of supply over a year: the rate itself, not compounded",
+        borrow_yield="the contract's own growth of debt over a year: three terms of the rate compounded every second",
+        rates="the rates as stored at the last action, which are charged until the next one",
+        totals="scaled totals times the indexes, which are brought to the ledger's close time",
+        prices="the oracle that the router names, all reserves in one call; refused when older than an hour",
+        limits="an oracle may be set to accept older prices of an asset; here the hour of its default counts",
+    )
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """None: what is deployed is newer than the published source, and no source has its hash."""
+        return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None: a router lists its reserves itself, and no contract makes routers."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        """Read the candidates; the deployments say which contracts to read along."""
+        return await reader.read_markets(view, candidates, deployments)
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.table`)."""
+        from exporter.protocols.k2.table import project_reserves
+
+        return project_reserves(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """The oracle's own rule: there is a price, above zero, not too old and not of the future."""
+        if quote.price is None or quote.timestamp is None:
+            return quote.failure or "the oracle gave no price"
+        if quote.price <= 0:
+            return f"the price is {quote.price}, not above zero"
+        age = close_time - quote.timestamp
+        if age > MAX_PRICE_AGE_SECONDS:
+            return f"the price is {age} s old, more than {MAX_PRICE_AGE_SECONDS} s"
+        if age < 0:
+            return f"the price is of {-age} s after the ledger"
+        return None

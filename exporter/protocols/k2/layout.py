@@ -1,0 +1,296 @@
+"""How K2 (Kinetic) keeps its state in the ledger (facts/other-protocols.md 3.1).
+
+A market is a router, a pool is one of its reserves. The router has the reserve's indexes, rates and a bitmap of its
+configuration; the scaled totals are in the instances of two tokens of the reserve's own, the parameters of its rate
+model with the rate contract that the reserve names. All amounts but the tokens' totals are unsigned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.fields import Fields, addresses, expect
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
+from exporter.protocols.parameters import Parameter
+
+VERSION = "v1"
+"""The one form of entries that is known."""
+
+RAY_DECIMALS = 27
+PRICE_DECIMALS = 14
+
+MAX_RESERVES = 64
+"""The contract's own bound; a longer list is none of K2's."""
+
+MAX_AMOUNT = 10**38 - 1
+"""The contract computes with unsigned 128 bits; what is published has at most 38 digits."""
+
+MAX_TOKEN_DECIMALS = 38
+"""The contract divides by 10^decimals, which has to fit into 128 bits."""
+
+NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "REENTRY"})
+"""Instance keys of the router that hold state, a cache, or what is only proposed."""
+
+_BPS = 10_000
+_MAX_TIME = 1 << 62
+
+_INDEXES = ("liquidity_index", "variable_borrow_index")
+_RATES = ("current_liquidity_rate", "current_variable_borrow_rate")
+
+MODEL_FIELDS = (
+    "base_variable_borrow_rate", "optimal_utilization_rate", "variable_rate_slope1", "variable_rate_slope2",
+)  # fmt: skip
+"""The parameters of a rate model, annual and with 27 decimals."""
+
+_DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
+"""Where the rate contract's instance has them for reserves without parameters of their own."""
+
+RESERVE_NUMBERS = (*_INDEXES, *_RATES, "last_update_timestamp", "decimals", "reserve_factor")
+"""What `ReserveEntry.numbers` has."""
+
+_LOW_BITS = {  # name: (first bit, bits, decimals of the value)
+    "ltv": (0, 14, 4),
+    "liquidation_threshold": (14, 14, 4),
+    "liquidation_bonus": (28, 14, 4),
+    "decimals": (42, 8, 0),
+    "active": (50, 1, 0),
+    "frozen": (51, 1, 0),
+    "borrowing_enabled": (52, 1, 0),
+    "paused": (53, 1, 0),
+    "flashloan_enabled": (56, 1, 0),
+    "reserve_factor": (57, 14, 4),
+    "min_remaining_debt": (71, 32, 0),
+}
+_HIGH_BITS = {"borrow_cap": (0, 64, 0), "supply_cap": (64, 64, 0)}
+"""Whole tokens, as min_remaining_debt; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterInstance:
+    """A router: what its instance entry holds; ``oracle`` is None where none is set.
+
+    ``price_decimals`` are those of the oracle's prices, as the router has noted them.
+    """
+
+    wasm_hash: str
+    paused: bool
+    oracle: str | None
+    price_decimals: int
+    storage: tuple[tuple[ScVal, ScVal], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveEntry:
+    """An ``RDATA`` entry: three contracts, and numbers by their field names.
+
+    ``numbers`` has indexes and annual rates with 27 decimals, unix seconds (last_update_timestamp), the token's
+    decimals, and basis points (reserve_factor). ``shown`` is what the bitmap says of limits and what is allowed.
+    """
+
+    a_token: str
+    debt_token: str
+    rate_contract: str
+    numbers: dict[str, int]
+    shown: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenState:
+    """What a reserve's aToken or debt token has: ``scaled`` is its total before the index."""
+
+    router: str
+    asset: str
+    scaled: int
+
+
+def router_keys(router: str) -> tuple[bytes, bytes]:
+    """The ledger keys of a router's instance and of its list of reserves."""
+    return instance_key(router), data_key(router, symbol("RLIST"))
+
+
+def reserve_key(router: str, asset: str) -> bytes:
+    """The ledger key of a reserve's state and configuration."""
+    return variant_key(router, "RDATA", address(asset))
+
+
+def rate_model_keys(rate_contract: str, asset: str) -> tuple[bytes, bytes]:
+    """The ledger keys of a reserve's own parameters, and of the instance that has those of all other reserves."""
+    return variant_key(rate_contract, "APARAMS", address(asset)), instance_key(rate_contract)
+
+
+def decode_router(entry: Entry) -> RouterInstance:
+    """Decode a router's instance entry. Raises `DecodeError` naming the field when it is not one.
+
+    A router is known by the form of its entries: what is deployed is newer than the published source.
+    """
+    instance = instance_of(entry.contract_data())
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
+        raise DecodeError("router instance: the contract has no wasm code of its own, so it is no K2 router")
+    storage = Fields(instance.storage, "router instance")
+    storage.address("PADMIN")  # the router has had an administrator since it was made: without, it is none
+    oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
+    return RouterInstance(
+        wasm_hash=instance.wasm_hash.hex(),
+        paused=storage.boolean("PAUSED") if "PAUSED" in storage else False,
+        oracle=storage.address("ORACLE") if "ORACLE" in storage else None,
+        price_decimals=PRICE_DECIMALS if oracle_config is None else oracle_config.u32("price_precision"),
+        storage=instance.storage or (),
+    )
+
+
+def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
+    """A router's reserves, in the order of their making; one that never had any has no entry."""
+    if entry is None:
+        return ()
+    assets = addresses(entry.value, "RLIST", MAX_RESERVES)
+    if len(set(assets)) != len(assets):
+        raise DecodeError("RLIST: a reserve stands twice")
+    if not all(asset.startswith("C") for asset in assets):
+        raise DecodeError("RLIST: a reserve is no contract")
+    return assets
+
+
+def decode_reserve(entry: Entry) -> ReserveEntry:
+    """Decode an ``RDATA`` entry.
+
+    Raises `DecodeError` naming the field for a missing field, another kind, a number of more than 38 digits, and a
+    value with which the contract cannot compute. Fields that are not known are ignored: an upgrade may add some.
+    """
+    reserve = Fields.of(entry.value, "RDATA")
+    numbers = {name: amount(reserve, name, "RDATA") for name in (*_INDEXES, *_RATES)}
+    for name in _INDEXES:
+        if numbers[name] == 0:
+            raise DecodeError(f"RDATA: field {name} is 0")
+    numbers["last_update_timestamp"] = reserve.u64("last_update_timestamp")
+    if numbers["last_update_timestamp"] >= _MAX_TIME:
+        raise DecodeError("RDATA: field last_update_timestamp is beyond any time")
+    configuration = reserve.struct("configuration")
+    what = "RDATA.configuration"
+    low, high = (_unsigned(configuration, name, what) for name in ("data_low", "data_high"))
+    shown = (*_bits(low, _LOW_BITS), *_bits(high, _HIGH_BITS))
+    values = {item.name: item.value for item in shown}
+    for name in ("decimals", "reserve_factor"):
+        numbers[name] = values[name]
+    if numbers["decimals"] > MAX_TOKEN_DECIMALS:
+        raise DecodeError(f"{what}: {numbers['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
+    if numbers["reserve_factor"] > _BPS:
+        raise DecodeError(f"{what}: the reserve factor is {numbers['reserve_factor']}, above {_BPS}")
+    return ReserveEntry(
+        a_token=_contract(reserve, "a_token_address"),
+        debt_token=_contract(reserve, "debt_token_address"),
+        rate_contract=_contract(reserve, "interest_rate_strategy_address"),
+        numbers=numbers,
+        shown=tuple(item for item in shown if item.name != "decimals"),
+    )
+
+
+def decode_a_token(entry: Entry) -> TokenState:
+    """What an aToken's instance has of the supply. Raises `DecodeError`."""
+    return _token_state(entry, "aToken", "underlying_asset", "total_supply_scaled")
+
+
+def decode_debt_token(entry: Entry) -> TokenState:
+    """What a debt token's instance has of the debt. Raises `DecodeError`."""
+    return _token_state(entry, "debt token", "borrowed_asset", "total_debt_scaled")
+
+
+def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, int]:
+    """The parameters of a reserve's rate model: its own, or those of the rate contract's instance.
+
+    A default that is not set is 0, as in the contract. Raises `DecodeError`, also where there is neither entry.
+    """
+    if own is not None:
+        fields = Fields.of(own.value, "APARAMS")
+        model = {name: amount(fields, name, "APARAMS") for name in MODEL_FIELDS}
+    elif instance is not None:
+        storage = Fields(instance_of(instance.contract_data()).storage, "rate contract instance")
+        model = {
+            name: amount(storage, key, "rate contract instance") if key in storage else 0
+            for name, key in _DEFAULTS.items()
+        }
+    else:
+        raise DecodeError("the reserve has neither APARAMS nor a rate contract")
+    if model["optimal_utilization_rate"] > 10**RAY_DECIMALS:
+        raise DecodeError(f"rate model: optimal_utilization_rate is {model['optimal_utilization_rate']}, above 1")
+    return model
+
+
+def shown_parameters(reserve: ReserveEntry, model: dict[str, int]) -> tuple[Parameter, ...]:
+    """The rate model, and what the bitmap says; caps and the smallest debt are whole tokens."""
+    return (*(Parameter(name, model[name], RAY_DECIMALS) for name in MODEL_FIELDS), *reserve.shown)
+
+
+def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ReserveConfiguration | None]]) -> str:
+    """16 hex digits that change if and only if the market's configuration does.
+
+    The start of SHA-256 over the canonical XDR of two ScVal maps: the router's instance storage without
+    `NOT_CONFIGURATION`, in ascending order of its keys' XDR; and for each reserve of RLIST, in its order, its address
+    with a vector of its configuration (`reserve_configuration`), or with an absent vector for one whose configuration
+    cannot be read. Indexes, rates and totals are state.
+    """
+    storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
+    storage.sort(key=lambda pair: encode_scval(pair[0]))
+    configured = tuple(
+        (address(asset), (scval.VEC, None) if known is None else vec(*known)) for asset, known in reserves
+    )
+    maps = ((scval.MAP, tuple(storage)), (scval.MAP, configured))
+    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+
+
+ReserveConfiguration = tuple[ScVal, ...]
+"""What of a reserve is configuration: its three contracts, its bitmap and its rate model."""
+
+
+def reserve_configuration(entry: Entry, model: dict[str, int]) -> ReserveConfiguration:
+    """The configuration of a reserve that could be decoded."""
+    reserve = Fields.of(entry.value, "RDATA")
+    names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
+    values = [value for name in names if (value := reserve.get(name)) is not None]
+    return (*values, *((scval.U128, model[name]) for name in MODEL_FIELDS))
+
+
+def amount(fields: Fields, name: str, what: str) -> int:
+    """An unsigned field of at most 38 digits. Raises `DecodeError`."""
+    value = _unsigned(fields, name, what)
+    if value > MAX_AMOUNT:
+        raise DecodeError(f"{what}: field {name} is {value}, which has more than 38 digits")
+    return value
+
+
+def _unsigned(fields: Fields, name: str, what: str) -> int:
+    value = fields.get(name)
+    if value is None:
+        raise DecodeError(f"{what}: field {name} is missing")
+    result: int = expect(value, scval.U128, f"{what}: field {name}")
+    return result
+
+
+def _contract(fields: Fields, name: str) -> str:
+    found = fields.address(name)
+    if not found.startswith("C"):
+        raise DecodeError(f"RDATA: field {name} is no contract")
+    return found
+
+
+def _bits(word: int, layout: dict[str, tuple[int, int, int]]) -> Iterator[Parameter]:
+    for name, (first, width, decimals) in layout.items():
+        yield Parameter(name, word >> first & (1 << width) - 1, decimals)
+
+
+def _token_state(entry: Entry, what: str, asset: str, total: str) -> TokenState:
+    storage = instance_of(entry.contract_data()).storage or ()
+    state = next((value for key, value in storage if key == vec(symbol("State"))), None)
+    if state is None:
+        raise DecodeError(f"{what} instance: there is no State")
+    fields = Fields.of(state, f"{what} State")
+    scaled = fields.i128(total)
+    if not 0 <= scaled <= MAX_AMOUNT:
+        raise DecodeError(f"{what} State: field {total} is {scaled}: negative, or of more than 38 digits")
+    return TokenState(router=fields.address("pool_address"), asset=fields.address(asset), scaled=scaled)

@@ -1,0 +1,217 @@
+"""K2's math over columns of reserves, function by function as the contract has it.
+
+The formulas are those of facts/other-protocols.md section 3.1, on the exact operations of `exporter.exact`;
+tests/k2_judge.py holds the same ones for a single reserve in plain Python.
+
+Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
+totals before the index. ray_mul and ray_div round half up; everything else is rounded down.
+
+Nothing accrues twice: a total is the scaled total times the index once. The aToken's own ``total_supply()`` is that
+product already.
+
+The contract computes in unsigned 128 bits, with 256 bits in between; here every value that has a name must fit into
+signed 128 bits, because no published number is larger. A reserve for which this fails raises an ExactError that
+carries its row: `exact.set_aside_failures` then computes the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from exporter import exact
+from exporter.exact.failures import failure
+from exporter.protocols.published import utilization_bps
+
+RAY = 10**27
+BPS = 10_000
+SECONDS_PER_YEAR = 31_536_000
+"""The contract's year, 365 days."""
+
+RESERVE_COLUMNS = (
+    "liquidity_index",
+    "variable_borrow_index",
+    "current_liquidity_rate",
+    "current_variable_borrow_rate",
+    "last_update_timestamp",
+    "reserve_factor",
+    "total_supply_scaled",
+    "total_debt_scaled",
+    "base_variable_borrow_rate",
+    "optimal_utilization_rate",
+    "variable_rate_slope1",
+    "variable_rate_slope2",
+)
+"""The raw columns that `project` reads."""
+
+_MODEL = RESERVE_COLUMNS[-4:]
+
+
+class Totals(NamedTuple):
+    """What the suppliers own and the borrowers owe, in token base units, and the utilization (RAY) it amounts to."""
+
+    supplied: pl.Series
+    borrowed: pl.Series
+    utilization: pl.Series
+
+
+def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+    """Bring every reserve to the close time of the ledger, and add what is published of it.
+
+    Args:
+        frame: a row a reserve, with RESERVE_COLUMNS (Int128 or smaller integers), all without nulls and none
+            negative, a reserve factor of at most BPS and an optimal utilization of at most RAY. Other columns are
+            kept as they are.
+        close_time: unix seconds.
+
+    Returns:
+        The frame with these columns added: `accrued_liquidity_index`, `accrued_variable_borrow_index`,
+        `stored_utilization`, `accrued_utilization`, `accrued_liquidity_rate`, `accrued_variable_borrow_rate`
+        (27 decimals), `total_supplied`, `total_borrowed` (accrued, base units), all Int128; `utilization_bps`,
+        `supply_apy_bps` and `borrow_apy_bps` (Int64; the yields from the stored rates).
+
+    Raises:
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits, basis points not into 2^53 - 1,
+            or that were last updated after `close_time`, for which the contract has an error, too.
+        ValueError: for a null.
+    """
+    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
+    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
+    seconds = elapsed(state["last_update_timestamp"], close_time)
+    with exact.naming("accrued liquidity index"):
+        liquidity_index = ray_mul(state["liquidity_index"], linear_interest(state["current_liquidity_rate"], seconds))
+    with exact.naming("accrued borrow index"):
+        borrow_index = ray_mul(
+            state["variable_borrow_index"], compound_interest(state["current_variable_borrow_rate"], seconds)
+        )
+    scaled = state["total_supply_scaled"], state["total_debt_scaled"]
+    stored = totals(*scaled, state["liquidity_index"], state["variable_borrow_index"])
+    accrued = totals(*scaled, liquidity_index, borrow_index)
+    borrow_rate = variable_borrow_rate(accrued.utilization, *(state[name] for name in _MODEL))
+    return frame.with_columns(
+        liquidity_index.alias("accrued_liquidity_index"),
+        borrow_index.alias("accrued_variable_borrow_index"),
+        accrued.supplied.alias("total_supplied"),
+        accrued.borrowed.alias("total_borrowed"),
+        utilization_bps(accrued.borrowed, accrued.supplied).alias("utilization_bps"),
+        stored.utilization.alias("stored_utilization"),
+        accrued.utilization.alias("accrued_utilization"),
+        liquidity_rate(borrow_rate, accrued.utilization, state["reserve_factor"]).alias("accrued_liquidity_rate"),
+        borrow_rate.alias("accrued_variable_borrow_rate"),
+        supply_apy_bps(state["current_liquidity_rate"]).alias("supply_apy_bps"),
+        borrow_apy_bps(state["current_variable_borrow_rate"]).alias("borrow_apy_bps"),
+    )
+
+
+def ray_mul(left: exact.Operand, right: exact.Operand) -> pl.Series:
+    """The product of numbers of 27 decimals, none negative: floor((left × right + RAY / 2) / RAY)."""
+    return exact.multiply_divide_half_up(left, right, RAY)
+
+
+def ray_div(left: exact.Operand, right: exact.Operand) -> pl.Series:
+    """The quotient with 27 decimals, neither negative: floor((left × RAY + floor(right / 2)) / right)."""
+    return exact.multiply_divide_half_up(left, RAY, right)
+
+
+@exact.naming("time since the last update")
+def elapsed(last_update: pl.Series, close_time: int) -> pl.Series:
+    """The seconds that interest has run for. A last update after the close time has no result, as in the contract.
+
+    Such a time would be one of another unit: K2's clock has seconds, XOXNO's milliseconds.
+    """
+    seconds = exact.subtract(close_time, last_update)
+    if (seconds < 0).any():
+        raise failure("seconds below zero", (seconds < 0).arg_true().to_list())
+    return seconds
+
+
+@exact.naming("linear interest")
+def linear_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
+    """The factor of supply in some seconds at a rate a year: RAY + floor(rate × seconds / year)."""
+    return exact.add(exact.floor_divide(exact.multiply(rate, seconds), SECONDS_PER_YEAR), RAY)
+
+
+@exact.naming("compound interest")
+def compound_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
+    """The factor of debt in n seconds at a rate r a year: three terms of the binomial series.
+
+    b2 = floor(ray_mul(r, r) / year²), b3 = floor(ray_mul(b2, r) / year)
+    RAY + floor(r × n / year) + floor(n (n-1) b2 / 2) + floor(n (n-1) (n-2) b3 / 6)
+
+    b2 and b3 are small numbers, so their floors show in the result and are kept. In one second only the first term
+    is not 0, in none not even that.
+    """
+    square = exact.floor_divide(ray_mul(rate, rate), SECONDS_PER_YEAR**2)
+    cube = exact.floor_divide(ray_mul(square, rate), SECONDS_PER_YEAR)
+    columns = exact.add(exact.multiply(rate, 0), seconds)
+    pairs = exact.multiply(columns, exact.subtract(columns, 1))
+    triples = exact.multiply(pairs, exact.subtract(columns, 2))
+    first = exact.multiply_divide_floor(rate, columns, SECONDS_PER_YEAR)
+    second = exact.multiply_divide_floor(pairs, square, 2)
+    third = exact.multiply_divide_floor(triples, cube, 6)
+    return exact.add(exact.add(exact.add(first, second), third), RAY)
+
+
+def totals(
+    supply_scaled: pl.Series, debt_scaled: pl.Series, liquidity_index: pl.Series, borrow_index: pl.Series
+) -> Totals:
+    """The totals at these indexes: ray_mul(scaled, index) each; and their utilization.
+
+    available = max(0, supplied - borrowed); U = ray_div(borrowed, available + borrowed), 0 where there is nothing.
+    """
+    with exact.naming("total supply"):
+        supplied = ray_mul(supply_scaled, liquidity_index)
+    with exact.naming("total debt"):
+        borrowed = ray_mul(debt_scaled, borrow_index)
+    with exact.naming("utilization"):
+        available = exact.clamp(exact.subtract(supplied, borrowed), 0, exact.INT128_MAX)
+        liquidity = exact.add(available, borrowed)
+        divided = liquidity != 0
+        used = ray_div(exact.select(divided, borrowed, 0), exact.select(divided, liquidity, 1))
+    return Totals(supplied, borrowed, used)
+
+
+@exact.naming("variable borrow rate")
+def variable_borrow_rate(
+    utilization: pl.Series, base: pl.Series, optimal: pl.Series, slope1: pl.Series, slope2: pl.Series
+) -> pl.Series:
+    """The rate a year that the model gives for a utilization U of at most 1.
+
+    U <= optimal:  base + ray_mul(slope1, ray_div(U, optimal))
+    U > optimal:   base + slope1 + ray_mul(slope2, ray_div(U - optimal, RAY - optimal))
+
+    The knot belongs to the lower slope; an optimal utilization of 0 gives the base alone there.
+    """
+    above = utilization > optimal
+    used = exact.select(above, exact.subtract(utilization, optimal), utilization)
+    span = exact.select(above, exact.subtract(RAY, optimal), optimal)
+    divided = span != 0
+    part = ray_div(exact.select(divided, used, 0), exact.select(divided, span, 1))
+    sloped = ray_mul(exact.select(above, slope2, slope1), part)
+    return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
+
+
+@exact.naming("liquidity rate")
+def liquidity_rate(borrow_rate: pl.Series, utilization: pl.Series, reserve_factor: pl.Series) -> pl.Series:
+    """The rate a year that suppliers earn: ray_mul(ray_mul(borrow, U), RAY - floor(factor × RAY / 10000))."""
+    kept = exact.subtract(RAY, exact.floor_divide(exact.multiply(reserve_factor, RAY), BPS))
+    return ray_mul(ray_mul(borrow_rate, utilization), kept)
+
+
+@exact.naming("supply APY")
+def supply_apy_bps(rate: pl.Series) -> pl.Series:
+    """What supply grows by in a year at a rate that stays, in whole basis points (Int64): the linear interest."""
+    return _growth_bps(linear_interest(rate, SECONDS_PER_YEAR))
+
+
+@exact.naming("borrow APY")
+def borrow_apy_bps(rate: pl.Series) -> pl.Series:
+    """What debt grows by in a year at a rate that stays, in whole basis points (Int64): the compound interest."""
+    return _growth_bps(compound_interest(rate, SECONDS_PER_YEAR))
+
+
+def _growth_bps(factor: pl.Series) -> pl.Series:
+    return exact.json_integers(exact.multiply_divide_floor(exact.subtract(factor, RAY), BPS, RAY))

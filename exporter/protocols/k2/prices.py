@@ -1,0 +1,107 @@
+"""K2's prices: one simulation for all reserves of an oracle, and one each where that fails.
+
+The deployed router prices its reserves with ``get_asset_prices_vec_fresh(Vec<Asset>)``; the published source has
+``get_asset_prices_vec`` alone, with the same shapes (facts/other-protocols.md 3.1). So the former is asked, and the
+latter where the oracle has no such function. One asset that the oracle refuses (unknown, disabled, too old, moved
+too far) fails the call for all of them, so that each is then asked alone, and only the refused ones have no price.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.observation import CallResult
+from exporter.ledger.oracles import Quote
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address, symbol, vec
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView
+from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, amount
+
+FRESH = "get_asset_prices_vec_fresh"
+PLAIN = "get_asset_prices_vec"
+
+_NO_SUCH_FUNCTION = re.compile(r"Error\(WasmVm, MissingValue\)")
+
+_Pair = tuple[str, str]
+
+
+async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
+    """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
+    every = list(dict.fromkeys(pairs))
+    tokens: dict[str, list[str]] = {}
+    for oracle, token in every:
+        if oracle.startswith("C"):  # an account cannot be called
+            tokens.setdefault(oracle, []).append(token)
+    batches = [
+        (oracle, listed[start : start + MAX_RESERVES])
+        for oracle, listed in tokens.items()
+        for start in range(0, len(listed), MAX_RESERVES)
+    ]
+    quotes = await _read_batches(view, batches)
+    return {pair: quotes.get(pair) or Quote(*pair, failure="the market's oracle is no contract") for pair in every}
+
+
+async def _read_batches(view: LedgerView, batches: Sequence[tuple[str, list[str]]]) -> dict[_Pair, Quote]:
+    functions = dict.fromkeys((oracle for oracle, _ in batches), FRESH)
+    results = await view.call(prices_call(oracle, FRESH, tokens) for oracle, tokens in batches)
+    for (oracle, _), result in zip(batches, results, strict=True):
+        if result.value is None and _NO_SUCH_FUNCTION.search(result.error or ""):
+            functions[oracle] = PLAIN
+    # What is known already is not asked again: only oracles without the one function are asked for the other.
+    results = await view.call(prices_call(oracle, functions[oracle], tokens) for oracle, tokens in batches)
+    quotes: dict[_Pair, Quote] = {}
+    alone: list[_Pair] = []
+    for (oracle, tokens), result in zip(batches, results, strict=True):
+        found = _quotes(oracle, tokens, functions[oracle], result)
+        if found is None and len(tokens) > 1:
+            alone += [(oracle, token) for token in tokens]
+        elif found is None:
+            quotes[oracle, tokens[0]] = Quote(oracle, tokens[0], failure=_failure(functions[oracle], result))
+        else:
+            quotes |= found
+    results = await view.call(prices_call(oracle, functions[oracle], [token]) for oracle, token in alone)
+    for (oracle, token), result in zip(alone, results, strict=True):
+        failed = {(oracle, token): Quote(oracle, token, failure=_failure(functions[oracle], result))}
+        quotes |= _quotes(oracle, [token], functions[oracle], result) or failed
+    return quotes
+
+
+def prices_call(oracle: str, function: str, tokens: Iterable[str]) -> ContractCall:
+    """The call of one of the two functions for some tokens."""
+    assets = vec(*(vec(symbol("Stellar"), address(token)) for token in tokens))
+    return ContractCall(oracle, function, (assets,))
+
+
+def _quotes(oracle: str, tokens: Sequence[str], function: str, result: CallResult) -> dict[_Pair, Quote] | None:
+    """A quote for each token in the order that was asked for; None where the result is not one for each."""
+    if result.value is None or result.value[0] != scval.VEC or len(result.value[1] or ()) != len(tokens):
+        return None
+    return {
+        (oracle, token): _quote(oracle, token, function, item)
+        for token, item in zip(tokens, result.value[1], strict=True)
+    }
+
+
+def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
+    if item[0] == scval.VOID:
+        return Quote(oracle, token, failure="the oracle has no price for this token")
+    try:
+        data = Fields.of(item, f"{function}()")
+        return Quote(oracle, token, PRICE_DECIMALS, amount(data, "price", f"{function}()"), data.u64("timestamp"))
+    except DecodeError as error:
+        return Quote(oracle, token, failure=str(error))
+
+
+def _failure(function: str, result: CallResult) -> str:
+    if result.value is None:
+        return f"{function}() failed: {result.reason}"
+    try:
+        items = expect(result.value, scval.VEC, f"{function}()")
+    except DecodeError as error:
+        return str(error)
+    return f"{function}() gave {len(items or ())} prices for one token"

@@ -1,0 +1,258 @@
+"""Reading every K2 market: which keys, in which waves, and what becomes of each that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from exporter.deployments import Deployment
+from exporter.errors import DecodeError
+from exporter.ledger.entries import instance_key
+from exporter.ledger.observation import Entry
+from exporter.ledger.tokens import read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.collector import Collector
+from exporter.protocols.k2 import prices
+from exporter.protocols.k2.layout import (
+    MODEL_FIELDS,
+    PRICE_DECIMALS,
+    RESERVE_NUMBERS,
+    VERSION,
+    ReserveConfiguration,
+    ReserveEntry,
+    RouterInstance,
+    config_hash,
+    decode_a_token,
+    decode_debt_token,
+    decode_rate_model,
+    decode_reserve,
+    decode_reserve_list,
+    decode_router,
+    rate_model_keys,
+    reserve_configuration,
+    reserve_key,
+    router_keys,
+    shown_parameters,
+)
+
+NAME = "k2"
+MARKET_NAME = "K2 Lend"
+"""A router has no name; this is what a market is called that the package's lists do not name."""
+
+A_TOKEN, DEBT_TOKEN, RATE_CONTRACT = "a_token", "debt_token", "interest_rate"
+"""Roles of a deployment's contracts that are read along with its reserves."""
+
+Entries = Mapping[bytes, Entry | None]
+
+COLUMNS = (
+    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "a_token", "debt_token",
+    *RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS,
+)  # fmt: skip
+
+
+class _UnusableError(Exception):
+    """A reserve cannot be read: ``reason`` as `exporter.protocols.base.Unread` has it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class _Reader(Collector):
+    """One reading of K2."""
+
+    def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
+        super().__init__(NAME, candidates, COLUMNS)
+        self.known = {contract.address: contract for item in deployments for contract in item.contracts}
+        self.known_code = {contract.wasm_hash for contract in self.known.values()}
+        self.routers: dict[str, RouterInstance] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+        self.reserves: dict[tuple[str, str], ReserveEntry] = {}
+        self.failures: dict[tuple[str, str], _UnusableError] = {}
+
+    def take_router(self, market: str, entries: Entries) -> None:
+        """Decode a router's instance and list of reserves, or say why it is not read."""
+        instance_entry, list_entry = (entries[key] for key in router_keys(market))
+        if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
+            return
+        assert instance_entry is not None  # or it would not be usable
+        try:
+            router = decode_router(instance_entry)
+            self.members[market] = decode_reserve_list(list_entry)
+        except DecodeError as error:
+            self.unread(market, None, "undecodable", str(error))
+            return
+        if router.wasm_hash not in self.known_code:
+            self.unknown_code(market, router.wasm_hash, VERSION)
+        self.routers[market] = router
+
+    def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
+        """Decode what the router has of a reserve; it says where the rest is."""
+        try:
+            entry = _usable(entries[reserve_key(market, asset)], "RDATA entry")
+            self.reserves[market, asset] = decode_reserve(entry)
+        except _UnusableError as error:
+            self.failures[market, asset] = error
+        except DecodeError as error:
+            self.failures[market, asset] = _UnusableError("undecodable", str(error))
+
+    def keys_of_rest(self) -> Iterator[bytes]:
+        """The keys that the reserves name: their two tokens' instances, and the rate model's entries."""
+        for reserve in self.reserves.values():
+            yield instance_key(reserve.a_token)
+            yield instance_key(reserve.debt_token)
+        for (_, asset), reserve in self.reserves.items():
+            yield from rate_model_keys(reserve.rate_contract, asset)
+
+    def take_market(self, market: str, entries: Entries) -> None:
+        """Append a market and its reserves; one reserve that cannot be read does not cost the others."""
+        router, members = self.routers[market], self.members[market]
+        listed = self.known.get(market)
+        name = self.shown_name(market, (listed and listed.name) or MARKET_NAME)
+        status = "paused" if router.paused else "active"
+        for asset in members:
+            try:
+                if (market, asset) in self.failures:
+                    raise self.failures[market, asset]
+                row = self.row_of(market, asset, entries)
+            except _UnusableError as error:
+                self.unread(market, asset, error.reason, str(error))
+                continue
+            self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
+            self.append(row | {"market_name": name, "market_status": status, "wasm_hash": router.wasm_hash})
+        self.reading.markets.append(
+            Market(
+                address=market,
+                protocol=NAME,
+                version=VERSION,
+                name=name,
+                status=status,
+                oracle=router.oracle,
+                config_hash=config_hash(
+                    router, [(asset, self.configuration_of(market, asset, entries)) for asset in members]
+                ),
+                wasm_hash=router.wasm_hash,
+                members=members,
+            )
+        )
+
+    def configuration_of(self, market: str, asset: str, entries: Entries) -> ReserveConfiguration | None:
+        """A reserve's configuration, whatever of its totals can be read; None where it cannot be told."""
+        reserve, entry = self.reserves.get((market, asset)), entries[reserve_key(market, asset)]
+        if reserve is None or entry is None:
+            return None
+        try:
+            model = decode_rate_model(*(entries[key] for key in rate_model_keys(reserve.rate_contract, asset)))
+        except DecodeError:
+            return None
+        return reserve_configuration(entry, model)
+
+    def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
+        """A reserve's columns but those of its market. Raises `_UnusableError`."""
+        reserve = self.reserves[market, asset]
+        a_token = _usable(entries[instance_key(reserve.a_token)], f"aToken {reserve.a_token}")
+        debt_token = _usable(entries[instance_key(reserve.debt_token)], f"debt token {reserve.debt_token}")
+        own, shared = (entries[key] for key in rate_model_keys(reserve.rate_contract, asset))
+        rates = (own, "APARAMS entry") if own is not None else (shared, f"rate contract {reserve.rate_contract}")
+        _usable(*rates)
+        try:
+            supply, debt = decode_a_token(a_token), decode_debt_token(debt_token)
+            model = decode_rate_model(own, shared)
+        except DecodeError as error:
+            raise _UnusableError("undecodable", str(error)) from None
+        for state, what in ((supply, f"aToken {reserve.a_token}"), (debt, f"debt token {reserve.debt_token}")):
+            if (state.router, state.asset) != (market, asset):
+                detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
+                raise _UnusableError("inconsistent", detail)
+        self.reading.parameters[market, asset] = shown_parameters(reserve, model)
+        return {
+            "market": market,
+            "pool": asset,
+            "token_address": asset,
+            "oracle": self.routers[market].oracle,
+            "a_token": reserve.a_token,
+            "debt_token": reserve.debt_token,
+            **reserve.numbers,
+            "total_supply_scaled": supply.scaled,
+            "total_debt_scaled": debt.scaled,
+            **model,
+        }
+
+    async def take_prices(self, view: LedgerView) -> None:
+        """Ask each market's oracle for the prices of its reserves. Raises `SourceError`."""
+        columns = self.reading.columns
+        pairs = zip(columns["oracle"], columns["token_address"], strict=True)
+        quotes = await prices.read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs if oracle])
+        other = {
+            router.oracle: router.price_decimals
+            for router in self.routers.values()
+            if router.price_decimals != PRICE_DECIMALS
+        }
+        self.reading.quotes = {
+            pair: quote
+            if pair[0] not in other
+            else replace(
+                quote,
+                price=None,
+                failure=f"the oracle's prices have {other[pair[0]]} decimals, not the {PRICE_DECIMALS} that are known",
+            )
+            for pair, quote in quotes.items()
+        }
+
+
+def _usable(entry: Entry | None, what: str) -> Entry:
+    if entry is None:
+        raise _UnusableError("absent", f"the reserve's {what} is missing")
+    if entry.archived:
+        raise _UnusableError("archived", f"the reserve's {what} is archived; it can be restored")
+    return entry
+
+
+async def read_markets(
+    view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+) -> ProtocolReading:
+    """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
+
+    The contracts that the package's lists have are read along with the reserves, so that the third wave asks only
+    for what is not on them. Raises `SourceError` when the source fails; anything wrong with one market or reserve is
+    in the reading.
+    """
+    own = [deployment for deployment in deployments if deployment.protocol == NAME]
+    reader = _Reader(candidates, own)
+    markets = sorted({candidate.address for candidate in candidates})
+    entries = dict(await view.read([key for market in markets for key in router_keys(market)]))
+    for market in markets:
+        reader.take_router(market, entries)
+
+    reserves = [(market, asset) for market in reader.routers for asset in reader.members[market]]
+    tokens = dict.fromkeys(asset for _, asset in reserves)
+    guessed = _listed_keys(reader.routers, reader.members, own)
+    entries |= await view.read(
+        [*(reserve_key(*reserve) for reserve in reserves), *guessed, *(instance_key(token) for token in tokens)]
+    )
+    for reserve in reserves:
+        reader.take_reserve(*reserve, entries)
+
+    entries |= await view.read(reader.keys_of_rest())
+    reader.reading.tokens = await read_tokens(view, tokens)
+    for market in reader.routers:
+        reader.take_market(market, entries)
+
+    await reader.take_prices(view)
+    return reader.reading
+
+
+def _listed_keys(
+    routers: Mapping[str, RouterInstance], members: Mapping[str, tuple[str, ...]], deployments: Sequence[Deployment]
+) -> Iterator[bytes]:
+    """The keys that the reserves of listed routers will name, where everything is as the lists have it."""
+    for deployment in deployments:
+        assets = [asset for market in deployment.markets if market in routers for asset in members[market]]
+        if not assets:
+            continue
+        for role in (A_TOKEN, DEBT_TOKEN):
+            yield from (instance_key(token) for token in deployment.addresses(role))
+        for rate_contract in deployment.addresses(RATE_CONTRACT):
+            for asset in assets:
+                yield from rate_model_keys(rate_contract, asset)

@@ -1,0 +1,83 @@
+"""K2's own view of a reserve: ``get_current_reserve_data(asset)``, which accrues to the time of the call.
+
+It gives the struct of ``RDATA`` with the indexes and the time brought up to date. Totals are not in it; they follow
+from the indexes and the scaled totals. The tokens' own ``total_supply()`` is not asked: the debt token's calls the
+router back, which fails in a simulation (facts/other-protocols.md 3.1). Where the view fails, the one index that other
+readers of K2 use, ``get_current_var_borrow_idx(asset)``, is asked alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.k2.layout import amount
+from exporter.protocols.views import Compared, NoView, Row, ViewCall
+
+VIEW = "get_current_reserve_data"
+BORROW_INDEX = "get_current_var_borrow_idx"
+
+_BPS = 10_000
+_RAY = 10**27
+_DECIMALS_AT, _RESERVE_FACTOR_AT = 42, 57  # bits of data_low
+
+
+class K2Views:
+    """See `exporter.protocols.views.ProtocolViews`."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """One call for each reserve that was read."""
+        for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
+            router, pools, asset = str(market), (str(pool),), (address(str(pool)),)
+            instead = ViewCall(router, pools, ContractCall(router, BORROW_INDEX, asset))
+            yield ViewCall(router, pools, ContractCall(router, VIEW, asset), (instead,))
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+        """The accrued indexes, what follows from them, and what the bitmap and the addresses say."""
+        (pool,) = asked.pools
+        row = rows.get(pool)
+        if row is None:
+            return
+        if asked.call.function == BORROW_INDEX:
+            index = expect(value, scval.U128, BORROW_INDEX)
+            yield Compared(asked.market, pool, "borrow_index", row["borrow_index"], index)
+            return
+        reserve = Fields.of(value, VIEW)
+        low = reserve.struct("configuration").get("data_low")
+        bits: int = expect(low or (scval.VOID, None), scval.U128, f"{VIEW}.configuration: field data_low")
+        liquidity, borrow = (amount(reserve, name, VIEW) for name in ("liquidity_index", "variable_borrow_index"))
+        supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
+        borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
+        pairs: dict[str, tuple[object, object]] = {
+            "accrued_to": (time, reserve.u64("last_update_timestamp")),
+            "supply_index": (row["supply_index"], liquidity),
+            "borrow_index": (row["borrow_index"], borrow),
+            "stored_supply_apr": (row["stored_supply_apr"], amount(reserve, "current_liquidity_rate", VIEW)),
+            "stored_borrow_apr": (row["stored_borrow_apr"], amount(reserve, "current_variable_borrow_rate", VIEW)),
+            "total_supplied": (row["total_supplied"], supplied),
+            "total_borrowed": (row["total_borrowed"], borrowed),
+            "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),
+            "decimals": (row["decimals"], bits >> _DECIMALS_AT & 0xFF),
+            "reserve_factor": (row["raw"]["reserve_factor"], bits >> _RESERVE_FACTOR_AT & 0x3FFF),
+            "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
+            "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
+        }
+        for field, (ours, contract) in pairs.items():
+            yield Compared(asked.market, pool, field, ours, contract)
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """Nothing: this view looks at no price."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:
+        """The time the reserve was brought to, which is that of the call; a bare index has none."""
+        return Fields.of(value, VIEW).u64("last_update_timestamp") if value[0] == scval.MAP else None
+
+
+def _indexed(scaled: int, index: int) -> int:
+    return (scaled * index + _RAY // 2) // _RAY

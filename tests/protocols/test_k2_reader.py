@@ -1,0 +1,376 @@
+"""Reading K2 markets from a chain: what is read, what is not and why, and that nothing is lost in silence."""
+
+from __future__ import annotations
+
+from exporter.compute import Tables
+from exporter.deployments import deployments_of
+from exporter.ledger.scval import BOOL
+from exporter.ledger.scval_encode import address, u32
+from exporter.protocols.base import Absent, Unread
+from exporter.protocols.k2 import K2
+from tests.blend_chain import account, bare_token, contract, entry, token_instance
+from tests.k2_chain import (
+    CODE,
+    DEBT,
+    SUPPLY,
+    K2Ledger,
+    a_token,
+    bitmap,
+    candidate,
+    debt_token,
+    demanded,
+    deployment,
+    prices_call,
+    rate_contract,
+    rate_model,
+    reserve,
+    reserve_list,
+    router_instance,
+)
+
+A, B = contract("A"), contract("B")
+USDC, XLM = contract("USDC"), contract("XLM")
+
+
+def market_a() -> K2Ledger:
+    """A market A with USDC and XLM."""
+    ledger = K2Ledger()
+    ledger.add_market("A", ["USDC", "XLM"])
+    return ledger
+
+
+def unread_of(tables: Tables) -> list[tuple[str | None, str, str]]:
+    """Pool, reason and detail of what is not read of market A."""
+    assert all(item.market == A for item in tables.unread)
+    return [(item.pool, item.reason, item.detail) for item in tables.unread]
+
+
+class TestReading:
+    """What is read when all is well."""
+
+    def test_markets_and_pools(self) -> None:
+        """All reserves of all routers are read; the pool of a reserve is its token."""
+        ledger = market_a()
+        ledger.add_market("B", ["USDC"])
+        ledger.replace(router_instance("B", storage={"PAUSED": (BOOL, True)}))
+        tables = ledger.compute([candidate("A"), candidate("B")], [deployment("A", []), deployment("B", [])])
+
+        assert sorted([(A, USDC), (A, XLM), (B, USDC)]) == tables.pools.select("market", "pool").rows()
+        assert {A: "active", B: "paused"} == dict(tables.markets.select("market", "status").iter_rows())
+        assert {"USDC", "XLM"} == set(tables.pools["symbol"])
+        assert ["Main", "Main"] == tables.markets["name"].to_list()
+        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+
+    def test_waves_of_a_listed_market(self) -> None:
+        """Two requests and one call for a market of the list: what its reserves name has been read along."""
+        ledger = market_a()
+        ledger.read([candidate("A")], [deployment("A", ["USDC", "XLM"])])
+        assert ledger.source is not None
+
+        # RDATA, aToken, debt token, APARAMS and token for each of two, and the rate contract
+        assert [("entries", 2), ("entries", 2 * 5 + 1)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert [prices_call("A oracle", ["USDC", "XLM"])] == ledger.source.calls
+
+    def test_waves_of_an_unlisted_market(self) -> None:
+        """One request more where the reserves have to name their contracts first."""
+        ledger = market_a()
+        ledger.read([candidate("A")])
+        assert ledger.source is not None
+
+        assert [2, 2 + 2, 2 * 3 + 1] == [keys for _, keys, _ in ledger.source.log]
+        assert 1 == len(ledger.source.calls)
+
+    def test_a_fifth_reserve(self) -> None:
+        """A reserve that the list does not have is found in RLIST, and only its own contracts cost a request."""
+        ledger = K2Ledger()
+        ledger.add_market("A", ["USDC", "XLM", "USDT0"])
+        tables = ledger.compute([candidate("A")], [deployment("A", ["USDC", "XLM"])])
+        assert ledger.source is not None
+
+        assert 3 == tables.pools.height
+        assert 2 == [keys for _, keys, _ in ledger.source.log][2]
+
+    def test_no_total_supply_is_ever_called(self) -> None:
+        """The tokens are never called: a debt token's total_supply() traps (facts/other-protocols.md 3.1)."""
+        ledger = market_a()
+        ledger.replace(bare_token("XLM"))
+        ledger.read([candidate("A")])
+        assert ledger.source is not None
+
+        assert {"get_asset_prices_vec_fresh", "symbol", "decimals"} == {call.function for call in ledger.source.calls}
+
+    def test_order_and_repetition_of_candidates(self) -> None:
+        """The same markets in another order, or named twice, give the same reading."""
+        ledger = market_a()
+        ledger.add_market("B", ["USDC"])
+        named = [candidate("A"), candidate("B"), candidate("C")]
+        forth, back = (ledger.read(items).result for items in (named, [*named[::-1], *named]))
+
+        assert (forth.markets, forth.columns, forth.absent) == (back.markets, back.columns, back.absent)
+
+    def test_default_rate_model(self) -> None:
+        """A reserve without parameters of its own has those of the rate contract's instance."""
+        ledger = market_a()
+        ledger.remove(rate_model("A", "XLM"))
+        ledger.replace(rate_contract("A", {"BVR": 7, "OU": 8}))
+        columns = ledger.read([candidate("A")]).result.columns
+
+        assert [0, 7] == columns["base_variable_borrow_rate"]
+        assert [8 * 10**26, 8] == columns["optimal_utilization_rate"]
+
+    def test_rate_contract_that_is_not_needed(self) -> None:
+        """Where every reserve has parameters of its own, a missing rate contract costs nothing."""
+        ledger = market_a()
+        ledger.remove(rate_contract("A"))
+
+        assert [] == ledger.compute([candidate("A")]).unread
+
+    def test_router_without_reserves(self) -> None:
+        """A router that was just made is a market without pools."""
+        ledger = K2Ledger()
+        ledger.replace(router_instance("A"))
+        tables = ledger.compute([demanded("A")], [deployment("A", [])])
+
+        assert [(A, 0, None)] == tables.markets.select("market", "pool_count", "tvl_usd_cents").rows()
+        assert ([], []) == (tables.unread, tables.notices)
+
+    def test_unlisted_router_has_a_name(self) -> None:
+        """A router has no name of its own: one that the lists do not name is called after the protocol."""
+        assert ["K2 Lend"] == market_a().compute([candidate("A")]).markets["name"].to_list()
+
+
+class TestCode:
+    """The contract's code: known by the list, read by its form."""
+
+    def test_unknown_code_is_read_and_said(self) -> None:
+        """Code that no list has is read by the form of its entries, and flagged."""
+        for listed in ([], [deployment("A", [], None)], [deployment("A", [], b"\1" * 32)]):
+            tables = market_a().compute([candidate("A")], listed)
+
+            assert 2 == tables.pools.height
+            (notice,) = tables.notices
+            assert f"market {A} runs contract code {CODE.hex()}, which is not known for k2" in notice
+
+    def test_known_code_is_not_remarked_upon(self) -> None:
+        """Code that the list has needs no word."""
+        assert [] == market_a().compute([candidate("A")], [deployment("A", [])]).notices
+
+    def test_another_form_is_unread_with_the_field(self) -> None:
+        """An upgrade that drops a field that is needed makes its reserve unread, by the field's name."""
+        ledger = market_a()
+        ledger.replace(reserve("A", "XLM", current_variable_borrow_rate=None))
+
+        assert [(XLM, "undecodable", "RDATA: field current_variable_borrow_rate is missing")] == unread_of(
+            ledger.compute([candidate("A")])
+        )
+
+
+class TestUnread:
+    """Each thing that can be missing, archived or wrong, named, and costing no other pool."""
+
+    def test_absent_and_archived_markets(self) -> None:
+        """A market that is not there is absent, or unread when it was demanded; an archived one is unread."""
+        ledger = market_a()
+        ledger.archive(reserve_list("A", []))
+        tables = ledger.compute([candidate("A"), candidate("B"), demanded("C")])
+
+        assert [Absent(B, "k2", "the ledger has no contract at this address")] == tables.absent
+        assert {
+            Unread(A, None, "k2", "archived", "the market's list of reserves is archived; it can be restored"),
+            Unread(
+                contract("C"), None, "k2", "absent", "the ledger has no contract at this address; check [[markets]]"
+            ),
+        } == set(tables.unread)
+
+    def test_no_router(self) -> None:
+        """A contract of another kind is no market of K2."""
+        ledger = K2Ledger()
+        ledger.replace(token_instance("A"))
+
+        assert [(None, "undecodable", "router instance: field PADMIN is missing")] == unread_of(
+            ledger.compute([demanded("A")])
+        )
+
+    def test_each_missing_entry(self) -> None:
+        """Without one of its entries a reserve is absent, with the entry's name; the other reserve is read."""
+        for written, what in (
+            (reserve("A", "XLM"), "RDATA entry"),
+            (a_token("A", "XLM"), f"aToken {contract('A aXLM')}"),
+            (debt_token("A", "XLM"), f"debt token {contract('A dXLM')}"),
+        ):
+            ledger = market_a()
+            ledger.remove(written)
+            tables = ledger.compute([candidate("A")])
+
+            assert [(XLM, "absent", f"the reserve's {what} is missing")] == unread_of(tables)
+            assert [USDC] == tables.pools["pool"].to_list()
+            assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
+
+    def test_each_archived_entry(self) -> None:
+        """An archived entry is not zero but archived, and is named; so is the rate model's."""
+        for written, what in (
+            (reserve("A", "XLM"), "RDATA entry"),
+            (a_token("A", "XLM"), f"aToken {contract('A aXLM')}"),
+            (debt_token("A", "XLM"), f"debt token {contract('A dXLM')}"),
+            (rate_model("A", "XLM"), "APARAMS entry"),
+        ):
+            ledger = market_a()
+            ledger.archive(written)
+
+            assert [(XLM, "archived", f"the reserve's {what} is archived; it can be restored")] == unread_of(
+                ledger.compute([candidate("A")])
+            )
+
+    def test_no_rate_model_at_all(self) -> None:
+        """Without parameters and without a rate contract there is no rate to publish."""
+        ledger = market_a()
+        ledger.remove(rate_model("A", "XLM"))
+        ledger.remove(rate_contract("A"))
+
+        assert [(XLM, "absent", f"the reserve's rate contract {contract('A rates')} is missing")] == unread_of(
+            ledger.compute([candidate("A")])
+        )
+
+    def test_tokens_of_others(self) -> None:
+        """A token that belongs to another asset or router contradicts its reserve."""
+        for written, told in (
+            (a_token("A", "XLM", underlying_asset=address(USDC)), f"the aToken {contract('A aXLM')}"),
+            (debt_token("A", "XLM", pool_address=address(B)), f"the debt token {contract('A dXLM')}"),
+        ):
+            ledger = market_a()
+            ledger.replace(written)
+            ((pool, reason, detail),) = unread_of(ledger.compute([candidate("A")]))
+
+            assert (XLM, "inconsistent") == (pool, reason)
+            assert detail.startswith(f"{told} says that it is of asset")
+
+    def test_each_undecodable_entry(self) -> None:
+        """An entry of another form is undecodable, with its field."""
+        for written, detail in (
+            (a_token("A", "XLM", total_supply_scaled=u32(1)), "field total_supply_scaled: expected i128, found u32"),
+            (debt_token("A", "XLM", -5), "field total_debt_scaled is -5"),
+            (rate_model("A", "XLM", variable_rate_slope1=None), "APARAMS: field variable_rate_slope1 is missing"),
+            (reserve("A", "XLM", liquidity_index=2**127), "which has more than 38 digits"),
+        ):
+            ledger = market_a()
+            ledger.replace(written)
+            ((pool, reason, said),) = unread_of(ledger.compute([candidate("A")]))
+
+            assert (XLM, "undecodable") == (pool, reason)
+            assert detail in said
+
+    def test_totals_beyond_what_can_be_published(self) -> None:
+        """Numbers that fit into the contract's 128 bits and not into 38 digits are overflow, not a wrong number."""
+        ledger = market_a()
+        ledger.replace(a_token("A", "XLM", 10**38 - 1), reserve("A", "XLM", liquidity_index=10**28))
+        ((pool, reason, detail),) = unread_of(ledger.compute([candidate("A")]))
+
+        assert (XLM, "overflow") == (pool, reason)
+        assert "total supply" in detail
+
+    def test_token_that_says_nothing(self) -> None:
+        """A pool whose token gives no symbol is unread with the reason."""
+        ledger = market_a()
+        ledger.replace(bare_token("XLM"))
+        ((pool, reason, _),) = unread_of(ledger.compute([candidate("A")]))
+
+        assert (XLM, "undecodable") == (pool, reason)
+
+    def test_other_decimals(self) -> None:
+        """Where the router computes with other decimals than the token has, that is said."""
+        ledger = market_a()
+        ledger.replace(reserve("A", "XLM", configuration=bitmap(decimals=8)))
+        tables = ledger.compute([candidate("A")], [deployment("A", [])])
+
+        assert 8 == dict(tables.pools.select("pool", "decimals").iter_rows())[XLM]
+        (notice,) = tables.notices
+        assert notice.startswith(f"market {A} computes with 8 decimals of token {XLM}, which itself says")
+
+
+class TestConfigHash:
+    """The hash changes with the configuration, and with nothing else."""
+
+    def hash_of(self, ledger: K2Ledger) -> str:
+        """The hash of market A."""
+        (market,) = ledger.read([candidate("A")]).result.markets
+        return market.config_hash
+
+    def test_state_is_not_configuration(self) -> None:
+        """Indexes, rates, totals, times and locks leave the hash as it is."""
+        before = self.hash_of(market_a())
+        for written in (
+            reserve("A", "XLM", liquidity_index=2 * 10**27, current_liquidity_rate=1, last_update_timestamp=5),
+            a_token("A", "XLM", SUPPLY + 1),
+            debt_token("A", "XLM", DEBT + 1),
+            router_instance("A", storage={"REENTRY": (BOOL, True), "FLACTIVE": (BOOL, True)}),
+            router_instance("A", storage={"PPADMIN": address(account("next"))}),
+            token_instance("XLM", b"other"),
+        ):
+            ledger = market_a()
+            ledger.replace(written)
+
+            assert before == self.hash_of(ledger)
+        assert 16 == len(before)
+
+    def test_a_token_that_cannot_be_read_is_no_change(self) -> None:
+        """The configuration of a reserve without its totals is what it was; that of one without its entry is not."""
+        before = self.hash_of(market_a())
+        for written, same in (
+            (a_token("A", "XLM"), True),
+            (debt_token("A", "XLM"), True),
+            (reserve("A", "XLM"), False),
+        ):
+            ledger = market_a()
+            ledger.remove(written)
+
+            assert same == (before == self.hash_of(ledger))
+
+    def test_configuration_is(self) -> None:
+        """The pause, the oracle, the bitmap, the rate model and the list of reserves change it."""
+        hashes = {self.hash_of(market_a())}
+        changes = (
+            router_instance("A", storage={"PAUSED": (BOOL, True)}),
+            router_instance("A", storage={"ORACLE": address(contract("other"))}),
+            reserve("A", "XLM", configuration=bitmap(reserve_factor=1)),
+            reserve("A", "XLM", configuration=bitmap(caps=(1, 0))),
+            rate_model("A", "XLM", variable_rate_slope1=1),
+            reserve_list("A", ["USDC"]),
+            reserve_list("A", ["XLM", "USDC"]),
+        )
+        for written in changes:
+            ledger = market_a()
+            ledger.replace(written)
+            hashes.add(self.hash_of(ledger))
+
+        assert len(changes) + 1 == len(hashes)
+
+
+def test_known_deployment() -> None:
+    """Mainnet's list has the router, its four reserves' tokens of July 2026, and the roles of the facts."""
+    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "k2")
+
+    assert ("CCTUJZLYFAW7ZNQD2SXMUZIHBUUJJICYRKWLZJ6SK6TGNAWNXOJIV6J7",) == known.markets
+    assert (4, 4) == (len(known.addresses("a_token")), len(known.addresses("debt_token")))
+    assert "CATBSCEN73MFGD4LCCC6SFJHGNEHC2QLSSXFZXFCW3NK45BBPGEYDXOC" == known.address("interest_rate")
+    assert {"configurator", "oracle", "treasury"} <= {item.role for item in known.contracts}
+
+
+def test_module() -> None:
+    """No event names a K2 market, and no published source has the hash of its code."""
+    module = K2()
+
+    assert ("k2", {}, (), ()) == (
+        module.name, module.market_wasm_hashes(), module.event_filters(()),
+        module.candidates_in(None),  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert 31_536_000 == module.coverage.year_seconds
+
+
+def test_entry_under_another_key() -> None:
+    """An RDATA entry that a source gives for another key is refused."""
+    ledger = market_a()
+    key, _ = reserve("A", "XLM")
+    _, data = entry(A, address(A), u32(1))
+    ledger.entries[key] = (data, None)
+
+    assert "undecodable" == unread_of(ledger.compute([candidate("A")]))[0][1]
