@@ -1,0 +1,152 @@
+"""The Peridot markets of the made network: seeded, with an oracle of their own, and moving with the network.
+
+Each has three vaults: one of XLM that keeps its own cash, one of USDC and one of EURC that boost theirs. The first
+market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from exporter.deployments.local import made_address
+from exporter.ledger.entries import code_key
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.peridot_entries import (
+    WASMS,
+    Entry,
+    Market,
+    boost_entries,
+    controller_entries,
+    model_entries,
+    vault_configuration,
+    vault_state,
+)
+from exporter.localnet.peridot_oracle import (
+    SYMBOL_ORACLE_WASM,
+    by_address,
+    by_symbol,
+    symbol_oracle_instance,
+    symbol_price_entry,
+)
+from exporter.localnet.peridot_vault import Boost, RateModel, Vault
+from exporter.localnet.token_contract import Token
+
+ORACLE_DECIMALS = 14
+_PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old; the controller takes 600
+_LIFE = 1_000_000  # ledgers: to what a vault extends the life of its entries
+_SYMBOLS = ("XLM", "USDC", None)  # the third token is known by its address
+
+
+class PeridotMarkets:
+    """The made markets; ``markets`` says what is in them.
+
+    At each `advance`, ``changes_per_ledger`` vaults change as a user's operation changes them.
+    """
+
+    def __init__(
+        self, seed: int, count: int, tokens: list[Token], start_time: int, *, changes_per_ledger: int = 1
+    ) -> None:
+        """Make ``count`` markets of the first three tokens, as of ``start_time`` (unix seconds)."""
+        self._random = Random(f"peridot {seed}")  # apart from the network's own, which is the same with them or without
+        self.changes_per_ledger = changes_per_ledger
+        self.oracle = made_address("localnet peridot oracle")
+        self.admin = made_account("localnet peridot admin")
+        self.models = (
+            RateModel(made_address("localnet peridot rate model 0"), 20_000, 180_000, 4_000_000, 800_000),
+            RateModel(made_address("localnet peridot rate model 1"), 0, 50_000, 1_090_000, 900_000),
+        )
+        self._tokens = tokens[: len(_SYMBOLS)]
+        self._prices = {token.contract: token.price for token in self._tokens}
+        self._priced_at = start_time - self._random.randrange(60)
+        self.markets = [self._market(index, start_time) for index in range(count)]
+
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:  # noqa: ARG002
+        """All entries as of the first ledger, closed at ``time``."""
+        if not self.markets:
+            return
+        for wasm in (*WASMS, SYMBOL_ORACLE_WASM):
+            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
+            yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
+        yield self._old(ledger, symbol_oracle_instance(self.oracle, ORACLE_DECIMALS))
+        for entry in self._price_entries(self._priced_at):
+            yield self._old(ledger, entry)
+        for model in self.models:
+            for entry in model_entries(model, self.admin):
+                yield self._old(ledger, entry)
+        for market in self.markets:
+            for entry in controller_entries(market):
+                yield self._old(ledger, entry)
+            for vault in market.vaults:
+                for entry in (*vault_configuration(vault, self.admin), *self._state(vault)):
+                    yield self._old(ledger, entry)
+
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:  # noqa: ARG002
+        """What changes in the ledger that closes next: prices when they are due, then a few vaults."""
+        if not self.markets:
+            return
+        if time - self._priced_at >= _PRICES_AFTER:
+            self._priced_at = time
+            for token, price in self._prices.items():
+                self._prices[token] = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+            for key, data in self._price_entries(time):
+                yield Change(key, data, ledger + _LIFE)
+        vaults = [vault for market in self.markets for vault in market.vaults]
+        for vault in self._random.sample(vaults, min(self.changes_per_ledger, len(vaults))):
+            vault.operate(self._random, time)
+            for key, data in self._state(vault):
+                yield Change(key, data, ledger + _LIFE)
+
+    def _market(self, index: int, time: int) -> Market:
+        market = Market(made_address(f"localnet peridot controller {index}"), self.oracle, self.admin)
+        for place, (token, name) in enumerate(zip(self._tokens, _SYMBOLS, strict=True)):
+            vault = self._vault(index, place, token, time)
+            vault.controller = market.address
+            market.vaults.append(vault)
+            if name is not None:
+                market.symbols[token.contract] = name
+        market.borrowing_paused.add(market.vaults[-1].address)
+        return market
+
+    def _vault(self, index: int, place: int, token: Token, time: int) -> Vault:
+        random = self._random
+        boost = Boost(made_address(f"localnet peridot boosted vault {index} {place}")) if place else None
+        vault = Vault(
+            address=made_address(f"localnet peridot vault {index} {place}"),
+            controller="",
+            token=token.contract,
+            decimals=token.decimals,
+            model=self.models[min(place, 1)],
+            reserve_factor=random.choice((100_000, 150_000)),
+            admin_fee=random.choice((0, 0, 50_000)),
+            last_update=time - random.randint(3_000, 9_000_000),
+            boost=boost,
+        )
+        dollars = random.randint(1_000, 9_999) * 10 ** random.randint(0, 3)
+        vault.deposit(dollars * 10 ** (14 + token.decimals) // token.price + random.randrange(10**token.decimals))
+        vault.borrow(vault.available() * random.randint(1_000, 9_300) // 10_000)
+        if boost:
+            boost.earn(random)
+        vault.accrue(time - random.randint(0, 2_999))
+        return vault
+
+    def _state(self, vault: Vault) -> Iterator[Entry]:
+        yield from vault_state(vault)
+        if vault.boost:
+            yield from boost_entries(vault, vault.boost)
+
+    def _price_entries(self, time: int) -> Iterator[Entry]:
+        for token, name in zip(self._tokens, _SYMBOLS, strict=False):
+            asset: ScVal = by_address(token.contract) if name is None else by_symbol(name)
+            yield symbol_price_entry(self.oracle, asset, self._prices[token.contract], time)
+
+    def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
+        """An entry that was written at some time before the first ledger."""
+        key, data = entry
+        modified = max(ledger - self._random.randint(1, 400_000), 1)
+        return key, RawEntry(data, modified, ledger + self._random.randint(500_000, _LIFE))

@@ -1,0 +1,117 @@
+"""The Slender markets of the made network: seeded, with an oracle of their own, and moving with the network.
+
+The first is the one that `exporter.deployments.local` lists. ``archived`` of them have an archived instance, as the
+real one is said to have: their entry keeps its data, and nothing of it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from exporter.deployments.local import made_address
+from exporter.ledger.entries import code_key
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.peridot_oracle import (
+    SYMBOL_ORACLE_WASM,
+    SYMBOL_ORACLE_WASM_HASH,
+    Entry,
+    by_address,
+    by_symbol,
+    symbol_oracle_instance,
+    symbol_price_entry,
+)
+from exporter.localnet.slender_contract import POOL_WASM, POOL_WASM_HASH, Market, pool_instance
+from exporter.localnet.slender_reserve import Reserve
+from exporter.localnet.token_contract import Token
+
+ORACLE_DECIMALS = 14
+_PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old
+_LIFE = 7 * 17_280  # ledgers: to what a pool extends the life of its instance
+_LONG_LIFE = 1_000_000
+
+
+class SlenderMarkets:
+    """The made markets; ``markets`` says what is in them, ``archived`` which of them nobody has used for long."""
+
+    def __init__(
+        self,
+        seed: int,
+        count: int,
+        tokens: list[Token],
+        start_time: int,
+        *,
+        archived: int = 0,
+        changes_per_ledger: int = 1,
+    ) -> None:
+        """Make ``count`` markets of the first three tokens, as of ``start_time`` (unix seconds)."""
+        if not 0 <= archived <= count:
+            raise ValueError("there are not that many Slender markets to be archived")
+        self._random = Random(f"slender {seed}")  # apart from the network's own, which is the same with them or without
+        self.changes_per_ledger = changes_per_ledger
+        self.oracle = made_address("localnet slender oracle")
+        self._tokens = tokens[:3]
+        self._prices = {token.contract: token.price for token in self._tokens}
+        self._priced_at = start_time - self._random.randrange(60)
+        self.markets = [self._market(index, start_time) for index in range(count)]
+        self.archived = self.markets[count - archived :]
+
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:  # noqa: ARG002
+        """All entries as of the first ledger, closed at ``time``."""
+        if not self.markets:
+            return
+        for wasm, code in ((POOL_WASM, POOL_WASM_HASH), (SYMBOL_ORACLE_WASM, SYMBOL_ORACLE_WASM_HASH)):
+            data = b"\0\0\0\x07\0\0\0\0" + code + encode_opaque(wasm)
+            yield code_key(code), RawEntry(data, max(ledger - _LONG_LIFE, 1), ledger + _LONG_LIFE)
+        for key, data in (symbol_oracle_instance(self.oracle, ORACLE_DECIMALS), *self._price_entries(self._priced_at)):
+            yield key, RawEntry(data, max(ledger - 20, 1), ledger + _LONG_LIFE)
+        for market in self.markets:
+            key, data = pool_instance(market)
+            archived = any(market is other for other in self.archived)
+            yield key, RawEntry(data, max(ledger - 1_000, 1), ledger - 1 if archived else ledger + _LIFE)
+
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:  # noqa: ARG002
+        """What changes in the ledger that closes next: prices when they are due, then a few pools."""
+        if not self.markets:
+            return
+        if time - self._priced_at >= _PRICES_AFTER:
+            self._priced_at = time
+            for token, price in self._prices.items():
+                self._prices[token] = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+            for key, data in self._price_entries(time):
+                yield Change(key, data, ledger + _LONG_LIFE)
+        used = self.markets[: len(self.markets) - len(self.archived)]
+        for market in self._random.sample(used, min(self.changes_per_ledger, len(used))):
+            self._random.choice(market.reserves).operate(self._random, time)
+            key, data = pool_instance(market)
+            yield Change(key, data, ledger + _LIFE)
+
+    def _market(self, index: int, time: int) -> Market:
+        market = Market(
+            made_address(f"localnet slender pool {index}"), self.oracle, made_account("localnet slender admin")
+        )
+        for place, token in enumerate(self._tokens):
+            start = time - self._random.randint(3_000, 9_000_000)
+            reserve = Reserve(
+                token=token.contract,
+                s_token=made_address(f"localnet slender s token {index} {place}"),
+                debt_token=made_address(f"localnet slender debt token {index} {place}"),
+                decimals=token.decimals,
+                last_update=start,
+            )
+            dollars = self._random.randint(10, 9_999)
+            reserve.deposit(dollars * 10 ** (14 + token.decimals) // token.price, start)
+            reserve.borrow(reserve.balance * self._random.randint(0, 8_500) // 10_000, start)
+            reserve.update(start)
+            reserve.update(time - self._random.randint(0, 2_999))
+            market.reserves.append(reserve)
+            market.feeds[token.contract] = by_symbol("XLM") if place == 0 else by_address(token.contract)
+        return market
+
+    def _price_entries(self, time: int) -> Iterator[Entry]:
+        for place, token in enumerate(self._tokens):
+            asset = by_symbol("XLM") if place == 0 else by_address(token.contract)
+            yield symbol_price_entry(self.oracle, asset, self._prices[token.contract], time)

@@ -1,0 +1,84 @@
+"""Peridot: a controller is the market, its vaults are the pools, one a token, with Compound's jump rate model.
+
+Interest is simple from one accrual to the next. Totals are brought to the ledger's close time as the contract would
+at its next operation. Part of the cash of some vaults is lent on through DeFindex; what it earns there is in the
+totals but in no rate (docs/adr/0016-peridot-slender.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.oracles import Quote
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.peridot import reader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MAX_PRICE_AGE_SECONDS = 600
+"""A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
+
+
+class Peridot:
+    """The Peridot module, as `exporter.protocols.base.ProtocolModule` describes one."""
+
+    name = reader.NAME
+    coverage = Coverage(
+        title="Peridot",
+        structure="a market is the controller contract, its pools are the vault contracts, one a token",
+        year_seconds=31_536_000,
+        supply_yield="simple: the annual rate of lending itself, not compounded",
+        borrow_yield="simple: the annual rate itself, not compounded",
+        rates="the utilization of the state as stored: what the contract charges until the next accrual",
+        totals=(
+            "brought to the ledger's close time, as the contract would; supplied is cash + borrowed - reserves - "
+            "admin fees, which is what the receipt tokens are worth"
+        ),
+        prices=(
+            "the controller's SEP-40 oracle, by the symbol the controller keeps for a token; refused when not above "
+            "zero, or older than 600 s; the controller's own fallback prices are not used"
+        ),
+        limits=(
+            "base rate only: cash boosted in DeFindex earns elsewhere, and rewards are no part of the yields; what "
+            "DeFindex deposits in a Blend market is counted there, too"
+        ),
+    )
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """None: no source gives the hash of the deployed code."""
+        return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None: the controller lists its vaults."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        """Read the candidates, with the vaults that they or the deployments list."""
+        return await reader.read_markets(view, candidates, deployments)
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        """The published numbers of the vaults (see `exporter.protocols.peridot.table`)."""
+        from exporter.protocols.peridot.table import project_pools
+
+        return project_pools(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """The controller's rule: there is a price, not too old; beyond it, one that is not above zero is no price."""
+        if quote.price is None or quote.timestamp is None:
+            return quote.failure or "the oracle gave no price"
+        if quote.price <= 0:
+            return f"the price is {quote.price}, not above zero"
+        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
+            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
+        return None

@@ -1,0 +1,292 @@
+"""Reading every Peridot market: which keys, in which waves, and what becomes of each vault that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.deployments import Deployment
+from exporter.errors import DecodeError
+from exporter.ledger.asset_quotes import by_address, by_symbol, read_asset_quotes
+from exporter.ledger.entries import instance_key
+from exporter.ledger.observation import CallResult
+from exporter.ledger.scval import ScVal
+from exporter.ledger.source import ContractCall
+from exporter.ledger.tokens import read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.collector import Collector
+from exporter.protocols.peridot.layout import (
+    CONTROLLER_ENTRIES,
+    MODEL_ENTRIES,
+    USUAL_AGE_MULTIPLIER,
+    VAULT_ENTRIES,
+    VERSION,
+    Controller,
+    Entries,
+    Vault,
+    archived_entry,
+    config_hash,
+    controller_keys,
+    decode_amount,
+    decode_controller,
+    decode_model,
+    decode_oracle_symbol,
+    decode_vault,
+    entry_keys,
+    fixed_curve,
+    oracle_symbol_key,
+    shown_parameters,
+    vault_keys,
+)
+from exporter.protocols.peridot.math import VAULT_COLUMNS
+
+NAME = "peridot"
+VAULT = "vault"
+"""The role of a vault in the lists of deployments."""
+
+MARKET_NAME = "Peridot"
+"""The contracts have no name of their own."""
+
+MAX_TOKEN_DECIMALS = 38
+
+COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
+           *VAULT_COLUMNS)  # fmt: skip
+
+Answers = Mapping[ContractCall, CallResult]
+
+
+@dataclass(slots=True)
+class _Found:
+    """A market on the way: its controller, the vaults that somebody names, and those that were decoded."""
+
+    controller: Controller
+    vaults: tuple[str, ...] = ()
+    decoded: dict[str, Vault] = field(default_factory=dict)
+
+
+class _Reader(Collector):
+    """One reading of Peridot."""
+
+    def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
+        super().__init__(NAME, candidates, COLUMNS)
+        self.markets: dict[str, _Found] = {}
+        self.listed: dict[str, dict[str, None]] = {}
+        self.named = {(item.address, item.pool) for item in candidates if item.demanded and item.pool is not None}
+        for deployment in deployments:
+            for market in deployment.markets:
+                self.listed.setdefault(market, {}).update(dict.fromkeys(deployment.addresses(VAULT)))
+        for candidate in candidates:
+            vaults = self.listed.setdefault(candidate.address, {})
+            if candidate.pool is not None:
+                vaults[candidate.pool] = None
+
+    def take_market(self, market: str, entries: Entries) -> None:
+        """Decode a controller, or say why its market is not read."""
+        instance = entries[instance_key(market)]
+        (listed,) = entry_keys(market, ("SupportedMarkets",))
+        if not self.market_is_usable(market, instance, entries[listed], "list of vaults"):
+            return
+        archived = archived_entry(market, CONTROLLER_ENTRIES, entries)
+        if archived is not None:
+            self.unread(market, None, "archived", f"the controller's entry {archived} is archived; it can be restored")
+            return
+        try:
+            controller = decode_controller(market, entries)
+            if controller.supported is None and not self.listed.get(market):
+                raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
+        except DecodeError as error:
+            self.unread(market, None, "undecodable", str(error))
+            return
+        if controller.supported is None:
+            self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
+        if controller.age_multiplier != USUAL_AGE_MULTIPLIER:
+            self.notice(
+                f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
+                f"not {USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
+            )
+        known = {*self.listed.get(market, ()), *(controller.supported or ())}
+        self.markets[market] = _Found(controller, tuple(sorted(known)))
+
+    def take_vaults(self, market: str, entries: Entries) -> None:
+        """Decode a market's vaults; one that cannot be read does not cost the others."""
+        found = self.markets[market]
+        kept = []
+        for vault in found.vaults:
+            supported = found.controller.supported is None or vault in found.controller.supported
+            if entries[instance_key(vault)] is None:
+                if supported or (market, vault) in self.named:
+                    kept.append(vault)
+                    self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
+                else:
+                    self.notice(f"vault {vault} is known, but market {market} does not list it, and it is not there")
+                continue
+            kept.append(vault)
+            if not supported:
+                self.notice(f"vault {vault} is known, but market {market} does not list it (any more); it was read")
+            self._take_vault(market, vault, entries)
+        found.vaults = tuple(kept)
+
+    def _take_vault(self, market: str, vault: str, entries: Entries) -> None:
+        archived = archived_entry(vault, VAULT_ENTRIES, entries)
+        if archived is not None:
+            self.unread(market, vault, "archived", f"the vault's entry {archived} is archived; it can be restored")
+            return
+        try:
+            decoded = decode_vault(vault, entries)
+        except DecodeError as error:
+            self.unread(market, vault, "undecodable", str(error))
+            return
+        if decoded.controller not in (None, market):
+            detail = f"the vault says that its controller is {decoded.controller}"
+            self.unread(market, vault, "inconsistent", detail)
+            return
+        self.markets[market].decoded[vault] = decoded
+
+    def append_market(self, market: str, entries: Entries, answers: Answers) -> None:
+        """Append a market and those of its vaults of which everything is known."""
+        found = self.markets[market]
+        models = {vault.model for vault in found.decoded.values() if vault.model is not None}
+        controller = found.controller
+        status = controller.status_of(found.vaults)
+        self.reading.markets.append(
+            Market(
+                address=market,
+                protocol=NAME,
+                version=VERSION,
+                name=MARKET_NAME,
+                status=status,
+                oracle=controller.oracle,
+                config_hash=config_hash(market, found.vaults, models, entries),
+                wasm_hash=controller.wasm_hash,
+                members=found.vaults,
+            )
+        )
+        for vault, decoded in found.decoded.items():
+            archived = None if decoded.model is None else archived_entry(decoded.model, MODEL_ENTRIES, entries)
+            if archived is not None:
+                detail = f"entry {archived} of its rate model {decoded.model} is archived; it can be restored"
+                self.unread(market, vault, "archived", detail)
+                continue
+            token = self.reading.tokens[decoded.token]
+            try:
+                curve = _curve(decoded, entries)
+                net_cash = _net_cash(vault, decoded, answers)
+                supply = _receipt_supply(vault, decoded, answers)
+                if token.decimals is None:
+                    raise DecodeError(f"its token gives no decimals: {token.failure}")
+                if token.decimals > MAX_TOKEN_DECIMALS:
+                    raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
+            except DecodeError as error:
+                self.unread(market, vault, "undecodable", str(error))
+                continue
+            row = {"market": market, "pool": vault, "token_address": decoded.token, "oracle": controller.oracle}
+            row |= {"market_name": MARKET_NAME, "market_status": status, "wasm_hash": controller.wasm_hash}
+            numbers = {"decimals": token.decimals, "net_cash": net_cash, "receipt_supply": supply}
+            self.append({**row, **numbers, **curve, **decoded.numbers})
+            paused = (vault in controller.deposits_paused, vault in controller.borrowing_paused)
+            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, paused)
+
+    async def read_prices(self, view: LedgerView, entries: Entries) -> None:
+        """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""
+        assets: dict[tuple[str, str], ScVal] = {}
+        columns = self.reading.columns
+        for market, oracle, token in zip(columns["market"], columns["oracle"], columns["token_address"], strict=True):
+            if oracle is None:
+                continue
+            name = None
+            try:
+                name = decode_oracle_symbol(entries[oracle_symbol_key(str(market), str(token))])
+            except DecodeError as error:
+                self.notice(f"market {market}, token {token}: {error}; its price is asked for by its address")
+            assets[str(oracle), str(token)] = by_address(str(token)) if name is None else by_symbol(name)
+        self.reading.quotes = await read_asset_quotes(view, assets)
+
+
+def available_call(vault: str) -> ContractCall:
+    """The view that says what a boosted vault could pay out: its cash less reserves and admin fees, at least 0."""
+    return ContractCall(vault, "get_available_liquidity")
+
+
+def _questions(vault: str, decoded: Vault) -> list[ContractCall]:
+    """What a vault's entries do not tell."""
+    calls = [] if decoded.says_its_cash else [available_call(vault)]
+    return calls if decoded.receipt_supply is not None else [*calls, ContractCall(vault, "get_total_ptokens")]
+
+
+def _answer(call: ContractCall, answers: Answers) -> int:
+    result = answers[call]
+    if result.value is None:
+        raise DecodeError(f"{call.function}() failed: {result.reason}")
+    return decode_amount(result.value, f"{call.function}()")
+
+
+def _net_cash(vault: str, decoded: Vault, answers: Answers) -> int:
+    """Cash less reserves and admin fees: from the entries, or for a boosted vault as its views have it."""
+    numbers = decoded.numbers
+    if decoded.says_its_cash:
+        assert decoded.managed_cash is not None  # or it would not say its cash
+        return decoded.managed_cash - numbers["total_reserves"] - numbers["total_admin_fees"]
+    available = _answer(available_call(vault), answers)
+    if available > 0:
+        return available
+    owned = _answer(ContractCall(vault, "get_total_underlying"), answers)  # with nothing available it can be less
+    if owned == 0 and numbers["total_borrowed"]:
+        raise DecodeError("the vault owes its suppliers nothing although it lends: what it lacks is not told")
+    return owned - numbers["total_borrowed"]
+
+
+def _receipt_supply(vault: str, decoded: Vault, answers: Answers) -> int:
+    if decoded.receipt_supply is not None:
+        return decoded.receipt_supply
+    return _answer(ContractCall(vault, "get_total_ptokens"), answers)
+
+
+def _curve(decoded: Vault, entries: Entries) -> dict[str, int]:
+    if decoded.model is not None:
+        return decode_model(decoded.model, entries)
+    if decoded.fixed_rate is None:
+        raise DecodeError("vault: entries InterestModel and BorrowYearlyRateScaled are missing")
+    return fixed_curve(decoded.fixed_rate)
+
+
+async def read_markets(
+    view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+) -> ProtocolReading:
+    """Read all Peridot markets: controllers with the known vaults, vaults they list beside, models with tokens, calls.
+
+    Raises `SourceError` when the source fails; anything wrong with one market or vault is in the reading.
+    """
+    reader = _Reader(candidates, deployments)
+    markets = sorted({candidate.address for candidate in candidates})
+    guessed = [vault for market in markets for vault in reader.listed.get(market, ())]
+    keys = [key for market in markets for key in controller_keys(market)]
+    entries = dict(await view.read([*keys, *(key for vault in guessed for key in vault_keys(vault))]))
+    for market in markets:
+        reader.take_market(market, entries)
+    more = {vault for found in reader.markets.values() for vault in found.vaults} - set(guessed)
+    entries |= await view.read([key for vault in sorted(more) for key in vault_keys(vault)])
+    for market in reader.markets:
+        reader.take_vaults(market, entries)
+
+    pools = [(market, *item) for market, found in reader.markets.items() for item in found.decoded.items()]
+    tokens = list(dict.fromkeys(vault.token for _, _, vault in pools))
+    models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
+    keys = [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
+    keys += [oracle_symbol_key(market, vault.token) for market, _, vault in pools]
+    entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])
+    reader.reading.tokens = await read_tokens(view, tokens)
+
+    calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded)))
+    answers = dict(zip(calls, await view.call(calls), strict=True))
+    # Where nothing is available, what suppliers own is not told by it, so it is asked for in one more wave.
+    empty = [
+        ContractCall(call.contract, "get_total_underlying")
+        for call, result in answers.items()
+        if call == available_call(call.contract) and result.value is not None and result.value[1] == 0
+    ]
+    answers |= dict(zip(empty, await view.call(empty), strict=True))
+    for market in reader.markets:
+        reader.append_market(market, entries, answers)
+    await reader.read_prices(view, entries)
+    return reader.reading

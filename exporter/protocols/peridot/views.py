@@ -1,0 +1,56 @@
+"""Peridot's own views of a vault: what can be paid out, what is lent, the reserves and the exchange rate.
+
+None of them accrues, so they are held against the state as it was read, not against what is projected from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from exporter.ledger.scval import ScVal
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.peridot.layout import SCALE, decode_amount
+from exporter.protocols.views import Compared, NoView, Row, ViewCall
+
+FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
+
+
+class PeridotViews:
+    """See `exporter.protocols.views.ProtocolViews`."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """Four calls for each vault that was read."""
+        for market, vault in zip(reading.columns["market"], reading.columns["pool"], strict=True):
+            for function in FUNCTIONS:
+                yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+        """The one number that a view gives, beside that of the stored state."""
+        (vault,) = asked.pools
+        row = rows.get(vault)
+        if row is None:
+            return
+        function = asked.call.function
+        ours = _stored(row["raw"])[function]
+        yield Compared(asked.market, vault, function, ours, decode_amount(value, f"{function}()"))
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """Nothing: these views look at no price."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
+        """It does not say: nothing accrues."""
+        return None
+
+
+def _stored(raw: Mapping[str, int]) -> dict[str, int]:
+    """What the views give, of the stored state."""
+    owned = max(raw["net_cash"] + raw["total_borrowed"], 0)
+    supply = raw["receipt_supply"]
+    return {
+        "get_available_liquidity": max(owned - raw["total_borrowed"], 0),
+        "get_total_borrowed": raw["total_borrowed"],
+        "get_total_reserves": raw["total_reserves"],
+        "get_exchange_rate": owned * SCALE // supply if owned and supply else raw["initial_exchange_rate"],
+    }

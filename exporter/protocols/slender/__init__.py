@@ -1,0 +1,79 @@
+"""Slender: one pool contract is the market, its reserves are the pools, one a token. Dormant since ledger 60,749,975.
+
+Its instance is often archived; what then becomes of it is in docs/adr/0016-peridot-slender.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.oracles import Quote
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.slender import reader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MAX_PRICE_AGE_SECONDS = 600
+"""A price older than this is refused: twice the time after which Reflector, whose feeds the pool has, renews one."""
+
+
+class Slender:
+    """The Slender module, as `exporter.protocols.base.ProtocolModule` describes one."""
+
+    name = reader.NAME
+    coverage = Coverage(
+        title="Slender",
+        structure="a market is the pool contract, its pools are the reserves, one a token",
+        year_seconds=31_557_600,
+        supply_yield="simple: the lenders' stored rate on the lent share of what they own, not compounded",
+        borrow_yield="simple: the stored annual rate, not compounded",
+        rates="as stored at the last update: what the contract's own coefficients grow by until the next",
+        totals="brought to the ledger's close time by the contract's own coefficients, in whole windows of time",
+        prices=(
+            "the last price of the reserve's first feed, taken as US dollars; refused when not above zero, or older "
+            "than 600 s; the contract itself takes a median of several records, in its base asset"
+        ),
+        limits="dormant: an archived pool of the published list is named as absent, and fails no run",
+    )
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """None: no source gives the hash of the deployed code."""
+        return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None: there is one pool, and nobody makes more."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()
+
+    async def read(
+        self,
+        view: LedgerView,
+        candidates: Sequence[Candidate],
+        deployments: Sequence[Deployment],  # noqa: ARG002 - their markets are candidates, and they list no others
+    ) -> ProtocolReading:
+        """Read the candidates."""
+        return await reader.read_markets(view, candidates)
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        """The published numbers of the reserves (see `exporter.protocols.slender.table`)."""
+        from exporter.protocols.slender.table import project_pools
+
+        return project_pools(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """A careful rule: there is a price, above zero and not too old."""
+        if quote.price is None or quote.timestamp is None:
+            return quote.failure or "the oracle gave no price"
+        if quote.price <= 0:
+            return f"the price is {quote.price}, not above zero"
+        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
+            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
+        return None

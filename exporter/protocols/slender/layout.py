@@ -1,0 +1,206 @@
+"""How Slender's pool keeps its state in the ledger (facts/other-protocols.md 3.3 and the protocol's public source).
+
+Everything but the users' positions is in the pool's instance storage, hence one entry a market. Every key is a Rust
+enum variant: a vector of the variant's symbol, and for what there is of each asset or token its address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.asset_quotes import by_address, by_symbol
+from exporter.ledger.entries import instance_of
+from exporter.ledger.fields import Fields, addresses, expect
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
+from exporter.protocols.parameters import Parameter, parameters_of
+
+VERSION = "v1"
+"""The one form of entries that is known."""
+
+MAX_RESERVES = 64
+"""The one pool there is has three; a longer list is not one of Slender's."""
+
+DEFAULT_WINDOW = 20
+"""Seconds: interest is added in whole windows of this length, unless the pool's configuration says otherwise."""
+
+_MAX_TIME = 1 << 62
+_RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
+_STATE = frozenset({"STokenUnderlyingBalance", "TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
+_SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
+
+RESERVE_NUMBERS = (*_RATES, "last_update_timestamp", "s_supply", "debt_supply", "balance", "fees", "window")
+"""What `Reserve.numbers` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInstance:
+    """A pool contract: what its instance entry holds."""
+
+    wasm_hash: str
+    paused: bool
+    window: int
+    reserves: tuple[str, ...]
+    storage: dict[bytes, ScVal]
+
+    def get(self, variant: str, *values: ScVal) -> ScVal | None:
+        """What the instance storage has under a variant, or None."""
+        return self.storage.get(encode_scval(vec(symbol(variant), *values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """A reserve of fungible tokens.
+
+    ``numbers`` are rates and coefficients of 9 decimals (lender_ar, lender_ir, borrower_ar, borrower_ir), shares
+    (s_supply, debt_supply), token base units (balance, fees), unix seconds (last_update_timestamp), seconds (window).
+    ``decimals`` are those that the pool's price feed has of the token, None where it has none.
+    """
+
+    s_token: str
+    debt_token: str
+    numbers: dict[str, int]
+    decimals: int | None
+    feed: str | None
+    feed_asset: ScVal | None
+    shown: tuple[Parameter, ...]
+
+
+class NotFungibleError(Exception):
+    """A reserve without tokens of its own, which lends nothing."""
+
+
+def decode_instance(entry: Entry) -> PoolInstance:
+    """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
+    instance = instance_of(entry.contract_data())
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
+        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Slender pool")
+    storage = {encode_scval(key): value for key, value in instance.storage or ()}
+    pool = PoolInstance(instance.wasm_hash.hex(), False, DEFAULT_WINDOW, (), storage)
+    listed = pool.get("Reserves")
+    if listed is None:
+        raise DecodeError("pool instance: field Reserves is missing")
+    reserves = addresses(listed, "Reserves", MAX_RESERVES)
+    if len(set(reserves)) != len(reserves) or not all(asset.startswith("C") for asset in reserves):
+        raise DecodeError("Reserves: a reserve stands twice, or is no contract")
+    return PoolInstance(pool.wasm_hash, _paused(pool.get("Pause")), _window(pool), reserves, storage)
+
+
+def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
+    """Decode what a pool keeps of a reserve.
+
+    Raises:
+        DecodeError: naming the field, for one that is missing, of another kind, or a number the contract cannot have.
+        NotFungibleError: for a reserve of another type, which has neither shares nor debt.
+    """
+    stored = pool.get("ReserveAssetKey", address(asset))
+    if stored is None:
+        raise DecodeError("the reserve is listed, but ReserveAssetKey has none of it")
+    reserve = Fields.of(stored, "ReserveData")
+    s_token, debt_token = _tokens(reserve)
+    numbers = {name: reserve.i128(name) for name in _RATES}
+    numbers["last_update_timestamp"] = reserve.u64("last_update_timestamp")
+    numbers["window"] = pool.window
+    for name, variant, of in (
+        ("s_supply", "TokenSupply", s_token),
+        ("debt_supply", "TokenSupply", debt_token),
+        ("balance", "STokenUnderlyingBalance", s_token),
+        ("fees", "ProtocolFeeVault", asset),
+    ):
+        value = pool.get(variant, address(of))
+        numbers[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
+    for name, number in numbers.items():
+        if number < 0:
+            raise DecodeError(f"ReserveData: {name} is negative")
+    if numbers["last_update_timestamp"] >= _MAX_TIME:
+        raise DecodeError("ReserveData: field last_update_timestamp is beyond any time")
+    decimals, feed, feed_asset = _feed(pool.get("PriceFeed", address(asset)))
+    shown = tuple(parameters_of(reserve.struct("configuration"), _SHOWN))
+    return Reserve(s_token, debt_token, numbers, decimals, feed, feed_asset, shown)
+
+
+def config_hash(pool: PoolInstance) -> str:
+    """16 hex digits that change if and only if the market's configuration does.
+
+    The start of SHA-256 over the canonical XDR of a ScVal map: the instance storage without what is state, in
+    ascending order of its keys' XDR; of a reserve only its ``configuration``.
+    """
+    pairs: list[tuple[ScVal, ScVal]] = []
+    for key in sorted(pool.storage):
+        name = _variant_of(key)
+        if name == "ReserveAssetKey":
+            found = dict(_pairs(pool.storage[key])).get(symbol("configuration"))
+            pairs += [((scval.BYTES, key), found)] if found is not None else []
+        elif name not in _STATE:
+            pairs.append(((scval.BYTES, key), pool.storage[key]))
+    return hashlib.sha256(encode_scval((scval.MAP, tuple(pairs)))).hexdigest()[:16]
+
+
+def _variant_of(key: bytes) -> str | None:
+    kind, parts = scval.decode_scval(key)
+    if kind != scval.VEC or not parts or parts[0][0] != scval.SYMBOL:
+        return None
+    return str(parts[0][1])
+
+
+def _pairs(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
+    kind, payload = value
+    return tuple(payload or ()) if kind == scval.MAP else ()
+
+
+def _paused(value: ScVal | None) -> bool:
+    """``Pause`` is a yes or no in older revisions, and a struct with one in newer ones."""
+    if value is None:
+        return False
+    if value[0] == scval.BOOL:
+        return bool(value[1])
+    return Fields.of(value, "Pause").boolean("paused")
+
+
+def _window(pool: PoolInstance) -> int:
+    config = pool.get("PoolConfig")
+    if config is not None:
+        return Fields.of(config, "PoolConfig").u64("timestamp_window")
+    window = pool.get("ReserveTimestampWindow")
+    return DEFAULT_WINDOW if window is None else int(expect(window, scval.U64, "ReserveTimestampWindow"))
+
+
+def _tokens(reserve: Fields) -> tuple[str, str]:
+    """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken]."""
+    value = reserve.get("reserve_type")
+    if value is None:
+        raise DecodeError("ReserveData: field reserve_type is missing")
+    parts = expect(value, scval.VEC, "ReserveData: field reserve_type")
+    kind = expect(parts[0], scval.SYMBOL, "ReserveData: field reserve_type") if parts else "empty"
+    if kind != "Fungible":
+        raise NotFungibleError(kind)
+    if len(parts) != 3:
+        raise DecodeError("ReserveData: field reserve_type has not two tokens")
+    s_token, debt_token = (str(expect(part, scval.ADDRESS, "ReserveData: field reserve_type")) for part in parts[1:])
+    return s_token, debt_token
+
+
+def _feed(value: ScVal | None) -> tuple[int | None, str | None, ScVal | None]:
+    """The token's decimals, the contract of its first price feed, and the asset to ask it for."""
+    if value is None:
+        return None, None, None
+    config = Fields.of(value, "PriceFeed")
+    decimals = config.u32("asset_decimals")
+    listed = config.get("feeds")
+    feeds = None if listed is None else expect(listed, scval.VEC, "PriceFeed: field feeds")
+    if not feeds:
+        return decimals, None, None
+    feed = Fields.of(feeds[0], "PriceFeed.feeds[0]")
+    asset = feed.get("feed_asset")
+    parts: tuple[ScVal, ...] = ()
+    if asset is not None:
+        parts = expect(asset, scval.VEC, "PriceFeed: field feed_asset") or ()
+    if len(parts) == 2 and parts[0] == symbol("Stellar") and parts[1][0] == scval.ADDRESS:
+        return decimals, feed.address("feed"), by_address(parts[1][1])
+    if len(parts) == 2 and parts[0] == symbol("Other") and parts[1][0] == scval.SYMBOL:
+        return decimals, feed.address("feed"), by_symbol(parts[1][1])
+    raise DecodeError("PriceFeed: field feed_asset is neither Stellar nor Other")

@@ -1,0 +1,123 @@
+"""Slender's math over columns of reserves (facts/other-protocols.md 3.3); tests/slender_judge.py has it for one.
+
+Coefficients and rates a year have 9 decimals. The contract's views bring its two accrued rates from the last update
+to now with the interest rates that are stored, in whole windows of time, and so does this.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from exporter import exact
+from exporter.protocols.published import utilization_bps
+
+ONE = 10**9
+SECONDS_PER_YEAR = 31_557_600
+"""The contract's year, 365.25 days."""
+
+RESERVE_COLUMNS = (
+    "lender_ar",
+    "lender_ir",
+    "borrower_ar",
+    "borrower_ir",
+    "last_update_timestamp",
+    "window",
+    "s_supply",
+    "debt_supply",
+    "balance",
+    "fees",
+)
+"""The raw columns that `project` reads."""
+
+
+def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+    """Add what is published of the reserves at a time in unix seconds.
+
+    Args:
+        frame: a row a reserve, with RESERVE_COLUMNS (Int128 or smaller integers), without nulls and none negative.
+            Other columns are kept as they are.
+        close_time: to which the coefficients are brought.
+
+    Returns:
+        The frame with these columns added: `collat_coeff`, `debt_coeff`, `stored_utilization`,
+        `accrued_utilization`, `stored_supply_apr`, `accrued_supply_apr` (Int128, 9 decimals), `supplied`, `borrowed`
+        (Int128, base units), `utilization_bps`, `supply_apy_bps` and `borrow_apy_bps` (Int64).
+
+    Raises:
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
+        ValueError: for a null.
+    """
+    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
+    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
+    elapsed = elapsed_seconds(state["last_update_timestamp"], state["window"], close_time)
+    lender = accrued_rate(state["lender_ar"], state["lender_ir"], elapsed)
+    debt_coeff = accrued_rate(state["borrower_ar"], state["borrower_ir"], elapsed)
+
+    def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
+        lent = lent_out(accrued, state["debt_supply"])
+        owned = exact.add(state["balance"], lent)
+        return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
+
+    _, stored_used, stored_apr = of_lenders(state["lender_ar"])
+    owned, accrued_used, accrued_apr = of_lenders(lender)
+    collat_coeff = collateral_coefficient(owned, state["s_supply"])
+    supplied = exact.multiply_divide_floor(state["s_supply"], collat_coeff, ONE)
+    borrowed = exact.multiply_divide_floor(state["debt_supply"], debt_coeff, ONE)
+    return frame.with_columns(
+        collat_coeff.alias("collat_coeff"),
+        debt_coeff.alias("debt_coeff"),
+        stored_used.alias("stored_utilization"),
+        accrued_used.alias("accrued_utilization"),
+        stored_apr.alias("stored_supply_apr"),
+        accrued_apr.alias("accrued_supply_apr"),
+        supplied.alias("supplied"),
+        borrowed.alias("borrowed"),
+        utilization_bps(borrowed, supplied).alias("utilization_bps"),
+        simple_yield_bps(stored_apr).alias("supply_apy_bps"),
+        simple_yield_bps(state["borrower_ir"]).alias("borrow_apy_bps"),
+    )
+
+
+@exact.naming("elapsed time")
+def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) -> pl.Series:
+    """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
+    since = exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
+    counted = window != 0
+    windows = exact.floor_divide(since, exact.select(counted, window, 1))
+    return exact.multiply(windows, exact.select(counted, window, 0))
+
+
+@exact.naming("accrued rate")
+def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
+    """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals."""
+    years = exact.multiply_divide_floor(seconds, ONE, SECONDS_PER_YEAR)
+    growth = exact.add(exact.multiply_divide_floor(rate, years, ONE), ONE)
+    return exact.multiply_divide_floor(accrued, growth, ONE)
+
+
+@exact.naming("lent")
+def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
+    """What of the debt is the lenders': floor(accrued × debt shares)."""
+    return exact.multiply_divide_floor(accrued, debt_supply, ONE)
+
+
+@exact.naming("collateral coefficient")
+def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
+    """What a share of the supply is worth: floor(owned / shares), 1 without shares."""
+    divided = s_supply != 0
+    return exact.multiply_divide_floor(exact.select(divided, owned, 1), ONE, exact.select(divided, s_supply, 1))
+
+
+@exact.naming("share")
+def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
+    """The part of a number that the lent share of what is owned makes, rounded down; 0 where nothing is owned."""
+    divided = owned != 0
+    return exact.multiply_divide_floor(exact.select(divided, lent, 0), of, exact.select(divided, owned, 1))
+
+
+@exact.naming("yield")
+def simple_yield_bps(rate: pl.Series) -> pl.Series:
+    """A rate a year as basis points, rounded down, Int64: between two updates interest is simple."""
+    return exact.json_integers(exact.floor_divide(rate, ONE // 10_000))

@@ -1,0 +1,138 @@
+"""Reading every Slender market: one entry each, and what becomes of a pool that is archived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from exporter.errors import DecodeError
+from exporter.ledger.asset_quotes import read_asset_quotes
+from exporter.ledger.entries import instance_key
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval import ScVal
+from exporter.ledger.tokens import read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
+from exporter.protocols.collector import Collector
+from exporter.protocols.slender.layout import (
+    VERSION,
+    NotFungibleError,
+    PoolInstance,
+    Reserve,
+    config_hash,
+    decode_instance,
+    decode_reserve,
+)
+from exporter.protocols.slender.math import RESERVE_COLUMNS
+
+NAME = "slender"
+MARKET_NAME = "Slender"
+"""The contract has no name of its own."""
+
+MAX_TOKEN_DECIMALS = 38
+
+COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
+           "s_token", "debt_token", *RESERVE_COLUMNS)  # fmt: skip
+
+
+class _Reader(Collector):
+    """One reading of Slender."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        super().__init__(NAME, candidates, COLUMNS)
+        self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
+        self.pools: dict[str, PoolInstance] = {}
+        self.reserves: dict[tuple[str, str], Reserve] = {}
+        self.assets: dict[tuple[str, str], ScVal] = {}
+
+    def take_market(self, market: str, entry: Entry | None) -> None:
+        """Decode a pool's instance, or say why its market is not read.
+
+        Slender is dormant, and its instance is kept alive by its users alone. So a published pool that is archived is
+        absent, which fails no run; one that the operator named is unread (docs/adr/0016-peridot-slender.md).
+        """
+        if entry is not None and entry.archived and market not in self.demanded:
+            reason = "archived: nobody has used the pool for long; its instance can be restored"
+            self.reading.absent.append(Absent(market, NAME, reason))
+            return
+        if not self.market_is_usable(market, entry, None, ""):
+            return
+        assert entry is not None  # or it would not be usable
+        try:
+            self.pools[market] = decode_instance(entry)
+        except DecodeError as error:
+            self.unread(market, None, "undecodable", str(error))
+
+    def take_reserves(self, market: str) -> None:
+        """Decode a market's reserves; one that cannot be read does not cost the others."""
+        pool = self.pools[market]
+        members = []
+        for asset in pool.reserves:
+            try:
+                self.reserves[market, asset] = decode_reserve(pool, asset)
+            except NotFungibleError as error:
+                self.notice(f"market {market}: reserve {asset} is of type {error}, which lends nothing; it is no pool")
+                continue
+            except DecodeError as error:
+                self.unread(market, asset, "undecodable", str(error))
+            members.append(asset)
+        feeds = {reserve.feed for (owner, _), reserve in self.reserves.items() if owner == market}
+        self.reading.markets.append(
+            Market(
+                address=market,
+                protocol=NAME,
+                version=VERSION,
+                name=MARKET_NAME,
+                status="paused" if pool.paused else "active",
+                oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
+                config_hash=config_hash(pool),
+                wasm_hash=pool.wasm_hash,
+                members=tuple(members),
+            )
+        )
+
+    def append_reserve(self, market: str, asset: str) -> None:
+        """Append a reserve to the columns."""
+        pool, reserve, token = self.pools[market], self.reserves[market, asset], self.reading.tokens[asset]
+        decimals = token.decimals if reserve.decimals is None else reserve.decimals
+        if decimals is None or decimals > MAX_TOKEN_DECIMALS:
+            self.unread(market, asset, "undecodable", f"its token's decimals are {decimals}: {token.failure}")
+            return
+        self.compare_decimals(market, decimals, token)
+        if reserve.feed is not None and reserve.feed_asset is not None:
+            self.assets[reserve.feed, asset] = reserve.feed_asset
+        self.append(
+            {
+                "market": market,
+                "pool": asset,
+                "token_address": asset,
+                "oracle": reserve.feed,
+                "market_name": MARKET_NAME,
+                "market_status": "paused" if pool.paused else "active",
+                "wasm_hash": pool.wasm_hash,
+                "decimals": decimals,
+                "s_token": reserve.s_token,
+                "debt_token": reserve.debt_token,
+                **reserve.numbers,
+            }
+        )
+        self.reading.parameters[market, asset] = reserve.shown
+
+
+async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> ProtocolReading:
+    """Read all Slender markets in three waves: pools, tokens, prices.
+
+    There is nothing on the chain that lists the pools, so the candidates are all there are. Raises `SourceError` when
+    the source fails; anything wrong with one market or reserve is in the reading.
+    """
+    reader = _Reader(candidates)
+    markets = sorted({candidate.address for candidate in candidates})
+    entries = await view.read([instance_key(market) for market in markets])
+    for market in markets:
+        reader.take_market(market, entries[instance_key(market)])
+    for market in reader.pools:
+        reader.take_reserves(market)
+    reader.reading.tokens = await read_tokens(view, dict.fromkeys(asset for _, asset in reader.reserves))
+    for market, asset in reader.reserves:
+        reader.append_reserve(market, asset)
+    reader.reading.quotes = await read_asset_quotes(view, reader.assets)
+    return reader.reading

@@ -1,0 +1,60 @@
+"""Slender's own views of a reserve: its state, its shares, and its two coefficients, which are of the call's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.views import Compared, NoView, Row, ViewCall
+
+_COEFFICIENTS = {"collat_coeff": "supply_index", "debt_coeff": "borrow_index"}
+_RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
+
+
+class SlenderViews:
+    """See `exporter.protocols.views.ProtocolViews`."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """Five calls for each reserve that was read."""
+        columns = reading.columns
+        pools = zip(columns["market"], columns["pool"], columns["s_token"], columns["debt_token"], strict=True)
+        for market, pool, *tokens in pools:
+            for function in ("get_reserve", *_COEFFICIENTS):
+                call = ContractCall(str(market), function, (address(str(pool)),))
+                yield ViewCall(str(market), (str(pool),), call)
+            for token in tokens:
+                call = ContractCall(str(market), "token_total_supply", (address(str(token)),))
+                yield ViewCall(str(market), (str(pool),), call)
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+        """The fields of the reserve's state, or the one number of another view."""
+        (pool,) = asked.pools
+        row = rows.get(pool)
+        if row is None:
+            return
+        function = asked.call.function
+        if function in _COEFFICIENTS:
+            found = expect(value, scval.I128, function)
+            yield Compared(asked.market, pool, function, row[_COEFFICIENTS[function]], found)
+        elif function == "token_total_supply":
+            name = "s_supply" if asked.call.arguments == (address(row["raw"]["s_token"]),) else "debt_supply"
+            yield Compared(asked.market, pool, name, row["raw"][name], expect(value, scval.I128, function))
+        else:
+            reserve = Fields.of(value, function)
+            for name in _RATES:
+                yield Compared(asked.market, pool, name, row["raw"][name], reserve.i128(name))
+            last_update = reserve.u64("last_update_timestamp")
+            yield Compared(asked.market, pool, "last_accrual_time", row["last_accrual_time"], last_update)
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """Nothing: these views look at no price."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
+        """It does not say."""
+        return None

@@ -1,0 +1,205 @@
+"""Peridot's math against vectors made by hand, and against the judge for vaults of any kind.
+
+The facts have the formulas but no published vectors, so those here are calculated by hand in plain integers.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter import exact
+from exporter.errors import ExactOverflowError
+from exporter.protocols.peridot import math
+from tests import peridot_judge as judge
+
+Vault = dict[str, int]
+NOW = 1_800_000_000
+
+PLAIN: Vault = {
+    "net_cash": 988 * 10**7, "total_borrowed": 500 * 10**7, "total_reserves": 10 * 10**7,
+    "total_admin_fees": 2 * 10**7, "borrow_index": 125 * 10**16, "receipt_supply": 10**9,
+    "initial_exchange_rate": 10**6, "reserve_factor": 100_000, "admin_fee": 50_000, "base_rate": 20_000,
+    "multiplier": 180_000, "jump_multiplier": 4_000_000, "kink": 800_000, "last_update_time": NOW - 86_400,
+}  # fmt: skip
+
+
+def frame_of(vaults: list[Vault]) -> pl.DataFrame:
+    """The raw columns of some vaults."""
+    return pl.DataFrame([exact.column([vault[name] for vault in vaults], name) for name in math.VAULT_COLUMNS])
+
+
+def projected(vault: Vault, now: int = NOW) -> dict[str, int]:
+    """What is computed of one vault."""
+    row: dict[str, int] = math.project(frame_of([vault]), now).row(0, named=True)
+    return row
+
+
+def column(*values: int) -> pl.Series:
+    """A column of these values."""
+    return exact.column(values)
+
+
+def test_whole_vault() -> None:
+    """All numbers of a vault a day after its last accrual [calc].
+
+    Suppliers own 1488 of which 500 are lent: U = 336021; rate 20000 + floor(336021 × 0.18) = 80483; interest
+    floor(5e9 × 80483 × 86400 / 31536000e6) = 1102506, of which 110250 go to reserves and 55125 to the fees.
+    """
+    row = projected(PLAIN)
+
+    expected = {
+        "stored_utilization": 336_021,
+        "stored_borrow_apr": 80_483,
+        "stored_supply_apr": 22_987,  # floor(336021 × floor(80483 × 0.85 = 68410.55) / 10^6)
+        "borrow_apy_bps": 804,
+        "supply_apy_bps": 229,
+        "borrowed": 5_001_102_506,
+        "supplied": 14_880_937_131,  # 14,880,000,000 + 1,102,506 - 165,375
+        "set_aside": 120_165_375,
+        "utilization_bps": 3_360,
+        "supply_index": 14_880_937 * 10**12,
+        "accrued_borrow_index": 1_250_275_626_500_000_000,
+    }
+    assert expected == {name: row[name] for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("used", "rate"),
+    [(0, 20_000), (1, 20_000), (400_000, 92_000), (800_000, 164_000), (800_001, 164_004), (1_000_000, 964_000)],
+)
+def test_jump_rate(used: int, rate: int) -> None:
+    """The kink belongs to the first slope, and products are rounded down [calc]."""
+    found = math.borrow_rate(column(used), column(20_000), column(180_000), column(4_000_000), column(800_000))
+
+    assert [rate] == found.to_list()
+
+
+@pytest.mark.parametrize(
+    ("borrowed", "net_cash", "used"),
+    [(0, 0, 0), (0, 5, 0), (5, 5, 500_000), (1, 2, 333_333), (7, 0, 10**6), (7, -3, 10**6), (7, -7, 0), (7, -9, 0)],
+)
+def test_utilization(borrowed: int, net_cash: int, used: int) -> None:
+    """It is rounded down and at most 10^6; 0 where nothing is borrowed, or suppliers own nothing [calc]."""
+    owned = math.total_underlying(column(net_cash), column(borrowed))
+
+    assert [used] == math.utilization(column(borrowed), owned).to_list()
+
+
+def test_supply_rate_keeps_both_shares_back() -> None:
+    """Reserve factor and admin fee are both taken out: U 80 %, borrow 5 %, 10 % kept is 3.6 % [calc]."""
+    assert [36_000] == math.supply_rate(column(50_000), column(800_000), column(100_000)).to_list()
+    whole = projected(PLAIN | {"reserve_factor": 700_000, "admin_fee": 600_000})
+    assert (0, 0) == (whole["stored_supply_apr"], whole["accrued_supply_apr"])
+
+
+def test_simple_interest_over_a_year() -> None:
+    """A year at 10 % is a tenth of the debt, whatever the days in between: nothing is compounded [calc]."""
+    year = column(31_536_000)
+    assert [10**9] == math.accrued_interest(column(10**10), column(100_000), year).to_list()
+    assert [1_000] == math.simple_yield_bps(column(100_000)).to_list()
+    assert [9] == math.simple_yield_bps(column(999)).to_list()
+
+
+def test_clock_behind_the_last_accrual() -> None:
+    """At or before the last accrual nothing is added."""
+    for now in (PLAIN["last_update_time"], PLAIN["last_update_time"] - 5):
+        row = projected(PLAIN, now)
+        assert (PLAIN["total_borrowed"], PLAIN["borrow_index"]) == (row["borrowed"], row["accrued_borrow_index"])
+
+
+def test_seconds_not_milliseconds() -> None:
+    """The clock is in seconds: ten of them add ten seconds of interest (facts/other-protocols.md 5)."""
+    ten = projected(PLAIN | {"last_update_time": NOW - 10})
+
+    assert 127 == ten["borrowed"] - PLAIN["total_borrowed"]  # floor(5e9 × 80483 × 10 / 31536000e6)
+
+
+def test_empty_vault() -> None:
+    """A vault that nobody has supplied to has its initial exchange rate, and no rate of supply."""
+    empty = dict.fromkeys(("net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "receipt_supply"), 0)
+    row = projected(PLAIN | empty)
+
+    assert (0, 0, 0, 20_000) == tuple(
+        row[name] for name in ("supplied", "utilization_bps", "stored_supply_apr", "stored_borrow_apr")
+    )
+    assert (10**18, PLAIN["borrow_index"]) == (row["supply_index"], row["accrued_borrow_index"])
+
+
+def test_rate_that_the_contract_refuses() -> None:
+    """Above 1000 percent a year the contract does not accrue: such a vault has no numbers, the others keep theirs."""
+    now = PLAIN | {"last_update_time": NOW}
+    frame = frame_of([PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517}])
+    found, failures = exact.set_aside_failures(frame, lambda kept: math.project(kept, NOW))
+
+    assert [1] == list(failures)
+    assert "1000 percent" in str(failures[1])
+    assert [80_483, 10_000_000] == found["stored_borrow_apr"].to_list()
+
+
+def test_nulls_are_refused() -> None:
+    """A null in what is computed with is an error, not a number."""
+    frame = frame_of([PLAIN]).with_columns(pl.lit(None).cast(pl.Int128).alias("kink"))
+    with pytest.raises(ValueError, match="null in kink"):
+        math.project(frame, NOW)
+
+
+AMOUNTS = st.integers(0, 10**20)
+RATES = st.integers(0, 4_000_000)
+
+
+def common_vaults() -> st.SearchStrategy[Vault]:
+    """Vaults as the chain has them."""
+    return st.fixed_dictionaries(
+        {
+            "net_cash": st.integers(-(10**12), 10**20), "total_borrowed": AMOUNTS, "total_reserves": AMOUNTS,
+            "total_admin_fees": AMOUNTS, "borrow_index": st.integers(10**18, 10**20), "receipt_supply": AMOUNTS,
+            "initial_exchange_rate": st.just(10**6), "reserve_factor": st.integers(0, 10**6),
+            "admin_fee": st.integers(0, 10**6), "base_rate": RATES, "multiplier": RATES, "jump_multiplier": RATES,
+            "kink": st.integers(0, 10**6), "last_update_time": st.integers(NOW - 10**8, NOW + 100),
+        }
+    )  # fmt: skip
+
+
+def hostile_vaults() -> st.SearchStrategy[Vault]:
+    """Vaults with any numbers that the decoder lets through."""
+    anything = st.integers(0, 2**127 - 1)
+    return st.fixed_dictionaries(
+        {
+            **dict.fromkeys(math.VAULT_COLUMNS, anything),
+            "net_cash": st.integers(-(2**126), 2**126),
+            "reserve_factor": st.integers(0, 10**6),
+            "admin_fee": st.integers(0, 10**6),
+            "last_update_time": st.integers(0, 2**62),
+        }
+    )
+
+
+def agree(vaults: list[Vault]) -> None:
+    """What is computed is what the judge says, and exactly those are set aside that the judge refuses."""
+    judged: dict[int, Vault] = {}
+    for row, vault in enumerate(vaults):
+        try:
+            judged[row] = judge.project(vault, NOW)
+        except OverflowError:
+            continue
+    found, failures = exact.set_aside_failures(frame_of(vaults), lambda kept: math.project(kept, NOW))
+
+    assert set(range(len(vaults))) - set(judged) == set(failures)
+    assert all(isinstance(error, ExactOverflowError) for error in failures.values())
+    names = list(next(iter(judged.values()), {}))
+    assert list(judged.values()) == (found.select(names).rows(named=True) if names else [])
+
+
+@given(st.lists(common_vaults(), min_size=1, max_size=6))
+def test_common_vaults_equal_the_judge(vaults: list[Vault]) -> None:
+    """Vaults as the chain has them come out as the judge says."""
+    agree(vaults)
+
+
+@given(st.lists(common_vaults() | hostile_vaults(), min_size=1, max_size=4))
+def test_hostile_vaults_equal_the_judge(vaults: list[Vault]) -> None:
+    """Beside values of any size the others stay right, and exactly those the judge refuses are set aside."""
+    agree(vaults)

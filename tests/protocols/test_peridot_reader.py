@@ -1,0 +1,464 @@
+"""Reading Peridot markets from a chain: what is read, what is asked for, what is not read and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from exporter.deployments import deployments_of
+from exporter.ledger.entries import instance_key
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import VOID, address, i128, symbol, u64, vec
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import Absent, Unread
+from exporter.protocols.peridot import Peridot
+from exporter.protocols.peridot.views import PeridotViews
+from exporter.protocols.views import Compared, ViewCall
+from tests import peridot_judge as judge
+from tests.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
+from tests.peridot_chain import (
+    CODE,
+    CURVE,
+    RECEIPTS,
+    STATE,
+    PeridotLedger,
+    candidate,
+    demanded,
+    deployment,
+    flags,
+    stored,
+    u128,
+    vault_instance,
+)
+
+C = contract("C")
+XLM, USDC = contract("XLM vault"), contract("USDC vault")
+
+
+def market() -> PeridotLedger:
+    """A market C with a vault of XLM and one of USDC."""
+    ledger = PeridotLedger()
+    ledger.add_market("C", ["XLM", "USDC"])
+    return ledger
+
+
+def reasons(unread: list[Unread]) -> dict[str | None, tuple[str, str]]:
+    """The reason and detail of what was not read, by pool."""
+    return {item.pool: (item.reason, item.detail) for item in unread}
+
+
+class TestReading:
+    """What is read when all is well."""
+
+    def test_vaults_are_pools(self) -> None:
+        """The vaults that the controller lists are the pools, each with its token, in the order of addresses."""
+        tables = market().compute([candidate("C")])
+        rows = tables.pools.rows(named=True)
+
+        assert sorted([(C, XLM, contract("XLM")), (C, USDC, contract("USDC"))]) == [
+            (row["market"], row["pool"], row["token_address"]) for row in rows
+        ]
+        assert [("Peridot", "active", 2, 0)] == tables.markets.select(
+            "name", "status", "pool_count", "unread_count"
+        ).rows()
+        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+        assert {CODE.hex()} == set(tables.pools["wasm_hash"])
+
+    def test_numbers(self) -> None:
+        """A vault's numbers are those of the judge at the close time."""
+        ledger = market()
+        (row, _) = sorted(ledger.compute([candidate("C")]).pools.rows(named=True), key=lambda row: row["pool"] != XLM)
+        judged = judge.project(
+            {
+                "net_cash": STATE["ManagedCash"] - STATE["TotalReserves"] - STATE["TotalAdminFees"],
+                "total_borrowed": STATE["TotalBorrowed"],
+                "total_reserves": STATE["TotalReserves"],
+                "total_admin_fees": STATE["TotalAdminFees"],
+                "borrow_index": STATE["BorrowIndex"],
+                "receipt_supply": RECEIPTS,
+                "initial_exchange_rate": 10**6,
+                "reserve_factor": STATE["ReserveFactorScaled"],
+                "admin_fee": STATE["AdminFeeScaled"],
+                **dict(zip(("base_rate", "multiplier", "jump_multiplier", "kink"), CURVE.values(), strict=True)),
+                "last_update_time": NOW - 100,
+            },
+            NOW,
+        )
+
+        assert {
+            "total_supplied": judged["supplied"],
+            "total_borrowed": judged["borrowed"],
+            "total_collateral": 0,
+            "backstop_credit": judged["set_aside"],
+            "supply_apy_bps": judged["supply_apy_bps"],
+            "borrow_apy_bps": judged["borrow_apy_bps"],
+            "utilization_bps": judged["utilization_bps"],
+            "supply_index": judged["supply_index"],
+            "borrow_index": judged["accrued_borrow_index"],
+            "index_decimals": 18,
+            "last_accrual_time": NOW - 100,
+            "decimals": 7,
+            "oracle_price": 2 * 10**14,
+            "rate_modifier": 1,
+        }.items() <= row.items()
+
+    def test_requests(self) -> None:
+        """With the vaults in the package's list there are two waves of entries and the price calls, no other."""
+        ledger = market()
+        ledger.read([candidate("C")], [deployment("C", ["XLM vault", "USDC vault"])])
+        assert ledger.source is not None
+
+        assert ["entries", "entries"] == [kind for kind, _, _ in ledger.source.log]
+        expected = [ContractCall(contract("C oracle"), "decimals")]
+        expected += [lastprice("C oracle", "XLM"), lastprice("C oracle", "USDC")]
+        assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
+
+    def test_vaults_beside_the_list(self) -> None:
+        """A vault that only the package or a candidate names is read too, and that the controller lacks it is said."""
+        ledger = market()
+        ledger.replace(stored("C", "SupportedMarkets", flags({"XLM vault": True, "USDC vault": False})))
+        for named in ([candidate("C"), candidate("C", "USDC vault")], [candidate("C")]):
+            tables = ledger.compute(named, [deployment("C", ["USDC vault"])])
+            assert {XLM, USDC} == set(tables.pools["pool"])
+            assert 1 == len(tables.notices)
+            assert f"vault {USDC} is known, but market {C} does not list it" in tables.notices[0]
+        assert [XLM] == ledger.compute([candidate("C")]).pools["pool"].to_list()
+
+    def test_listed_vault_that_never_was(self) -> None:
+        """A vault of the package's list that the controller lacks and the ledger too is a notice, no failure."""
+        tables = market().compute([candidate("C")], [deployment("C", ["gone vault"])])
+
+        assert ([], 2) == (tables.unread, tables.pools.height)
+        assert ["it is not there"] == [notice[-15:] for notice in tables.notices]
+
+    @pytest.mark.parametrize(
+        ("deposits", "borrowing", "status"),
+        [
+            ({}, {"XLM vault": True}, "partly_paused"),
+            ({"XLM vault": True, "USDC vault": True}, {"XLM vault": True, "USDC vault": True}, "paused"),
+            ({"XLM vault": False}, {}, "active"),
+        ],
+    )
+    def test_status(self, deposits: dict[str, bool], borrowing: dict[str, bool], status: str) -> None:
+        """The status follows from what the controller has paused, which each vault's parameters say, too."""
+        ledger = market()
+        ledger.replace(stored("C", "PauseDeposit", flags(deposits)), stored("C", "PauseBorrow", flags(borrowing)))
+        tables = ledger.compute([candidate("C")])
+        shown = {item.name: item.value for item in tables.parameters[C, XLM]}
+
+        assert {status} == {*tables.markets["status"], *tables.pools["market_status"]}
+        assert (int(deposits.get("XLM vault", False)), int(borrowing.get("XLM vault", False))) == (
+            shown["deposits_paused"],
+            shown["borrowing_paused"],
+        )
+        assert (20_000, 800_000, 10**15) == (shown["base_rate"], shown["kink"], shown["supply_cap"])
+
+    def test_vault_without_model(self) -> None:
+        """A vault without a rate model has the one rate that it keeps itself."""
+        ledger = market()
+        ledger.remove(stored("XLM vault", "InterestModel", VOID))
+        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+
+        assert (70_000, 70_000) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
+
+    def test_config_hash(self) -> None:
+        """The hash stays with the state and moves with the configuration of controller, model and vaults."""
+        ledger = market()
+        hashes = [ledger.compute([candidate("C")]).markets["config_hash"].item()]
+        ledger.replace(stored("XLM vault", "TotalBorrowed", u128(7)), vault_instance("XLM vault", 5))
+        assert hashes == [ledger.compute([candidate("C")]).markets["config_hash"].item()]
+        for written in (
+            stored("C", "OracleMaxAgeMultiplier", u64(2)),
+            stored("model", "Kink", u128(1)),
+            stored("XLM vault", "ReserveFactorScaled", u128(1)),
+        ):
+            ledger.replace(written)
+            hashes.append(ledger.compute([candidate("C")]).markets["config_hash"].item())
+        assert 4 == len(set(hashes))
+
+
+class TestBoosted:
+    """Vaults part of whose cash is elsewhere."""
+
+    def test_available_tells_the_cash(self) -> None:
+        """What a boosted vault can pay out, with what it lends, is what its suppliers own."""
+        ledger = market()
+        ledger.boost("XLM", u128(1234 * 10**7))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+
+        assert (1734 * 10**7, 500 * 10**7) == (row["total_supplied"], row["total_borrowed"])
+        assert ledger.source is not None
+        assert 1 == ledger.source.calls.count(ContractCall(XLM, "get_available_liquidity"))
+        assert not any(call.contract == USDC for call in ledger.source.calls)
+
+    def test_vault_that_keeps_no_cash_entry(self) -> None:
+        """A vault without ``ManagedCash`` is asked as a boosted one is."""
+        ledger = market()
+        ledger.remove(stored("XLM vault", "ManagedCash", VOID))
+        ledger.set_function("XLM vault", "get_available_liquidity", u128(10**9))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+
+        assert 10**9 + 500 * 10**7 == row["total_supplied"]
+
+    def test_nothing_available(self) -> None:
+        """With nothing to pay out, what suppliers own is asked for; if that is not told either, it is unread."""
+        ledger = market()
+        ledger.boost("XLM", u128(0))
+        ledger.set_function("XLM vault", "get_total_underlying", u128(499 * 10**7))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        assert (499 * 10**7, 10_020) == (row["total_supplied"], row["utilization_bps"])
+
+        for answer, detail in (
+            (u128(0), "what it lacks is not told"),
+            ("HostError: trapped", "get_total_underlying()"),
+        ):
+            ledger.set_function("XLM vault", "get_total_underlying", answer)
+            tables = ledger.compute([candidate("C")])
+            assert [USDC] == tables.pools["pool"].to_list()
+            assert detail in reasons(tables.unread)[XLM][1]
+
+    @pytest.mark.parametrize(
+        ("answer", "detail"),
+        [
+            ("HostError: Error(WasmVm, InvalidAction)", "get_available_liquidity() failed: HostError: Error(WasmVm"),
+            (i128(5), "get_available_liquidity(): expected"),
+            (u128(2**127), "more than any token has"),
+        ],
+    )
+    def test_failed_call(self, answer: ScVal | str, detail: str) -> None:
+        """A call that fails, or gives something else, costs its vault and no other, with the reason."""
+        ledger = market()
+        ledger.boost("XLM", answer)
+        tables = ledger.compute([candidate("C")])
+
+        assert [USDC] == tables.pools["pool"].to_list()
+        assert detail in reasons(tables.unread)[XLM][1]
+        assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
+
+    def test_receipt_supply_elsewhere(self) -> None:
+        """Where the instance has no supply of the receipt token, the vault is asked for it."""
+        ledger = market()
+        ledger.replace(vault_instance("XLM vault", None))
+        assert "get_total_ptokens() failed" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        ledger.set_function("XLM vault", "get_total_ptokens", u128(RECEIPTS))
+        first, second = ledger.compute([candidate("C")]).pools["supply_index"].to_list()
+        assert first == second
+
+
+class TestPrices:
+    """The controller's oracle, by symbol where the controller keeps one."""
+
+    def test_by_symbol(self) -> None:
+        """A token with a symbol is asked for by it, and not by its address."""
+        ledger = market()
+        ledger.set_symbol_price("C", "XLM", "XLM", 3 * 10**14)
+        prices = dict(ledger.compute([candidate("C")]).pools.select("token_address", "oracle_price").iter_rows())
+
+        assert {contract("XLM"): 3 * 10**14, contract("USDC"): 2 * 10**14} == prices
+        assert ledger.source is not None
+        assert lastprice("C oracle", "XLM") not in ledger.source.calls
+
+    @pytest.mark.parametrize(
+        ("price", "age", "reason"),
+        [
+            (1, 600, "valid"),
+            (1, 601, "the price is 601 s old, more than 600 s"),
+            (0, 0, "the price is 0, not above zero"),
+            (-1, 0, "the price is -1, not above zero"),
+            (1, -50, "valid"),
+        ],
+    )
+    def test_limits(self, price: int, age: int, reason: str) -> None:
+        """A price of exactly 600 s is good; zero and below are no price."""
+        ledger = market()
+        ledger.set_symbol_price("C", "XLM", "XLM", price, NOW - age)
+        found = dict(ledger.compute([candidate("C")]).pools.select("token_address", "price_reason").iter_rows())
+
+        assert reason == found[contract("XLM")]
+
+    def test_no_price(self) -> None:
+        """An oracle that fails, knows nothing, or is missing costs the prices, not the pools."""
+        ledger = market()
+        ledger.set_symbol_price("C", "XLM", "XLM", 1)
+        call = ContractCall(contract("C oracle"), "lastprice", (vec(symbol("Other"), symbol("XLM")),))
+        for answer, reason in ((VOID, "has no price"), (i128(1), "expected"), ("HostError: x", "lastprice() failed")):
+            ledger.results[call] = answer
+            found = dict(ledger.compute([candidate("C")]).pools.select("token_address", "price_reason").iter_rows())
+            assert reason in found[contract("XLM")]
+        ledger.remove(stored("C", "Oracle", VOID))
+        tables = ledger.compute([candidate("C")])
+        assert ["the market has no oracle"] * 2 == tables.pools["price_reason"].to_list()
+
+    def test_oracle_that_is_no_contract(self) -> None:
+        """An account as oracle is no error: there is no price."""
+        ledger = market()
+        ledger.set_symbol_price("C", "XLM", "XLM", 1)
+        ledger.replace(stored("C", "Oracle", address(account("somebody"))))
+        assert ["the market's oracle is no contract"] * 2 == ledger.compute([candidate("C")]).pools[
+            "price_reason"
+        ].to_list()
+
+    def test_other_age_is_said(self) -> None:
+        """A controller that takes older prices than usual is named: the exporter does not."""
+        ledger = market()
+        ledger.replace(stored("C", "OracleMaxAgeMultiplier", u64(9)))
+
+        assert ["9 times"] == [notice[notice.index("9") :][:7] for notice in ledger.compute([candidate("C")]).notices]
+
+    def test_symbol_of_another_form(self) -> None:
+        """A symbol that is none is said, and the price asked for by address."""
+        ledger = market()
+        ledger.replace(entry(C, vec(symbol("OracleAssetSymbol"), address(contract("XLM"))), u128(1)))
+        tables = ledger.compute([candidate("C")])
+
+        assert ([], 1) == (tables.unpriced, len(tables.notices))
+
+
+class TestUnread:
+    """What cannot be read is named with its reason."""
+
+    def test_absent_market(self) -> None:
+        """A published controller that is not there is absent; one that the operator named is unread."""
+        ledger = PeridotLedger()
+        absent = Absent(C, "peridot", "the ledger has no contract at this address")
+        assert [absent] == ledger.compute([candidate("C")]).absent
+        assert {None: "absent"} == {item.pool: item.reason for item in ledger.compute([demanded("C")]).unread}
+
+    def test_archived(self) -> None:
+        """An archived entry of controller, vault or model costs what depends on it."""
+        ledger = market()
+        ledger.replace(stored("other", "Kink", u128(1)))
+        ledger.replace(stored("USDC vault", "InterestModel", address(contract("other"))))
+        ledger.archive(stored("XLM vault", "BorrowIndex", VOID))
+        ledger.archive(stored("other", "Kink", VOID))
+        found = reasons(ledger.compute([candidate("C")]).unread)
+        assert ("archived", "the vault's entry BorrowIndex is archived; it can be restored") == found[XLM]
+        assert ("archived", True) == (found[USDC][0], "entry Kink of its rate model" in found[USDC][1])
+
+        ledger.replace(stored("C", "PauseBorrow", flags({})))
+        ledger.archive(stored("C", "PauseBorrow", VOID))
+        assert "archived" == reasons(ledger.compute([candidate("C")]).unread)[None][0]
+
+    @pytest.mark.parametrize("name", ["TotalBorrowed", "BorrowIndex", "LastUpdateTime", "UnderlyingToken"])
+    def test_missing_entry(self, name: str) -> None:
+        """An entry that every vault has is named where it is missing or of another kind."""
+        for change in (None, VOID):
+            ledger = market()
+            written = stored("XLM vault", name, VOID)
+            ledger.remove(written) if change is None else ledger.replace(written)
+            tables = ledger.compute([candidate("C")])
+            assert [USDC] == tables.pools["pool"].to_list()
+            assert "undecodable" == reasons(tables.unread)[XLM][0]
+            assert name in reasons(tables.unread)[XLM][1]
+
+    @pytest.mark.parametrize(
+        ("owner", "name", "value", "detail"),
+        [
+            ("XLM vault", "ReserveFactorScaled", u128(10**6 + 1), "ReserveFactorScaled is 1000001, above 1000000"),
+            ("XLM vault", "TotalReserves", u128(2**127), "more than any token has"),
+            ("XLM vault", "LastUpdateTime", u64(2**62), "LastUpdateTime is beyond any time"),
+            ("XLM vault", "BoostedVault", address(account("a")), "BoostedVault is no contract"),
+            ("model", "Kink", i128(5), "Kink: expected"),
+        ],
+    )
+    def test_hostile_values(self, owner: str, name: str, value: ScVal, detail: str) -> None:
+        """A value that no vault has is named with its entry."""
+        ledger = market()
+        ledger.replace(stored(owner, name, value))
+
+        assert detail in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+
+    def test_vault_of_another_controller(self) -> None:
+        """A vault that says that another contract is its controller contradicts the list."""
+        ledger = market()
+        ledger.replace(stored("XLM vault", "Peridottroller", address(contract("D"))))
+        tables = ledger.compute([candidate("C")])
+
+        assert ("inconsistent", f"the vault says that its controller is {contract('D')}") == reasons(tables.unread)[XLM]
+
+    def test_listed_vault_that_is_not_there(self) -> None:
+        """A vault that the controller lists and the ledger lacks is unread, and counts among the market's pools."""
+        ledger = market()
+        ledger.remove(vault_instance("XLM vault"))
+        tables = ledger.compute([candidate("C")])
+
+        assert "absent" == reasons(tables.unread)[XLM][0]
+        assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
+        gone = market().compute([demanded("C", "gone vault")])
+        assert {contract("gone vault"): "absent"} == {item.pool: item.reason for item in gone.unread}
+
+    def test_something_else_at_the_address(self) -> None:
+        """A contract that lists no vaults and of which none is known is no controller."""
+        ledger = PeridotLedger()
+        ledger.replace(instance(C, [], CODE))
+        assert "SupportedMarkets is missing" in reasons(ledger.compute([demanded("C")]).unread)[None][1]
+        ledger.replace(stored("C", "SupportedMarkets", vec()))
+        assert "SupportedMarkets: expected" in reasons(ledger.compute([demanded("C")]).unread)[None][1]
+        ledger.replace((instance_key(C), token_instance("C")[1][:40]))
+        assert "undecodable" == reasons(ledger.compute([demanded("C")]).unread)[None][0]
+
+    def test_controller_without_a_list(self) -> None:
+        """Where the list is missing, the vaults that are known are read, and that is said."""
+        ledger = market()
+        ledger.remove(stored("C", "SupportedMarkets", VOID))
+        tables = ledger.compute([candidate("C")], [deployment("C", ["XLM vault"])])
+
+        assert ([XLM], 1) == (tables.pools["pool"].to_list(), len(tables.notices))
+
+    def test_too_many_vaults(self) -> None:
+        """A list of more vaults than any controller has is refused."""
+        ledger = market()
+        ledger.replace(stored("C", "SupportedMarkets", flags({f"vault {index}": True for index in range(65)})))
+
+        assert "65 vaults, more than 64" in reasons(ledger.compute([candidate("C")]).unread)[None][1]
+
+    def test_token_without_decimals(self) -> None:
+        """A vault has no decimals of its own, so a token that tells none costs the vault."""
+        ledger = market()
+        ledger.replace(instance(contract("XLM"), None, CODE))
+        assert "its token gives no decimals" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        ledger.replace(token_instance("XLM", b"XLM", 39))
+        assert "39 decimals, more than 38" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+
+
+def test_known_deployment() -> None:
+    """The controller and the three vaults of facts/other-protocols.md 3.2 are known."""
+    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "peridot")
+
+    assert ["CCVUFGXK"] == [market[:8] for market in known.markets]
+    assert ["CBU4Y7CJ", "CBVUJJIJ", "CD3WN3PL"] == [vault[:8] for vault in known.addresses("vault")]
+
+
+def test_views_are_of_the_stored_state() -> None:
+    """Each of the four views is held against the stored state, and a difference shows."""
+    ledger = market()
+    tables = ledger.compute([candidate("C")])
+    assert ledger.reading is not None
+    calls = [item for item in PeridotViews().calls(ledger.reading) if isinstance(item, ViewCall)]
+    columns = ledger.reading.columns
+    position = columns["pool"].index(XLM)
+    raw = {name: values[position] for name, values in columns.items()}
+    rows = {XLM: next(row for row in tables.pools.rows(named=True) if row["pool"] == XLM) | {"raw": raw}}
+    said = {
+        "get_available_liquidity": 988 * 10**7, "get_total_borrowed": 500 * 10**7, "get_total_reserves": 10 * 10**7,
+        "get_exchange_rate": 14_880_000,
+    }  # fmt: skip
+
+    assert 8 == len(calls)
+    compared: list[Compared] = []
+    for call in calls:
+        compared += PeridotViews().compare(call, u128(said[call.call.function]), rows, NOW)
+    assert [True] * 4 == [item.agrees for item in compared]
+    (wrong,) = PeridotViews().compare(next(c for c in calls if c.pools == (XLM,)), u128(1), rows, NOW)
+    assert not wrong.agrees
+    assert (None, []) == (PeridotViews().time_of(VOID), list(PeridotViews().refused(calls[0], "x", rows)))
+
+
+def test_module() -> None:
+    """The module says that its rates are the base rate only, and asks for no events."""
+    assert Peridot.coverage.limits.startswith("base rate only")
+    assert ({}, ()) == (Peridot().market_wasm_hashes(), Peridot().event_filters(()))

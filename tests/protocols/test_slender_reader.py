@@ -1,0 +1,304 @@
+"""Reading Slender pools from a chain: what is read, what an archived pool becomes, and what is not read and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.deployments import deployments_of
+from exporter.ledger import scval
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import Absent
+from exporter.protocols.slender import Slender
+from exporter.protocols.slender.views import SlenderViews
+from exporter.protocols.views import Compared, ViewCall
+from tests import slender_judge as judge
+from tests.blend_chain import NOW, account, contract, instance, lastprice, price_data, struct_of, token_instance
+from tests.slender_chain import CODE, SlenderLedger, candidate, demanded, price_feed, reserve_data, variant
+
+S = contract("S")
+XLM, USDC = contract("XLM"), contract("USDC")
+
+
+def market() -> SlenderLedger:
+    """A pool S with reserves of XLM and of USDC."""
+    ledger = SlenderLedger()
+    ledger.add_market("S", ["XLM", "USDC"])
+    return ledger
+
+
+def details(ledger: SlenderLedger) -> dict[str | None, str]:
+    """What is said of what could not be read, by pool."""
+    return {item.pool: f"{item.reason}: {item.detail}" for item in ledger.compute([candidate("S")]).unread}
+
+
+class TestReading:
+    """What is read when all is well."""
+
+    def test_reserves_are_pools(self) -> None:
+        """All reserves are read, with the numbers of the judge at the close time."""
+        tables = market().compute([candidate("S")])
+        judged = judge.project(
+            {
+                "lender_ar": 1_090_000_000, "lender_ir": 90_000_000, "borrower_ar": 1_100_000_000,
+                "borrower_ir": 100_000_000, "last_update_timestamp": NOW - 1_000, "window": 20,
+                "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "balance": 600 * 10**7,
+            },
+            NOW,
+        )  # fmt: skip
+
+        assert sorted([XLM, USDC]) == tables.pools["pool"].to_list()
+        for row in tables.pools.rows(named=True):
+            assert {
+                "total_supplied": judged["supplied"], "total_borrowed": judged["borrowed"],
+                "supply_index": judged["collat_coeff"], "borrow_index": judged["debt_coeff"],
+                "stored_borrow_apr": 100_000_000, "supply_apy_bps": judged["supply_apy_bps"],
+                "oracle_price": 2 * 10**14, "market_status": "active", "backstop_credit": 0,
+            }.items() <= row.items()  # fmt: skip
+        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+
+    def test_requests(self) -> None:
+        """One key a pool, then the tokens, then the prices: everything else is in the pool's instance."""
+        ledger = market()
+        ledger.read([candidate("S")])
+        assert ledger.source is not None
+
+        assert [("entries", 1), ("entries", 2)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert 3 == len(ledger.source.calls)
+
+    @pytest.mark.parametrize(
+        ("key", "value", "status"),
+        [
+            (variant("Pause"), struct_of({"paused": (scval.BOOL, True)}), "paused"),
+            (variant("Pause"), (scval.BOOL, True), "paused"),
+            (variant("Pause"), None, "active"),
+        ],
+    )
+    def test_status(self, key: ScVal, value: ScVal | None, status: str) -> None:
+        """The pause of older and of newer revisions is understood, and a pool without one is active."""
+        ledger = market()
+        ledger.change("S", {key: value})
+
+        assert [status] == ledger.compute([candidate("S")]).markets["status"].to_list()
+
+    def test_window(self) -> None:
+        """The window of time is the configuration's, an older revision's own entry, or 20 seconds."""
+        found: list[object] = []
+        for config, window in ((u64(7), u64(9)), (None, u64(9)), (None, None)):
+            ledger = market()
+            changes = {} if window is None else {variant("ReserveTimestampWindow"): window}
+            pool_config = None if config is None else struct_of({"timestamp_window": config})
+            ledger.change("S", {variant("PoolConfig"): pool_config, **changes})
+            found += set(ledger.read([candidate("S")]).result.columns["window"])
+        assert [7, 9, 20] == found
+
+    def test_fees_and_parameters(self) -> None:
+        """The protocol's fees stand apart, and what a reserve's configuration says is shown."""
+        ledger = market()
+        ledger.change("S", {variant("ProtocolFeeVault", "XLM"): i128(77)})
+        tables = ledger.compute([candidate("S")])
+        shown = {item.name: (item.value, item.decimals) for item in tables.parameters[S, XLM]}
+
+        assert {XLM: 77, USDC: 0} == dict(tables.pools.select("pool", "backstop_credit").iter_rows())
+        assert {"is_active": (1, 0), "util_cap": (9_000, 4)}.items() <= shown.items()
+
+    def test_config_hash(self) -> None:
+        """The hash stays with the state and moves with the configuration."""
+        ledger = market()
+        hashes = [ledger.compute([candidate("S")]).markets["config_hash"].item()]
+        ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", lender_ar=2 * 10**9)})
+        ledger.change("S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): (scval.BOOL, True)})
+        assert hashes == [ledger.compute([candidate("S")]).markets["config_hash"].item()]
+        ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", configuration=struct_of({}))})
+        assert hashes != [ledger.compute([candidate("S")]).markets["config_hash"].item()]
+
+    def test_reserve_of_another_type(self) -> None:
+        """A reserve without shares and debt lends nothing: it is no pool, and that is said."""
+        ledger = market()
+        rwa = reserve_data("XLM", reserve_type=vec(symbol("RWA")))
+        ledger.change("S", {variant("ReserveAssetKey", "XLM"): rwa})
+        tables = ledger.compute([candidate("S")])
+
+        assert ([USDC], [], [1]) == (
+            tables.pools["pool"].to_list(),
+            tables.unread,
+            tables.markets["pool_count"].to_list(),
+        )
+        assert ["is of type RWA"] == [notice[notice.index("is of") :][:14] for notice in tables.notices]
+
+
+class TestArchived:
+    """A dormant pool: archived, or gone."""
+
+    def test_published(self) -> None:
+        """An archived pool of the published list is absent with that reason, and nothing is unread: no run fails."""
+        ledger = market()
+        ledger.archive(ledger.instance("S"))
+        tables = ledger.compute([candidate("S")])
+
+        assert ([S], ["archived"]) == ([item.market for item in tables.absent], [tables.absent[0].reason[:8]])
+        assert (0, 0, [], []) == (tables.pools.height, tables.markets.height, tables.unread, tables.notices)
+
+    def test_demanded(self) -> None:
+        """One that the operator named is unread, as every market is."""
+        ledger = market()
+        ledger.archive(ledger.instance("S"))
+        tables = ledger.compute([demanded("S")])
+
+        assert [(S, None, "archived")] == [(item.market, item.pool, item.reason) for item in tables.unread]
+        assert [] == tables.absent
+
+    def test_gone(self) -> None:
+        """Where the ledger has nothing, a published pool is absent and one that the operator named unread."""
+        ledger = SlenderLedger()
+        absent = Absent(S, "slender", "the ledger has no contract at this address")
+        assert ([absent], []) == ((tables := ledger.compute([candidate("S")])).absent, tables.unread)
+        assert ["absent"] == [item.reason for item in ledger.compute([demanded("S")]).unread]
+
+
+class TestPrices:
+    """The reserve's first feed, asked for what the feed knows the token as."""
+
+    @pytest.mark.parametrize(
+        ("price", "age", "reason"),
+        [
+            (5, 600, "valid"),
+            (5, 601, "the price is 601 s old, more than 600 s"),
+            (0, 0, "the price is 0, not above zero"),
+        ],
+    )
+    def test_by_symbol(self, price: int, age: int, reason: str) -> None:
+        """A token can be known by a symbol, or another contract's address; old prices and zero are none."""
+        ledger = market()
+        asset = vec(symbol("Other"), symbol("XLM"))
+        ledger.change("S", {variant("PriceFeed", "XLM"): price_feed("S", asset)})
+        ledger.results[ContractCall(contract("S oracle"), "lastprice", (asset,))] = price_data(price, NOW - age)
+        found = dict(ledger.compute([candidate("S")]).pools.select("pool", "price_reason").iter_rows())
+
+        assert {XLM: reason, USDC: "valid"} == found
+        assert ledger.source is not None
+        assert lastprice("S oracle", "XLM") not in ledger.source.calls
+
+    def test_no_feed(self) -> None:
+        """A reserve without a feed has no oracle and no price, and the decimals of its token."""
+        for feed in (None, struct_of({"asset_decimals": u32(7), "feeds": vec()})):
+            ledger = market()
+            ledger.change("S", {variant("PriceFeed", "XLM"): feed})
+            row = {row["pool"]: row for row in ledger.compute([candidate("S")]).pools.rows(named=True)}[XLM]
+            assert (None, "the market has no oracle", 7) == (row["oracle"], row["price_reason"], row["decimals"])
+
+    def test_other_decimals(self) -> None:
+        """The decimals are those that the pool computes with; that the token has others is said."""
+        ledger = market()
+        ledger.replace(token_instance("XLM", b"XLM", 9))
+        tables = ledger.compute([candidate("S")])
+
+        assert {7} == set(tables.pools["decimals"])
+        assert ["computes with 7 decimals"] == [notice[notice.index("computes") :][:24] for notice in tables.notices]
+
+
+class TestUnread:
+    """What cannot be read is named with its field."""
+
+    @pytest.mark.parametrize(
+        ("value", "detail"),
+        [
+            (None, "the reserve is listed, but ReserveAssetKey has none of it"),
+            (VOID, "ReserveData: expected"),
+            (reserve_data("XLM", lender_ar=None), "ReserveData: field lender_ar is missing"),
+            (reserve_data("XLM", borrower_ir=u32(5)), "ReserveData: field borrower_ir: expected"),
+            (reserve_data("XLM", lender_ir=-1), "lender_ir is negative"),
+            (reserve_data("XLM", last_update_timestamp=u64(2**62)), "beyond any time"),
+            (reserve_data("XLM", reserve_type=None), "field reserve_type is missing"),
+            (reserve_data("XLM", reserve_type=vec(symbol("Fungible"))), "reserve_type has not two tokens"),
+            (reserve_data("XLM", reserve_type=u32(1)), "field reserve_type: expected"),
+        ],
+    )
+    def test_reserve(self, value: ScVal | None, detail: str) -> None:
+        """A reserve of an unknown form costs itself and no other, and counts among the market's pools."""
+        ledger = market()
+        ledger.change("S", {variant("ReserveAssetKey", "XLM"): value})
+        tables = ledger.compute([candidate("S")])
+
+        assert [USDC] == tables.pools["pool"].to_list()
+        assert detail in tables.unread[0].detail
+        assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
+
+    @pytest.mark.parametrize(
+        ("key", "value", "detail"),
+        [
+            (variant("TokenSupply", "XLM s"), u32(1), "TokenSupply of"),
+            (variant("TokenSupply", "XLM debt"), i128(-1), "debt_supply is negative"),
+            (variant("PriceFeed", "XLM"), u32(1), "PriceFeed: expected"),
+            (variant("PriceFeed", "XLM"), price_feed("S", vec(symbol("Third"))), "neither Stellar nor Other"),
+            (variant("PriceFeed", "XLM"), price_feed("S", vec(symbol("Other"), symbol("X")), 39), "decimals are 39"),
+        ],
+    )
+    def test_other_fields(self, key: ScVal, value: ScVal, detail: str) -> None:
+        """So does a supply, or a feed, that is none."""
+        ledger = market()
+        ledger.change("S", {key: value})
+
+        assert detail in details(ledger)[XLM]
+
+    @pytest.mark.parametrize(
+        ("changes", "detail"),
+        [
+            ({variant("Reserves"): None}, "pool instance: field Reserves is missing"),
+            ({variant("Reserves"): vec(address(contract("A")), address(contract("A")))}, "a reserve stands twice"),
+            ({variant("Reserves"): vec(address(account("A")))}, "is no contract"),
+            ({variant("Reserves"): vec(*(address(contract(str(i))) for i in range(65)))}, "65 addresses, more than 64"),
+            ({variant("PoolConfig"): struct_of({})}, "PoolConfig: field timestamp_window is missing"),
+            ({variant("Pause"): u32(1)}, "Pause: expected"),
+        ],
+    )
+    def test_instance(self, changes: dict[ScVal, ScVal | None], detail: str) -> None:
+        """An instance of an unknown form costs the market, with the field that failed."""
+        ledger = market()
+        ledger.change("S", changes)
+
+        assert detail in details(ledger)[None]
+
+    def test_something_else_at_the_address(self) -> None:
+        """A contract without code of its own is no pool."""
+        ledger = SlenderLedger()
+        ledger.replace(instance(S, [], CODE, scval.STELLAR_ASSET))
+        assert "no Slender pool" in details(ledger)[None]
+
+
+def test_known_deployment() -> None:
+    """The one pool of facts/other-protocols.md 3.3 is known."""
+    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "slender")
+
+    assert ["CCL2KTHY"] == [market[:8] for market in known.markets]
+
+
+def test_views() -> None:
+    """Each view is held against what was read or computed, and a difference shows."""
+    ledger = market()
+    tables = ledger.compute([candidate("S")])
+    assert ledger.reading is not None
+    columns = ledger.reading.columns
+    position = columns["pool"].index(XLM)
+    row = next(row for row in tables.pools.rows(named=True) if row["pool"] == XLM)
+    rows = {XLM: row | {"raw": {name: values[position] for name, values in columns.items()}}}
+    calls = [
+        item for item in SlenderViews().calls(ledger.reading) if isinstance(item, ViewCall) and item.pools == (XLM,)
+    ]
+    said = [reserve_data("XLM"), i128(row["supply_index"]), i128(row["borrow_index"]), i128(10**10), i128(4 * 10**9)]
+
+    assert 5 == len(calls)
+    compared: list[Compared] = []
+    for call, value in zip(calls, said, strict=True):
+        compared += SlenderViews().compare(call, value, rows, NOW)
+    assert ([], 9) == ([item for item in compared if not item.agrees], len(compared))
+    (wrong,) = SlenderViews().compare(calls[1], i128(1), rows, NOW)
+    assert not wrong.agrees
+    assert (None, []) == (SlenderViews().time_of(VOID), list(SlenderViews().refused(calls[0], "x", rows)))
+
+
+def test_module() -> None:
+    """The module says that the pool is dormant, and asks for no events."""
+    assert Slender.coverage.limits.startswith("dormant")
+    assert ({}, ()) == (Slender().market_wasm_hashes(), Slender().event_filters(()))
