@@ -240,6 +240,31 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
 
 
 @main.command()
+@click.argument("platform", type=click.Choice(("nginx", "cloudfront", "cloudflare")))
+@click.option("--config", "config_path", type=_FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
+@click.option("--root", help="nginx: the folder of the tree.  [default: output.uri]")
+@click.option("--origin", metavar="URL", help="cloudflare: where the keys of the tree are, instead of a bound bucket.")
+@click.option("--out", default="./edge", show_default=True, help="The folder to write into.")
+def edge(platform: str, config_path: Path | None, root: str | None, origin: str | None, out: str) -> None:
+    """Write the rule that serves query strings from files: for nginx, CloudFront or Cloudflare.
+
+    The rule holds the configured page sizes: write it again, and put it in place, when these change. docs/edge.md says
+    how, and what each platform cannot do.
+    """
+    console = Console("text")
+
+    def work() -> int:
+        from exporter.edge import render_edge, write_edge
+
+        settings = _load(config_path).settings
+        for path in write_edge(Path(out), render_edge(platform, settings, root=root, origin=origin)):
+            click.echo(path)
+        return 0
+
+    _finish(console, work)
+
+
+@main.command()
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many of Alula's.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
@@ -365,6 +390,38 @@ def export(
         if chosen is None:
             raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
         return export_command(uri, _selection(start, end, market, token), out, chosen, console)
+
+    _finish(console, work)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("--config", "config_path", type=_FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
+@click.option("--network", help="mainnet (default), testnet or local.")
+@click.option("--out", help="The output whose history is added to.  [default: ./public]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes of this machine.  [default: its cores]")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, for example tcp://10.0.0.1:8786.")
+@_log_format
+def backfill(
+    paths: tuple[Path, ...], config_path: Path | None, network: str | None, out: str | None, workers: int | None,
+    scheduler: str | None, log_format: str,
+) -> None:  # fmt: skip
+    """Add ledger snapshot files to a history.
+
+    PATH is a file as `stellar snapshot create` writes it, or a folder of such files (.json). Each is one ledger; order
+    and number of workers make no difference. What was added before is not done again, so a job that was interrupted is
+    begun again as it was. Snapshots have no contract code, so prices are null.
+
+    Exit code 0: all are in the history; 3: some files could not be read, the others are in; 7: all are in, but some
+    pool or market could not be read.
+    """
+    console = Console(log_format)
+
+    def work() -> int:
+        from exporter.backfill.command import run_backfill
+
+        configuration = _load(config_path, network__name=network, output__uri=out)
+        return run_backfill(configuration.settings, paths, workers, scheduler, console)
 
     _finish(console, work)
 

@@ -56,10 +56,15 @@ class LedgerSnapshot:
     @classmethod
     def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
         """Read a file. Raises `SnapshotFileError` that names the file and what is wrong with it."""
+        return cls.of(read_snapshot_bytes(path, max_bytes), path.name)
+
+    @classmethod
+    def of(cls, content: bytes, name: str) -> LedgerSnapshot:
+        """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
         try:
-            return _snapshot(_document(path, max_bytes))
+            return _snapshot(_document(content))
         except SnapshotFileError as error:
-            raise SnapshotFileError(f"ledger snapshot file {path.name}: {error}") from None
+            raise SnapshotFileError(f"ledger snapshot file {name}: {error}") from None
 
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
@@ -111,14 +116,23 @@ class SnapshotSource:
         return self.snapshot.close_time
 
 
-def _document(path: Path, max_bytes: int) -> dict[str, Json]:
+def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a ledger snapshot file. Raises `SnapshotFileError` where it cannot be read, or is too large."""
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:
-        raise SnapshotFileError(f"it cannot be read: {error.strerror or error}") from None
+        raise SnapshotFileError(
+            f"ledger snapshot file {path.name}: it cannot be read: {error.strerror or error}"
+        ) from None
     if len(content) > max_bytes:
-        raise SnapshotFileError(f"it has more than the {max_bytes} bytes that are accepted")
+        raise SnapshotFileError(
+            f"ledger snapshot file {path.name}: it has more than the {max_bytes} bytes that are accepted"
+        )
+    return content
+
+
+def _document(content: bytes) -> dict[str, Json]:
     try:
         document = json.loads(content, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
-from tests.bench import decode, job, math, one_ledger, render, startup
+from tests.bench import backfill, decode, edge, history, job, math, one_ledger, publish, render, soak, startup
 from tests.bench.timing import Finding, Spread
 
 BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
@@ -23,6 +23,11 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "one-ledger": one_ledger.run,
     "startup": startup.run,
     "job": job.run,
+    "history": history.run,
+    "backfill": backfill.run,
+    "edge": edge.run,
+    "publish": publish.run,
+    "soak": soak.run,
 }
 
 

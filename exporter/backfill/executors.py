@@ -1,0 +1,118 @@
+"""Where the work is done: processes of this machine, or a Dask cluster. Both are a ``concurrent.futures.Executor``.
+
+Workers die: they are killed for memory, their machine is taken away. A pool whose worker died is made anew and what
+was under way is given out again, a bounded number of times; a Dask scheduler does the same by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from exporter.errors import ConfigError, ExporterError
+
+TRIES = 3
+"""So often a piece of work is given out when workers die over it."""
+
+CONNECT_SECONDS = 15
+
+_THREADS = "POLARS_MAX_THREADS"
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+Started = Callable[[], AbstractContextManager[Executor]]
+"""Starts an executor; it is shut down when the context ends."""
+
+
+class WorkerDiedError(ExporterError):
+    """Workers died again and again over one piece of work."""
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Executor]:
+    """So many processes of this machine, each with one thread of Polars: there is one process a core."""
+    before = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, "1")  # Polars reads it when a worker imports it
+    executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        if before is None:
+            os.environ.pop(_THREADS, None)
+
+
+@contextmanager
+def dask_cluster(address: str) -> Iterator[Executor]:
+    """The workers of a Dask scheduler, such as ``tcp://10.0.0.1:8786``; they need this package installed.
+
+    Raises:
+        ConfigError: dask.distributed is not installed, or no scheduler answers there.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ConfigError(
+            "--scheduler needs dask.distributed; install the exporter with the extra: lending-markets-exporter[dask]"
+        ) from None
+    try:
+        client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(f"--scheduler {address}: no Dask scheduler answers there ({type(error).__name__})") from None
+    try:
+        yield client.get_executor(retries=TRIES - 1, pure=False)
+    finally:
+        client.close()
+
+
+def run_all(
+    start: Started, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
+) -> Iterator[tuple[Work, Result]]:
+    """Do all work, giving each piece with its result as it is finished, in no promised order.
+
+    Args:
+        start: starts the executor; called again when its workers died.
+        function: what is done; it and the work must be able to travel to a worker.
+        work: taken up as there is room, so it may be a long stream of large pieces.
+        at_once: how many pieces are given out at a time.
+
+    Raises:
+        WorkerDiedError: workers died `TRIES` times over the same piece.
+    """
+    todo = iter(work)
+    tries: dict[Future[Result], tuple[Work, int]] = {}
+    with ExitStack() as stack:
+        executor = stack.enter_context(start())
+        while True:
+            while len(tries) < at_once and (piece := next(todo, None)) is not None:
+                tries[executor.submit(function, piece)] = piece, 1
+            if not tries:
+                return
+            finished, _ = wait(tries, return_when=FIRST_COMPLETED)
+            lost: list[tuple[Work, int]] = []
+            for future in finished:
+                piece, count = tries.pop(future)
+                try:
+                    result = future.result()
+                except BrokenProcessPool:
+                    lost.append((piece, count))
+                    continue
+                yield piece, result
+            if lost:  # a dead worker takes the whole pool with it: what else is out is lost as well
+                lost += tries.values()
+                tries.clear()
+                stack.close()
+                executor = stack.enter_context(start())
+                for piece, count in lost:
+                    if count >= TRIES:
+                        raise WorkerDiedError(f"workers died {TRIES} times over {_name(piece)}; use fewer --workers")
+                    tries[executor.submit(function, piece)] = piece, count + 1
+
+
+def _name(piece: Any) -> str:
+    return str(getattr(piece, "name", piece))[:200]

@@ -1,0 +1,136 @@
+"""Putting files of past ledgers into a history that stands, between and inside the files that it has.
+
+A ledger between two files is one more entry. A ledger inside a compacted file means that this file is made anew with
+its rows; the old one stays for the retention time, as after any compaction.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from exporter.api.documents import HistoryFile, HistoryManifest
+from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.errors import CheckError, StoreError
+from exporter.history.compacted_file import compact_files
+from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest
+from exporter.publishing.published import read_intent, read_published
+from exporter.publishing.retention import record_superseded_history
+from exporter.stores.store import Clock, Store, utc_now
+
+
+@dataclass(slots=True)
+class MergeResult:
+    """The ledgers that were added, their rows, and for each ledger that was refused the reason."""
+
+    added: set[int] = field(default_factory=set)
+    rows: int = 0
+    refused: dict[int, str] = field(default_factory=dict)
+
+
+def merge_into_history(
+    store: Store, parts: Sequence[HistoryPart], network: str, *, now: Clock = utc_now
+) -> MergeResult:
+    """Add files of single ledgers to a history. Ledgers that it has are left as they are.
+
+    Args:
+        store: the output; it is held as by a publisher.
+        parts: the files, ascending by ledger.
+        network: the passphrase of the network that they are of.
+        now: the wall clock, for the retention of what is superseded.
+
+    Raises:
+        LostRaceError: a publisher is at work.
+        StoreError: the history cannot be read, or the store refused a write; the manifest stands as it was.
+        CheckError: the history is of another network.
+    """
+    result = MergeResult()
+    if not parts:
+        return result
+    with store.exclusive():
+        manifest = read_history_manifest(store)
+        _refuse_other_network(store, manifest, network)
+        limit = _last_ledger_allowed(store)
+        inside: dict[str, list[HistoryPart]] = {}
+        new: list[HistoryPart] = []
+        known: dict[str, frozenset[int]] = {}
+        for part in parts:
+            ledger = part.entry.first_ledger
+            if limit is not None and ledger > limit:
+                result.refused[ledger] = (
+                    f"ledger {ledger} is above the published ledger {limit}; a run publishes such a ledger, a backfill "
+                    "only adds what lies before"
+                )
+                continue
+            holder = _holder(manifest, ledger)
+            if holder is None:
+                new.append(part)
+            elif holder.first_ledger != holder.last_ledger:
+                if holder.key not in known:
+                    known[holder.key] = _ledgers_in(store, holder)
+                if ledger not in known[holder.key]:
+                    inside.setdefault(holder.key, []).append(part)
+        added = [*new, *(part for parts in inside.values() for part in parts)]
+        store.put_new_many((part.file.key, part.file.data) for part in added)
+        for part in new:
+            manifest = extend_history(manifest, part.entry)
+        superseded: list[str] = []
+        for key, belonging in inside.items():
+            assert manifest is not None  # or there were no file to belong into
+            manifest = _with_rebuilt(store, manifest, key, belonging)
+            superseded += [key, *(part.file.key for part in belonging)]
+        if added and manifest is not None:
+            record_superseded_history(store, superseded, now())
+            store.put(HISTORY_MANIFEST_KEY, render_history_manifest(manifest).data)
+        result.added = {part.entry.first_ledger for part in added}
+        result.rows = sum(part.entry.rows for part in added)
+    return result
+
+
+def _refuse_other_network(store: Store, manifest: HistoryManifest | None, network: str) -> None:
+    for file in [] if manifest is None else manifest.files[-1:]:
+        stored = store.get(file.key)
+        found = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
+        if found != network:
+            raise CheckError(
+                f"the history of {store.uri} is of the network {found!r}, and the files are of {network!r}; "
+                "use an output for each network"
+            )
+
+
+def _last_ledger_allowed(store: Store) -> int | None:
+    """The newest ledger that a reader knows of; None where nothing was published yet."""
+    published, intent = read_published(store), read_intent(store)
+    if intent is not None and (published is None or intent.observed_ledger > published.pointer.observed_ledger):
+        raise StoreError(
+            f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
+        )
+    return None if published is None else published.pointer.observed_ledger
+
+
+def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None:
+    files = [] if manifest is None else manifest.files
+    return next((file for file in files if file.first_ledger <= ledger <= file.last_ledger), None)
+
+
+def _ledgers_in(store: Store, file: HistoryFile) -> frozenset[int]:
+    stored = store.get(file.key)
+    if stored is None:
+        raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
+    column = "observed_ledger"
+    return frozenset(pl.read_parquet(io.BytesIO(stored.data), columns=[column])[column].unique().to_list())
+
+
+def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:
+    """The manifest with one compacted file made anew, the rows of the parts among its own."""
+    holder = next(file for file in manifest.files if file.key == key)
+    entries = [part.entry for part in parts]
+    if {entry.schema_version for entry in entries} != {holder.schema_version}:
+        raise CheckError(f"{key} is of schema version {holder.schema_version}, which this version does not write")
+    rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])
+    store.put_new(rebuilt.entry.key, rebuilt.data)
+    files = [rebuilt.entry if file.key == key else file for file in manifest.files]
+    return HistoryManifest(manifest.schema_version, manifest.observed_ledger, files)
