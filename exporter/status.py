@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from exporter.api.headers import POINTER_KEY
-from exporter.check.sources import FolderSource, TreeSource, open_tree
+from exporter.check.sources import StoreSource, TreeSource, open_tree
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError
 from exporter.ledger.redaction import printable
@@ -158,7 +158,7 @@ def _open(uri: str) -> AbstractAsyncContextManager[TreeSource]:
     """Open a tree. A store is not looked at before the pointer is asked for: it may be a bucket."""
     if urlsplit(uri).scheme in ("http", "https"):
         return open_tree(uri)
-    return nullcontext(FolderSource(open_store(uri)))
+    return nullcontext(StoreSource(open_store(uri)))
 
 
 def _decode(uri: str, data: bytes) -> PublishedStatus:

@@ -41,17 +41,21 @@ class TreeSource(Protocol):
         ...
 
 
-class FolderSource:
-    """A tree in a store."""
+class StoreSource:
+    """A tree in a store: a folder or a bucket."""
 
     def __init__(self, store: Store) -> None:
         self.uri = store.uri
         self._store = store
+        self._distant = store.uri.startswith("s3://")
 
     async def get(self, key: str, most: int) -> bytes | None:
         """See `TreeSource`."""
         try:
-            stored = self._store.get(key)
+            if self._distant:  # files that are asked for together come together
+                stored = await asyncio.to_thread(self._store.get, key)
+            else:
+                stored = self._store.get(key)
         except StoreError as error:
             raise SourceError(str(error)) from error
         return None if stored is None else stored.data[: most + 1]
@@ -124,9 +128,9 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
     if parts.scheme not in ("http", "https"):
         store = open_store(uri)
         folder = Path(parts.path if parts.scheme == "file" else uri)
-        if not folder.is_dir():
+        if parts.scheme != "s3" and not folder.is_dir():
             raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
-        yield FolderSource(store)
+        yield StoreSource(store)
         return
     if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")

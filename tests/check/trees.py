@@ -18,7 +18,7 @@ from exporter.api.documents import ManifestFile, page_token
 from exporter.api.headers import POINTER_KEY, kind_of
 from exporter.check.faults import Looked
 from exporter.check.published import check_source
-from exporter.check.sources import FolderSource
+from exporter.check.sources import StoreSource
 from exporter.config import load
 from exporter.console import Console
 from exporter.files import RenderedFile
@@ -76,7 +76,7 @@ def check(files: Files, sample: int | None = None) -> Looked:
     store = MemoryStore()
     for key, data in files.items():
         store.put(key, data)
-    return asyncio.run(check_source(FolderSource(store), sample))
+    return asyncio.run(check_source(StoreSource(store), sample))
 
 
 def status_of(files: Files) -> Any:

@@ -1,0 +1,218 @@
+"""What a bucket costs, by a formula over what a run writes: ``python -m tests.costs`` prints the tables of the docs.
+
+``python -m tests.costs --measure`` publishes made networks of two sizes, twice each, and prints `SMALL` and `LARGE`
+anew; that takes some seconds. Everything between and beyond the two is the straight line through them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.api.headers import kind_of
+from exporter.config import load
+from exporter.console import Console
+from exporter.files import FileKind
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.pipeline import execute, prepare
+from exporter.report import RunReport
+from exporter.stores.aliases import alias_of
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store
+
+PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
+BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"
+
+# List prices of AWS in us-east-1 for S3 Standard and CloudFront, in USD, as of 2026-11. Prices are inputs: check them.
+PER_1000_PUTS = 0.005  # PUT and LIST
+PER_1000_GETS = 0.0004  # GET and HEAD
+PER_GIGABYTE_MONTH = 0.023
+PER_GIGABYTE_OUT = 0.085  # CloudFront to North America and Europe; from S3 to CloudFront nothing
+PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
+
+MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
+BUCKET_MINUTES = (5, 15, 60, 360, 1440, 10080)
+BUCKET_ENTRY_BYTES = 350  # one bucket of one pool in a page of the history, as JSON
+PARQUET_ROW_BYTES = 130  # one pool in the file of one run; less after compaction
+FEW_REQUESTS = 20  # of a run, whatever its size: pointer, intent, manifests, the publisher's hold
+VERIFIED_FILES = 1000  # read back after publishing, at most
+OBJECTS_A_SECOND = 1500  # written to a server that keeps up, by two cores (facts/technology.md 3)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """What one run writes over the run before it, at a later ledger.
+
+    Attributes:
+        pools: pools in the run.
+        documents: files that every run writes anew under the same key.
+        aliases: copies of documents under their extensionless path, in buckets.
+        pages: new immutable pages, kept for the retention time.
+        document_bytes: bytes of the documents and their aliases.
+        page_bytes: bytes of the pages.
+    """
+
+    pools: int
+    documents: int
+    aliases: int
+    pages: int
+    document_bytes: int
+    page_bytes: int
+
+
+SMALL = RunSize(pools=57, documents=1365, aliases=155, pages=263, document_bytes=1382064, page_bytes=278419)
+LARGE = RunSize(pools=507, documents=10049, aliases=1149, pages=2828, document_bytes=10229963, page_bytes=3471986)
+
+
+def size_at(pools: int) -> RunSize:
+    """The size of a run with so many pools, on the line through the two that were measured."""
+
+    def at(name: str) -> int:
+        low: int = getattr(SMALL, name)
+        high: int = getattr(LARGE, name)
+        return max(0, round(low + (high - low) * (pools - SMALL.pools) / (LARGE.pools - SMALL.pools)))
+
+    return RunSize(pools, *(at(name) for name in RunSize.__slots__[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """A month of runs, in USD and bytes; ``stored`` after a year of runs."""
+
+    runs: float
+    puts_of_a_run: int
+    seconds_of_a_run: float
+    requests_usd: float
+    stored: float
+    stored_usd: float
+
+    @property
+    def usd(self) -> float:
+        """All of it but what readers cause."""
+        return self.requests_usd + self.stored_usd
+
+
+def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month:
+    """The formula.
+
+    requests   runs * (documents + aliases + pages + few) PUTs, and LISTs of a thousandth of what is listed
+               runs * (read back + pages that expire + few) GETs and HEADs
+    storage    documents, and pages and manifests of the runs that are retained, and of the history
+               what a year adds: a Parquet row a run, and an entry in each bucket
+    """
+    size = size_at(pools)
+    runs = MINUTES_OF_A_MONTH / interval_minutes
+    files = size.documents + size.pages
+    retained = max(1.0, retention_hours * 60 / interval_minutes)
+    puts = files + size.aliases + FEW_REQUESTS
+    lists = FEW_REQUESTS + (size.documents + size.aliases + size.pages * retained) / 1000
+    gets = min(VERIFIED_FILES, files) + size.pages + FEW_REQUESTS
+    requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
+
+    manifest_bytes = 150 * files
+    entries_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
+    history_of_a_year = pools * (12 * runs * PARQUET_ROW_BYTES + entries_of_a_year * BUCKET_ENTRY_BYTES)
+    stored = size.document_bytes + retained * (size.page_bytes + manifest_bytes) + history_of_a_year
+    return Month(runs, puts, puts / OBJECTS_A_SECOND, requests_usd, stored, stored / 1e9 * PER_GIGABYTE_MONTH)
+
+
+def tables() -> str:
+    """The two tables of docs/operations.md."""
+    lines = [
+        "| pools | a run every | objects a run | seconds to send them | requests, USD a month |"
+        " stored after a year | storage, USD a month | together, USD a month |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for pools in (50, 5_000, 500_000):
+        for name, minutes in (("30 minutes", 30), ("6 hours", 360), ("day", 1440)):
+            cost = month(pools, minutes)
+            late = cost.seconds_of_a_run > 60 * minutes
+            lines.append(
+                f"| {pools:,} | {name} | {cost.puts_of_a_run:,} | {cost.seconds_of_a_run:,.0f}"
+                f"{' (longer than the interval)' if late else ''} | {_usd(cost.requests_usd)} | {_bytes(cost.stored)} |"
+                f" {_usd(cost.stored_usd)} | {_usd(cost.usd)} |"
+            )
+    lines += ["", "| a million requests for | bytes each | CDN, USD |", "|---|---:|---:|"]
+    for name, size in (
+        ("`/v1/system/status`", 1_500),
+        ("`/v1/assets`, 50 pools", 23_000),
+        ("the same, compressed", 4_000),
+    ):
+        usd = 1e6 * size / 1e9 * PER_GIGABYTE_OUT + 1e6 / 10_000 * PER_10000_QUESTIONS
+        lines.append(f"| {name} | {size:,} | {_usd(usd)} |")
+    return "\n".join(lines)
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.2f}" if amount < 100 else f"{amount:,.0f}"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e6:.0f} MB"
+
+
+def measure(blend_pools: int) -> RunSize:
+    """Publish a made network twice into memory, at different ledgers, and look at what the second run changed."""
+    network = MadeNetwork(pools=blend_pools, seed=1, alula_markets=3)
+    store = MemoryStore()
+    states = []
+    pools = 0
+    with running(create_app(network)) as url:
+        flags = {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 1000.0}
+        settings = load(None, flags, environment={}).settings
+        for _ in range(2):
+            report = RunReport(None)
+            run = prepare(settings, _Silent(), report)
+            run.store = store
+            execute(run)
+            pools = next(step["pools"] for step in report.facts["steps"] if "pools" in step)
+            states.append(_objects(store))
+            network.advance()
+    before, after = states
+    changed = {key: data for key, data in after.items() if before.get(key) != data}
+    pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
+    documents = {key: data for key, data in changed.items() if key not in pages}
+    aliases = {key: data for key, data in documents.items() if alias_of(key) is not None}
+    return RunSize(
+        pools=pools,
+        documents=len(documents),
+        aliases=len(aliases),
+        pages=len(pages),
+        document_bytes=sum(map(len, documents.values())) + sum(map(len, aliases.values())),
+        page_bytes=sum(map(len, pages.values())),
+    )
+
+
+class _Silent(Console):
+    """Says nothing."""
+
+    def event(self, name: str, message: str, **facts: object) -> None:
+        pass
+
+
+def _objects(store: Store) -> dict[str, bytes]:
+    """Everything but the manifests of runs, which are reckoned by their lines."""
+    keys = [info.key for info in store.list("") if not info.key.startswith("v1/runs/")]
+    return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
+
+
+def written(page: str) -> str:
+    """The page with its tables made anew."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--measure"]:
+        print(f"SMALL = {measure(50)}\nLARGE = {measure(500)}")
+    elif sys.argv[1:] == ["--write"]:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print(tables())

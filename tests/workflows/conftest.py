@@ -1,0 +1,94 @@
+"""What the tests of workflows share: an embedded network, a checkout, a GitHub of its own, and a machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.fake_gh import FakeGitHub
+from tests.workflows.runner import Runner, clean_path, copy_repository, stand_in_for_python
+
+RunnerMaker = Callable[..., Runner]
+
+
+@contextmanager
+def local_network(*options: str) -> Iterator[str]:
+    """The embedded network in a process of its own; a ledger closes ten times a second."""
+    command = [
+        sys.executable,
+        "-m",
+        "exporter",
+        "localnet",
+        "--port",
+        "0",
+        "--pools",
+        "3",
+        "--alula-markets",
+        "0",
+        *options,
+    ]
+    process = subprocess.Popen(
+        [*command, "--advance-every-seconds", "0.1"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    """The URL of an embedded network."""
+    with local_network() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def checkout(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository as a runner checks it out."""
+    return copy_repository(project_root, tmp_path_factory.mktemp("runner") / "markets")
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> FakeGitHub:
+    """A repository without issues."""
+    return FakeGitHub(tmp_path / "bin")
+
+
+@pytest.fixture
+def runner(checkout: Path, github: FakeGitHub, tmp_path: Path) -> RunnerMaker:
+    """Makes a machine that has the packages already, with the given variables and secrets of the repository."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    settings = tmp_path / "settings.toml"
+    # It is this machine that is asked, and few files do.
+    settings.write_text(
+        "[network]\nrequests_per_second = 1000.0\n[output]\npage_sizes = [1, 5]\ndefault_page_size = 5\n"
+    )
+
+    def make(secrets: Mapping[str, str] | None = None, event: str = "schedule", **variables: str) -> Runner:
+        return Runner(
+            checkout=checkout,
+            scratch=scratch,
+            path=clean_path(github.folder, stand_in_for_python(tmp_path / "python")),
+            environment={"HOME": str(tmp_path), "EXPORTER_PYTHON": sys.executable},
+            vars={"EXPORTER_NETWORK": "local", "EXPORTER_CONFIG": str(settings), **variables},
+            secrets=secrets or {},
+            event=event,
+        )
+
+    return make

@@ -1,0 +1,109 @@
+"""scripts/alarm: one issue for as long as runs fail."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from exporter import errors
+from tests.workflows.fake_gh import FakeGitHub
+from tests.workflows.runner import clean_path
+
+CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
+QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE)
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> FakeGitHub:
+    """A repository without issues."""
+    return FakeGitHub(tmp_path / "bin")
+
+
+def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, name: str = "export") -> int:
+    """Call the script as the workflow does; gives its exit code."""
+    return subprocess.run(
+        [root / "scripts" / "alarm"],
+        env={
+            "PATH": clean_path(github.folder),
+            "GH_TOKEN": "a-token",
+            "GH_REPO": "operator/markets",
+            "ALARM_NAME": name,
+            "ALARM_RUN_URL": "https://github.example/runs/1",
+            "RUN_RESULT": result,
+            "RUN_EXIT_CODE": "" if code is None else str(code),
+        },
+        timeout=60,
+        check=False,
+    ).returncode
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_exit_code_has_its_text(github: FakeGitHub, project_root: Path, code: int) -> None:
+    """An issue names its exit code; all is well, and a lost race, open none."""
+    result = "success" if code in (*QUIET, errors.EXIT_UNREAD) else "failure"
+    assert 0 == alarm(github, project_root, result, code)
+
+    titles = [issue["title"] for issue in github.open]
+    assert ([] if code in QUIET else [True]) == [f"(exit code {code})" in title for title in titles]
+
+
+@pytest.mark.parametrize(("result", "code"), [("failure", None), ("cancelled", None), ("failure", 0), ("failure", 7)])
+def test_a_run_that_did_not_end_well_is_told(
+    github: FakeGitHub, project_root: Path, result: str, code: int | None
+) -> None:
+    """A run that died before it could say why, or whose result was not deployed, opens an issue too."""
+    assert 0 == alarm(github, project_root, result, code)
+
+    assert ["The scheduled export needs a look: it did not finish"] == [issue["title"] for issue in github.open]
+
+
+def test_failures_open_one_issue_and_recovery_closes_it(github: FakeGitHub, project_root: Path) -> None:
+    """Of ten failures of one kind there is one issue and no comment; the next success closes it, once."""
+    for _ in range(10):
+        alarm(github, project_root, "failure", 3)
+    (issue,) = github.issues
+    assert (True, []) == (issue["open"], issue["comments"])
+
+    for _ in range(2):
+        alarm(github, project_root, "success", 0)
+
+    (issue,) = github.issues
+    assert (False, 1) == (issue["open"], len(issue["comments"]))
+
+
+def test_another_kind_of_failure_is_told_in_the_same_issue(github: FakeGitHub, project_root: Path) -> None:
+    """From a failure to a run that publishes what it can read: the issue stays, says so, and sounds otherwise."""
+    alarm(github, project_root, "failure", 3)
+    before = github.open[0]["body"]
+    alarm(github, project_root, "success", 7)
+
+    (issue,) = github.issues
+    assert issue["open"]
+    assert "exit code 7" in issue["title"]
+    assert (1, True) == (len(issue["comments"]), "exit code 7" in issue["comments"][0])
+    assert ("gets older" in before, "gets older" in issue["body"]) == (True, False)
+
+
+def test_a_lost_race_changes_nothing(github: FakeGitHub, project_root: Path) -> None:
+    """Another run won: an open issue stays open, because this run says nothing about the trouble."""
+    alarm(github, project_root, "failure", 4)
+    before = github.issues
+    alarm(github, project_root, "success", 5)
+
+    assert before == github.issues
+
+
+def test_workflows_do_not_close_each_others_issues(github: FakeGitHub, project_root: Path) -> None:
+    """The issue of one workflow is not touched by the recovery of another."""
+    alarm(github, project_root, "failure", 3, name="export")
+    alarm(github, project_root, "success", 0, name="pages")
+
+    assert [["alarm-export"]] == [issue["labels"] for issue in github.open]
+
+
+def test_a_missing_setting_is_told(github: FakeGitHub, project_root: Path) -> None:
+    """Without a result there is no guess: exit code 2, and no call."""
+    assert 2 == alarm(github, project_root, "", 0)
+    assert [] == github.calls

@@ -1,0 +1,139 @@
+"""What holds for every workflow: who may do what, and what is run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.config import ENVIRONMENT
+from tests.workflows.expressions import evaluate, substitute
+from tests.workflows.runner import PYTHON_VERSION, WORKFLOWS, load
+
+NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
+PUBLISHING = ["export", "pages"]
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    """Every step of a workflow."""
+    return [step for job in load(name)["jobs"].values() for step in job["steps"]]
+
+
+def triggers_of(workflow: dict[Any, Any]) -> dict[str, Any]:
+    """What starts a workflow. YAML 1.1 reads the key `on` as true."""
+    triggers: dict[str, Any] = workflow["on"] if "on" in workflow else workflow[True]
+    return triggers
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rights_are_given_job_by_job(name: str) -> None:
+    """A workflow has no rights of its own, each job states its own, and none may both write issues and publish."""
+    workflow = load(name)
+
+    assert {} == workflow["permissions"]
+    for job in workflow["jobs"].values():
+        writes = {right for right, level in job["permissions"].items() if level == "write"}
+        assert "issues" not in writes or {"issues"} == writes
+        assert "contents" not in writes or {"contents"} == writes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_are_pinned(name: str) -> None:
+    """Each action is named by a full commit, with its version in a comment."""
+    text = (WORKFLOWS / f"{name}.yml").read_text()
+    used = re.findall(r"uses: (.*)", text)
+
+    assert used
+    assert [] == [use for use in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_call_scripts(name: str) -> None:
+    """What a workflow runs can be run by hand: one script, with nothing that GitHub put into its text."""
+    commands = [step["run"] for step in steps(name) if "run" in step]
+
+    assert commands
+    for command in commands:
+        assert re.fullmatch(r"scripts/[a-z-]+( [a-z/-]+)*", command), command
+        assert (WORKFLOWS.parents[1] / command.split()[0]).is_file()
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_publishing_waits_and_is_never_cancelled(name: str) -> None:
+    """Runs that publish queue, on a schedule that avoids the full and the half hour."""
+    workflow = load(name)
+    triggers = triggers_of(workflow)
+
+    assert {"group": name, "cancel-in-progress": False} == workflow["concurrency"]
+    assert {"schedule", "workflow_dispatch", "repository_dispatch"} == set(triggers)
+    minutes = [int(minute) for entry in triggers["schedule"] for minute in entry["cron"].split()[0].split(",")]
+    assert set() == set(minutes) & {0, 15, 30, 45}
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_readers_are_told_the_schedule(name: str) -> None:
+    """The interval that a run promises is the one at which it is scheduled."""
+    workflow = load(name)
+    (entry,) = triggers_of(workflow)["schedule"]
+    minutes = entry["cron"].split()[0].split(",")
+    (told,) = [step["env"]["EXPORTER_INTERVAL_MINUTES"] for step in steps(name) if step.get("id") == "run"]
+
+    assert " * * * *" in entry["cron"]
+    assert str(60 // len(minutes)) == told
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_settings_exist(name: str) -> None:
+    """Every EXPORTER_ variable that a step sets is one that the exporter knows."""
+    (run,) = [step for step in steps(name) if step.get("id") == "run"]
+
+    assert set() == {key for key in run["env"] if key.startswith("EXPORTER_")} - set(ENVIRONMENT) - {"EXPORTER_CONFIG"}
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_the_python_that_is_set_up_is_the_one_that_is_used(name: str) -> None:
+    """The scripts are told the version that the step before installs."""
+    (version,) = [step["with"]["python-version"] for step in steps(name) if "setup-python" in step.get("uses", "")]
+
+    assert (PYTHON_VERSION, f"python{PYTHON_VERSION}") == (version, load(name)["jobs"]["export"]["env"]["PYTHON"])
+
+
+def test_no_key_of_aws_is_stored() -> None:
+    """The bucket is written with a role that GitHub vouches for; no secret of AWS is read."""
+    secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
+
+    assert {"EXPORTER_RPC_URLS"} == secrets
+
+
+def test_checks_of_workflows(project_root: Path) -> None:
+    """scripts/check has the schema and the audit of workflows, the audit such that none is passed over."""
+    text = (project_root / "scripts" / "check").read_text()
+
+    assert "check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml" in text
+    assert re.search(r"zizmor .*--strict-collection .*\.github/workflows", text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("vars.A != '' || github.event_name != 'schedule'", False),
+        ("always() && needs.export.result != 'skipped'", True),
+        ("secrets.A || vars.B", "b"),
+        ("needs.export.result == 'success' && needs.deploy.result || needs.export.result", "failure"),
+        ("!(vars.B == 'B')", False),
+        ("failure()", False),
+    ],
+)
+def test_expressions(expression: str, value: object) -> None:
+    """The expressions of the workflows mean to the tests what they mean to GitHub."""
+    context = {
+        "vars": {"B": "b"},
+        "github": {"event_name": "schedule"},
+        "needs": {"export": {"result": "success"}, "deploy": {"result": "failure"}},
+        "failed": False,
+    }
+
+    assert value == evaluate(expression, context)
+    assert f"<{value}>".lower() == substitute(f"<${{{{ {expression} }}}}>", context).lower()
