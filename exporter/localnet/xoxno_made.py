@@ -1,0 +1,192 @@
+"""The XOXNO hub markets of the made network: seeded, with a price aggregator of their own, and moving with the network.
+
+The first ones are those that `exporter.deployments.local` lists: one token is in two hubs, one has 18 decimals, and one
+listed hub market is never created. Any more stand in no list: only events name them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+
+from exporter.deployments.local import XOXNO_POOLS, made_address
+from exporter.ledger.entries import code_key
+from exporter.ledger.events import ContractEvent
+from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.token_contract import Token
+from exporter.localnet.xoxno_entries import (
+    AGGREGATOR_WASM,
+    AGGREGATOR_WASM_HASH,
+    CONTROLLER_WASM,
+    CONTROLLER_WASM_HASH,
+    POOL_WASM,
+    POOL_WASM_HASH,
+    Entry,
+    aggregator_instance,
+    controller_instance,
+    created_event,
+    parameters_entry,
+    parameters_event,
+    pool_instance,
+    source_entry,
+    state_entry,
+    state_event,
+)
+from exporter.localnet.xoxno_pool import BPS, RAY, HubMarket, Params
+
+MAX_EVENTS = 10_000
+_PRICES_AFTER = 600  # seconds: the made sources say a new price when theirs is this old
+_PRICE_LIMIT = 3_600  # seconds, of a feed
+_STALE_SECONDS = 4_000
+_LIFE, _RENEW_BELOW = 3_110_400, 3_024_000  # ledgers: 180 days, renewed when below 175
+_WAD_PER_PRICE = 10**4  # tokens of the made network have prices of 14 decimals
+_MILLI = 10**24
+_PARAMS = (
+    Params(),
+    Params(10 * _MILLI, 40 * _MILLI, 100 * _MILLI, 1_500 * _MILLI, 500 * _MILLI, 750 * _MILLI, 900 * _MILLI,
+           1_750 * _MILLI, 2_000),
+    Params(0, 25 * _MILLI, 150 * _MILLI, 1_000 * _MILLI, 500 * _MILLI, 800 * _MILLI, 900 * _MILLI, 2 * RAY, 2_500, 0,
+           False),
+)  # fmt: skip
+
+
+class XoxnoMarkets:
+    """The made hub markets, in ``markets``; ``events`` is what their contracts published, the newest last.
+
+    At each `advance`, ``changes_per_ledger`` of them change as a user's operation changes them. ``archived`` have an
+    archived state; ``missing`` more have parameters and no state. The price of ``stale`` is too old, the two sources of
+    ``deviating`` differ too much, and of ``unpriced`` the aggregator knows nothing, which fails a call that names it.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        count: int,
+        tokens: list[Token],
+        start_time: int,
+        *,
+        archived: int = 0,
+        missing: int = 0,
+        changes_per_ledger: int = 1,
+    ) -> None:
+        """Make ``count`` hub markets of some of the tokens, as of ``start_time`` (unix seconds)."""
+        self._random = Random(f"xoxno {seed}")  # apart from the network's own, which is the same with them or without
+        self._tokens = tokens
+        self.changes_per_ledger = changes_per_ledger
+        self.controller = made_address("localnet xoxno controller")
+        self.pool = made_address("localnet xoxno pool")
+        self.aggregator = made_address("localnet xoxno price aggregator")
+        self.stale, self.unpriced, self.deviating = (tokens[index].contract for index in (3, 5, 7))
+        self.events: deque[ContractEvent] = deque(maxlen=MAX_EVENTS)
+        self.markets = [self._market(*self._place(index), start_time) for index in range(count)]
+        if len(self.markets) < archived + missing or min(archived, missing) < 0:
+            raise ValueError("there are not that many XOXNO pools to be archived or missing")
+        broken = self._random.sample(self.markets, archived + missing)
+        self.archived, self.missing = broken[:archived], broken[archived:]
+        self._created: list[HubMarket] = []
+        self._priced_at = start_time - self._random.randrange(60)
+
+    def create(self, hub: int, token: Token, time: int) -> HubMarket:
+        """A new hub market, empty, which the next `advance` writes; its creation and state are published then."""
+        market = HubMarket(hub, token.contract, token.decimals, last_timestamp=time * 1_000)
+        self._created.append(market)
+        return market
+
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
+        """All entries as of the first ledger, closed at ``time``."""
+        if not self.markets:
+            return
+        for wasm_hash, wasm in (
+            (CONTROLLER_WASM_HASH, CONTROLLER_WASM),
+            (POOL_WASM_HASH, POOL_WASM),
+            (AGGREGATOR_WASM_HASH, AGGREGATOR_WASM),
+        ):
+            yield self._old(ledger, (code_key(wasm_hash), b"\0\0\0\x07\0\0\0\0" + wasm_hash + encode_opaque(wasm)))
+        hubs = max(market.hub for market in self.markets)
+        nft = made_address("localnet xoxno position nft")
+        yield self._old(ledger, controller_instance(self.controller, self.pool, nft, hubs))
+        yield self._old(ledger, pool_instance(self.pool, self.controller))
+        priced = [token.contract for token in self._tokens if token.contract != self.unpriced]
+        yield self._old(ledger, aggregator_instance(self.aggregator, priced))
+        for key, data in self._price_entries(time, everything=True):
+            yield key, RawEntry(data, max(ledger - (time - self._priced_at) // 5, 1), ledger + _LIFE)
+        for market in self.markets:
+            yield self._old(ledger, parameters_entry(self.pool, market))
+            if not _holds(self.missing, market):
+                key, data = state_entry(self.pool, market)
+                modified = max(ledger - (time - market.last_timestamp // 1_000) // 5, 1)
+                yield key, RawEntry(data, modified, ledger - 1 if _holds(self.archived, market) else ledger + _LIFE)
+
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
+        """What changes in the ledger that closes next: prices when they are due, creations, then a few operations."""
+        if not self.markets:
+            return
+        if time - self._priced_at >= _PRICES_AFTER:
+            self._priced_at = time
+            for key, data in self._price_entries(time, everything=False):
+                yield Change(key, data, ledger + _LIFE)
+        for market in self._created:
+            self.markets.append(market)
+            self.events.append(created_event(self.controller, self.pool, market, ledger))
+            self.events.append(parameters_event(self.pool, [market], ledger))
+            yield Change(*parameters_entry(self.pool, market), ledger + _LIFE)
+            yield Change(*state_entry(self.pool, market), ledger + _LIFE)
+        fresh, self._created = self._created, []
+        active = [
+            market
+            for market in self.markets
+            if not any(_holds(group, market) for group in (self.archived, self.missing, fresh))
+        ]
+        for market in self._random.sample(active, min(self.changes_per_ledger, len(active))):
+            market.operate(self._random, time * 1_000)
+            key, data = state_entry(self.pool, market)
+            self.events.append(state_event(self.pool, [market], ledger))
+            before = chain.entry(key, ledger - 1)
+            left = ((before.live_until if before else None) or 0) - ledger
+            yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+
+    def _place(self, index: int) -> tuple[int, Token]:
+        """The hub and the token of a hub market: first those of the list, but its last, then ever further hubs."""
+        listed = XOXNO_POOLS[:-1]
+        if index < len(listed):
+            hub, token, _ = listed[index]
+            return hub, self._tokens[token]
+        further, token = divmod(index - len(listed), len(self._tokens))
+        return 4 + further, self._tokens[token]
+
+    def _market(self, hub: int, token: Token, time: int) -> HubMarket:
+        random = self._random
+        market = HubMarket(hub, token.contract, token.decimals, random.choice(_PARAMS))
+        market.last_timestamp = (time - random.randint(40 * 86_400, 90 * 86_400)) * 1_000
+        dollars = random.randint(1_000, 9_999) * 10 ** random.randint(0, 3)
+        market.supply(dollars * 10 ** (14 + token.decimals) // token.price + random.randrange(10**token.decimals))
+        market.borrow(market.free() * random.choice((0, random.randint(1, 3_000), random.randint(3_000, 9_900))) // BPS)
+        market.accrue((time - random.randint(7 * 86_400, 39 * 86_400)) * 1_000)
+        if random.randrange(8) == 0:
+            market.write_off(market.debt_value() // 50)
+        market.accrue((time - random.randint(0, 6 * 86_400)) * 1_000)
+        return market
+
+    def _price_entries(self, time: int, *, everything: bool) -> Iterator[Entry]:
+        for token in self._tokens:
+            if token.contract == self.unpriced or (token.contract == self.stale and not everything):
+                continue
+            moved = token.price * _WAD_PER_PRICE * (BPS + self._random.randint(-30, 30)) // BPS
+            secondary = self._random.choice((None, moved * (BPS + self._random.randint(-100, 100)) // BPS))
+            if token.contract == self.deviating:
+                secondary = moved * 2
+            written = time - _STALE_SECONDS if token.contract == self.stale else self._priced_at
+            yield source_entry(self.aggregator, token.contract, moved, secondary, written, _PRICE_LIMIT)
+
+    def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
+        """An entry that was written at some time before the first ledger."""
+        key, data = entry
+        modified = max(ledger - self._random.randint(1, 400_000), 1)
+        return key, RawEntry(data, modified, ledger + self._random.randint(_RENEW_BELOW, _LIFE))
+
+
+def _holds(markets: list[HubMarket], market: HubMarket) -> bool:
+    return any(market is other for other in markets)

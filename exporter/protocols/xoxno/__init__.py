@@ -1,0 +1,66 @@
+"""XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
+
+What is published (facts/other-protocols.md 2, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
+time, to the last digit as the contract would; rates of the stored state, which are those it charges until its next
+operation. The market is the controller, the contract that users call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from exporter.deployments import Deployment
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.oracles import Quote
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.xoxno import events, prices, reader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Xoxno:
+    """The XOXNO Lending module, as `exporter.protocols.base.ProtocolModule` describes one."""
+
+    name = reader.PROTOCOL
+    coverage = Coverage(
+        title="XOXNO Lending",
+        structure="a market is a controller, its pools one for each hub and token: a token in two hubs has two pools",
+        year_seconds=31_556_926,
+        supply_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
+        borrow_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
+        rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
+        totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
+        prices="XOXNO's price aggregator; refused when it says stale, deviating or not valid, or above 16 h old",
+        limits="a pool that no list has is found by its events only; limits belong to spokes and are left out",
+    )
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """None: of the deployed code's hash only the two ends are published, 52ed959d…fd9b."""
+        return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
+        """The controller's creations, and the pool contract's updates of parameters and states."""
+        return events.event_filters(deployments)
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+        """The pools that an event names and no list of the package has. Raises `DecodeError`."""
+        return events.candidates_in(event)
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        """Read the candidates, with the pools that deployments and candidates name: the chain lists none."""
+        return await reader.read_markets(view, candidates, deployments)
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.table`)."""
+        from exporter.protocols.xoxno.table import project_pools
+
+        return project_pools(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """The aggregator's own flags, then its outer limit of age (see `exporter.protocols.xoxno.prices`)."""
+        return prices.price_failure(quote, close_time)

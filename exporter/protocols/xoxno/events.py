@@ -1,0 +1,112 @@
+"""The events of XOXNO's contracts that name hub markets (facts/other-protocols.md 2.5 and 2.6).
+
+The pool publishes the state of a hub market after each change of it, and the parameters when they are set; the
+controller publishes the creation. Each names the hub and the token, so any of them shows a hub market that no list has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+from exporter.deployments import Deployment, deployments_of
+from exporter.deployments.local import XOXNO
+from exporter.errors import DecodeError
+from exporter.ledger import scval, strkey
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.scval import ScVal
+from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.xoxno.layout import HubAsset
+from exporter.protocols.xoxno.reader import POOL, PROTOCOL
+
+CREATED = ("market", "create")
+PARAMETERS_SET = ("market", "batch_params_update")
+STATE_CHANGED = ("market", "batch_state_update")
+
+MAX_POOLS_IN_EVENT = 256
+_STATE_VALUES = 9
+
+
+def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
+    """What to ask for: the creations of all controllers, and the updates of all pool contracts."""
+    controllers = tuple(address for deployment in deployments for address in deployment.markets)
+    pools = tuple(address for deployment in deployments for address in deployment.addresses(POOL))
+    created = (EventFilter(controllers, CREATED),) if controllers else ()
+    updated = (EventFilter(pools, PARAMETERS_SET), EventFilter(pools, STATE_CHANGED)) if pools else ()
+    return created + updated
+
+
+def candidates_in(event: ContractEvent) -> list[Candidate]:
+    """The hub markets that an event names and no list of the package has, each once, in its order.
+
+    Raises `DecodeError` where it does not have the form of its topics, or is of a contract that is in no list.
+    """
+    topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
+    if topics == CREATED:
+        controller = event.contract
+        named = [_created(event.value)]
+    elif topics in (PARAMETERS_SET, STATE_CHANGED):
+        found = _controllers().get(event.contract)
+        if found is None:
+            raise DecodeError(f"the event is of contract {event.contract}, which is no known pool contract")
+        controller = found
+        named = list(_updated(event.value, topics))
+    else:
+        raise DecodeError(f"the event's topics {topics} are none that name a hub market")
+    known = _known().get(controller, frozenset())
+    pools = dict.fromkeys(pool.pool for pool in named)
+    return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in pools if pool not in known]
+
+
+def _created(value: ScVal) -> HubAsset:
+    fields = Fields.of(value, "create")
+    return _hub_asset(fields.u32("hub_id"), fields.address("base_asset"))
+
+
+def _updated(value: ScVal, topics: tuple[str, ...]) -> Iterator[HubAsset]:
+    what = topics[1]
+    items: Sequence[ScVal] = expect(value, scval.VEC, what) or ()
+    if len(items) > MAX_POOLS_IN_EVENT:
+        raise DecodeError(f"{what}: {len(items)} pools, more than {MAX_POOLS_IN_EVENT}")
+    for item in items:
+        if topics == PARAMETERS_SET:
+            fields = Fields.of(item, what)
+            yield _hub_asset(fields.u32("hub_id"), fields.address("asset"))
+            continue
+        values: Sequence[ScVal] = expect(item, scval.VEC, what) or ()
+        if len(values) < _STATE_VALUES:
+            raise DecodeError(f"{what}: {len(values)} values, fewer than {_STATE_VALUES}")
+        yield _hub_asset(
+            expect(values[0], scval.U32, f"{what}: hub_id"), expect(values[1], scval.ADDRESS, f"{what}: asset")
+        )
+
+
+def _hub_asset(hub: int, token: str) -> HubAsset:
+    if not strkey.is_contract(token):
+        raise DecodeError(f"the token {token} of a hub market is no contract")
+    return HubAsset(hub, token)
+
+
+def _every_deployment() -> Iterator[Deployment]:
+    for deployment in (*deployments_of("mainnet"), *deployments_of("testnet"), XOXNO):
+        if deployment.protocol == PROTOCOL:
+            yield deployment
+
+
+@cache
+def _controllers() -> Mapping[str, str]:
+    """By pool contract: the controller that owns it. An event of a pool does not say."""
+    return {
+        pool: controller
+        for deployment in _every_deployment()
+        for pool in deployment.addresses(POOL)
+        for controller in deployment.markets
+    }
+
+
+@cache
+def _known() -> Mapping[str, frozenset[str]]:
+    """By controller: the ids of the pools that a list has."""
+    pools = [pool for deployment in _every_deployment() for pool in deployment.pools]
+    return {pool.market: frozenset(item.pool for item in pools if item.market == pool.market) for pool in pools}

@@ -1,0 +1,193 @@
+"""How XOXNO Lending keeps its state in the ledger (facts/other-protocols.md 2.4).
+
+One pool contract holds every hub market. Its keys are a symbol with a `HubAssetKey`: a hub's number and a token. The
+controller, which users call and which stands for the market here, says in its instance which pool contract that is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval, strkey
+from exporter.ledger.entries import instance_of, variant_key
+from exporter.ledger.fields import Fields
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address, encode_scval, struct_map, u32, vec
+from exporter.protocols.parameters import Parameter, parameters_of
+
+VERSION = "v1"
+"""The one form of entries that is known; the contracts themselves have no number of their version."""
+
+NAME = "XOXNO Lending"
+"""The contracts have no name of their own."""
+
+ACTIVE, PAUSED = "active", "paused"
+
+RAY_DECIMALS = 27
+BPS = 10_000
+HIGHEST_INDEX = 10**36
+"""The contract lets no index grow above it."""
+
+CONFIGURATION = ("LastHubId", "LastSpokeId", "Paused", "Pool", "PositionNft")
+"""Keys of the controller's instance that are its configuration; of others it is not known whether they are state."""
+
+_RATES = (
+    "base_borrow_rate", "max_borrow_rate", "mid_utilization", "optimal_utilization", "slope1", "slope2", "slope3",
+)  # fmt: skip
+_LIMITS = ("max_utilization",)
+_AMOUNTS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
+_MAX_TIMESTAMP = 1 << 62
+
+PARAMETERS = (*_RATES, *_LIMITS, "reserve_factor", "asset_decimals")
+"""The numbers of a ``Params`` entry: RAY, but ``reserve_factor`` in basis points and ``asset_decimals``."""
+
+STATE = (*_AMOUNTS, "last_timestamp")
+"""The numbers of a ``State`` entry: scaled amounts and indexes in RAY, ``cash`` in base units, milliseconds."""
+
+
+class HubAsset(NamedTuple):
+    """What a hub market is known by; the same token in two hubs is two markets."""
+
+    hub: int
+    token: str
+
+    @property
+    def pool(self) -> str:
+        """The pool id: ``<hub>-<token>``."""
+        return f"{self.hub}-{self.token}"
+
+    def value(self) -> ScVal:
+        """The contract's `HubAssetKey`."""
+        return struct_map({"asset": address(self.token), "hub_id": u32(self.hub)})
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A controller contract: what its instance entry holds."""
+
+    wasm_hash: str
+    pool: str
+    status: str
+    storage: tuple[tuple[str, ScVal], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HubParameters:
+    """A ``Params`` entry: the token it says it is of, the numbers by field name, and what is shown of it."""
+
+    token: str
+    numbers: dict[str, int]
+    shown: tuple[Parameter, ...]
+
+
+def hub_asset(pool: str) -> HubAsset:
+    """The hub and the token of a pool id. Raises `DecodeError` unless it is their one spelling."""
+    hub, separator, token = pool.partition("-")
+    if separator and hub.isascii() and hub.isdigit() and strkey.is_contract(token) and len(hub) <= 10:
+        found = HubAsset(int(hub), token)
+        if found.hub < 1 << 32 and found.pool == pool:
+            return found
+    raise DecodeError(
+        f"{pool[:80]!r} is no pool of XOXNO Lending: expected the hub's number, '-' and the token's strkey"
+    )
+
+
+def parameters_key(contract: str, pool: HubAsset) -> bytes:
+    """The ledger key of a hub market's parameters, in the pool contract."""
+    return variant_key(contract, "Params", pool.value())
+
+
+def state_key(contract: str, pool: HubAsset) -> bytes:
+    """The ledger key of a hub market's state, in the pool contract."""
+    return variant_key(contract, "State", pool.value())
+
+
+def decode_controller(entry: Entry) -> Controller:
+    """Decode a controller's instance entry. Raises `DecodeError` naming the field when it is not one.
+
+    Its keys are taken as symbols and as enum variants without values alike.
+    """
+    instance = instance_of(entry.contract_data())
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
+        raise DecodeError("controller instance: the contract has no wasm code of its own, so it is no controller")
+    storage = dict(_named(instance.storage))
+    fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
+    pool = fields.address("Pool")
+    if not strkey.is_contract(pool):
+        raise DecodeError("controller instance: field Pool is no contract")
+    return Controller(
+        wasm_hash=instance.wasm_hash.hex(),
+        pool=pool,
+        status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
+        storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
+    )
+
+
+def decode_parameters(entry: Entry) -> HubParameters:
+    """Decode a ``Params`` entry. Raises `DecodeError` naming the field, also for numbers that the contract refuses."""
+    fields = Fields.of(entry.value, "Params")
+    numbers = {name: fields.i128(name) for name in (*_RATES, *_LIMITS)}
+    numbers |= {name: fields.u32(name) for name in ("reserve_factor", "asset_decimals")}
+    _none_negative(numbers, "Params")
+    if numbers["reserve_factor"] > BPS:
+        raise DecodeError(f"Params: field reserve_factor is {numbers['reserve_factor']}, above {BPS}")
+    if numbers["asset_decimals"] > RAY_DECIMALS:
+        raise DecodeError(f"Params: field asset_decimals is {numbers['asset_decimals']}, above {RAY_DECIMALS}")
+    scales = dict.fromkeys((*_RATES, *_LIMITS), RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4}
+    return HubParameters(
+        token=fields.address("asset_id"),
+        numbers=numbers,
+        shown=tuple(parameters_of(fields, scales | {"is_flashloanable": 0})),
+    )
+
+
+def decode_state(entry: Entry) -> dict[str, int]:
+    """Decode a ``State`` entry to its numbers by field name. Raises `DecodeError` naming the field."""
+    fields = Fields.of(entry.value, "State")
+    numbers = {name: fields.i128(name) for name in _AMOUNTS}
+    _none_negative(numbers, "State")
+    for name in ("borrow_index", "supply_index"):
+        if not 0 < numbers[name] <= HIGHEST_INDEX:
+            raise DecodeError(f"State: field {name} is {numbers[name]}, not above 0 and at most {HIGHEST_INDEX}")
+    numbers["last_timestamp"] = fields.u64("last_timestamp")
+    if numbers["last_timestamp"] >= _MAX_TIMESTAMP:
+        raise DecodeError("State: field last_timestamp is beyond any time")
+    return numbers
+
+
+def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:
+    """16 hex digits that change if and only if the market's configuration does.
+
+    The start of SHA-256 over the canonical XDR of two ScVal maps: those of `CONFIGURATION` that the controller's
+    instance has, in that order; and for each pool that exists, by hub and token, its `HubAssetKey` with the value of
+    its ``Params`` entry, or with an empty vector where the entry cannot be decoded. What spokes allow is not in it.
+    """
+    stored = tuple(((scval.SYMBOL, name), value) for name, value in controller.storage)
+    configs = tuple((pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0]))
+    return hashlib.sha256(b"".join(encode_scval((scval.MAP, pairs)) for pairs in (stored, configs))).hexdigest()[:16]
+
+
+def _configured(entry: Entry | None) -> ScVal:
+    try:
+        return vec() if entry is None else entry.value
+    except DecodeError:
+        return vec()
+
+
+def _none_negative(numbers: dict[str, int], what: str) -> None:
+    for name, value in numbers.items():
+        if value < 0:
+            raise DecodeError(f"{what}: field {name} is negative")
+
+
+def _named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> Iterator[tuple[str, ScVal]]:
+    for (kind, payload), value in storage or ():
+        if kind == scval.SYMBOL:
+            yield payload, value
+        elif kind == scval.VEC and payload and len(payload) == 1 and payload[0][0] == scval.SYMBOL:
+            yield payload[0][1], value

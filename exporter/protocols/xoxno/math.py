@@ -1,0 +1,277 @@
+"""XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
+
+The formulas are those of facts/other-protocols.md 2.7, on the exact operations of `exporter.exact`;
+tests/xoxno_judge.py holds the same ones for a single hub market in plain Python.
+
+Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
+is RAY as well. `cash` and what is published of the totals are token base units, the reserve factor is basis points,
+times are milliseconds. RAY × RAY needs up to 256 bits in between, as in the contract; every value with a name must fit
+into signed 128 bits. A hub market for which this fails, or that divides by zero, raises an ExactError that carries its
+row: `exact.set_aside_failures` then computes the others.
+"""
+
+from __future__ import annotations
+
+from math import factorial
+from typing import NamedTuple
+
+import polars as pl
+
+from exporter import exact
+from exporter.errors import ExactDivisionError
+from exporter.protocols.published import utilization_bps
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE
+
+RAY = 10**RAY_DECIMALS
+YEAR_MILLISECONDS = 31_556_926_000
+"""The contract's year, 365.2422 days, and the longest chunk in which it accrues."""
+
+_SERIES_TERMS = 8
+
+# The daily form of XOXNO's own API: a rate of a year is compounded 365 times with 86,400,000 ms of the contract's year
+# each. 365 × 86,400,000 / 31,556,926,000 is this fraction in lowest terms.
+_DAYS = 365
+_DAYS_NUMERATOR, _DAYS_DENOMINATOR = 15_768_000, 15_778_463
+
+POOL_COLUMNS = (*PARAMETERS, *STATE)
+"""The raw columns that `project` takes."""
+
+
+class Accrued(NamedTuple):
+    """The state of hub markets brought to a time: scaled amounts and indexes, RAY."""
+
+    borrow_index: pl.Series
+    supply_index: pl.Series
+    supplied: pl.Series
+    revenue: pl.Series
+
+
+class Curve(NamedTuple):
+    """The rate curve of three segments, all RAY; rates are of a year."""
+
+    base: pl.Series
+    slope1: pl.Series
+    slope2: pl.Series
+    slope3: pl.Series
+    mid: pl.Series
+    optimal: pl.Series
+    highest: pl.Series
+
+
+def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+    """Bring every hub market to the close time of the ledger, and add what is published of it.
+
+    Args:
+        frame: a row a hub market: POOL_COLUMNS (Int128 or smaller integers), without nulls and not negative, the
+            reserve factor at most BPS and the decimals at most 27. Other columns are kept as they are.
+        close_time: unix seconds.
+
+    Returns:
+        The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units; the protocol's
+        revenue is part of what is supplied) and `utilization_bps` (Int64, of these two); `accrued_supply_index`,
+        `accrued_borrow_index`; `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr` and the same three
+        `accrued_` (27 decimals); `borrow_apy_bps`, `supply_apy_bps` (Int64, of the stored rates). All are Int128
+        unless said otherwise.
+
+    Raises:
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or basis points into 2^53 - 1.
+        ExactDivisionError: with the rows that divide by zero, and those whose last accrual is after the close time,
+            from which the contract cannot go on either.
+        ValueError: for a null.
+    """
+    with_nulls = [name for name in POOL_COLUMNS if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"pools must not be null in {', '.join(with_nulls)}")
+    state = frame.select(pl.col(POOL_COLUMNS).cast(pl.Int128))
+    curve = curve_of(state)
+
+    stored_supplied = value_of(state["supplied"], state["supply_index"])
+    stored_borrowed = value_of(state["borrowed"], state["borrow_index"])
+    stored_utilization = utilization(stored_borrowed, stored_supplied)
+    stored_borrow_apr = borrow_rate(stored_utilization, curve)
+    stored_supply_apr = supply_rate(stored_utilization, stored_borrow_apr, state["reserve_factor"])
+
+    accrued = accrue(state, close_time * 1_000)
+    supplied = value_of(accrued.supplied, accrued.supply_index)
+    borrowed = value_of(state["borrowed"], accrued.borrow_index)
+    accrued_utilization = utilization(borrowed, supplied)
+    accrued_borrow_apr = borrow_rate(accrued_utilization, curve)
+    accrued_supply_apr = supply_rate(accrued_utilization, accrued_borrow_apr, state["reserve_factor"])
+
+    total_supplied = base_units(supplied, state["asset_decimals"])
+    total_borrowed = base_units(borrowed, state["asset_decimals"])
+    with exact.naming("borrow APY"):
+        borrow_apy = apy_bps(stored_borrow_apr)
+    with exact.naming("supply APY"):
+        supply_apy = apy_bps(stored_supply_apr)
+    return frame.with_columns(
+        total_supplied.alias("total_supplied"),
+        total_borrowed.alias("total_borrowed"),
+        utilization_bps(total_borrowed, total_supplied).alias("utilization_bps"),
+        accrued.supply_index.alias("accrued_supply_index"),
+        accrued.borrow_index.alias("accrued_borrow_index"),
+        stored_utilization.alias("stored_utilization"),
+        stored_borrow_apr.alias("stored_borrow_apr"),
+        stored_supply_apr.alias("stored_supply_apr"),
+        accrued_utilization.alias("accrued_utilization"),
+        accrued_borrow_apr.alias("accrued_borrow_apr"),
+        accrued_supply_apr.alias("accrued_supply_apr"),
+        borrow_apy.alias("borrow_apy_bps"),
+        supply_apy.alias("supply_apy_bps"),
+    )
+
+
+def curve_of(state: pl.DataFrame) -> Curve:
+    """The rate curve from the columns that a ``Params`` entry fills, by their names."""
+    return Curve(
+        base=state["base_borrow_rate"],
+        slope1=state["slope1"],
+        slope2=state["slope2"],
+        slope3=state["slope3"],
+        mid=state["mid_utilization"],
+        optimal=state["optimal_utilization"],
+        highest=state["max_borrow_rate"],
+    )
+
+
+@exact.naming("value of shares")
+def value_of(scaled: pl.Series, index: exact.Operand) -> pl.Series:
+    """What scaled amounts are worth: half up of scaled × index / RAY, in RAY of the whole token."""
+    return exact.multiply_divide_half_up(scaled, index, RAY)
+
+
+@exact.naming("base units")
+def base_units(value: pl.Series, decimals: pl.Series) -> pl.Series:
+    """A value in RAY as token base units: half up of value / 10^(27 - decimals), the second of two roundings."""
+    divisor = exact.column([10 ** (RAY_DECIMALS - places) for places in decimals.to_list()])
+    return exact.multiply_divide_half_up(value, 1, divisor)
+
+
+@exact.naming("utilization")
+def utilization(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
+    """The utilization U that drives the rates: half up of borrowed × RAY / supplied, 0 where nothing is supplied.
+
+    Both are values, not scaled amounts. It may be above RAY.
+    """
+    divided = supplied != 0
+    return exact.multiply_divide_half_up(exact.select(divided, borrowed, 0), RAY, exact.select(divided, supplied, 1))
+
+
+@exact.naming("borrow rate")
+def borrow_rate(utilization: pl.Series, curve: Curve) -> pl.Series:
+    """The rate a year that borrowers pay, RAY: three segments over the utilization U, which counts as RAY above it.
+
+    U < mid:              base + hu(hu(U, slope1, RAY), RAY, mid)
+    mid <= U < optimal:   base + slope1 + hu(hu(U - mid, slope2, RAY), RAY, optimal - mid)
+    optimal <= U:         base + slope1 + slope2 + hu(hu(U - optimal, slope3, RAY), RAY, RAY - optimal)
+
+    with hu(x, y, d) the half up of x × y / d, and never above the highest rate. Both knots belong to the upper segment.
+    With optimal = RAY = U the last divides by zero.
+    """
+    used = exact.clamp(utilization, 0, RAY)
+    first = used < curve.mid
+    third = ~first & (used >= curve.optimal)
+
+    def of_segment(on_first: exact.Operand, on_second: exact.Operand, on_third: exact.Operand) -> pl.Series:
+        return exact.select(first, on_first, exact.select(third, on_third, on_second))
+
+    start = of_segment(0, curve.mid, curve.optimal)
+    end = of_segment(curve.mid, curve.optimal, RAY)
+    slope = of_segment(curve.slope1, curve.slope2, curve.slope3)
+    below = exact.add(of_segment(0, curve.slope1, curve.slope1), of_segment(0, 0, curve.slope2))
+    run = exact.multiply_divide_half_up(exact.subtract(used, start), slope, RAY)
+    rise = exact.multiply_divide_half_up(run, RAY, exact.subtract(end, start))
+    rate = exact.add(exact.add(curve.base, below), rise)
+    return exact.clamp(rate, exact.INT128_MIN, curve.highest)
+
+
+@exact.naming("supply rate")
+def supply_rate(utilization: pl.Series, borrow_rate: pl.Series, reserve_factor: pl.Series) -> pl.Series:
+    """The rate a year that suppliers earn, RAY: hu(hu(U, borrow rate, RAY), BPS - reserve factor, BPS)."""
+    earned = exact.multiply_divide_half_up(utilization, borrow_rate, RAY)
+    return exact.multiply_divide_half_up(earned, exact.subtract(BPS, reserve_factor), BPS)
+
+
+def rate_of_a_millisecond(rate: pl.Series) -> pl.Series:
+    """What accrues in a millisecond at a rate a year, RAY: half up of rate / 31,556,926,000."""
+    return exact.multiply_divide_half_up(rate, 1, YEAR_MILLISECONDS)
+
+
+@exact.naming("growth")
+def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series:
+    """The factor by which a debt grows, RAY: eight terms of the series of e^x with x = rate × time.
+
+    RAY + the sum for k = 1 to 8 of x^k / k!, where each power is the half up of the one before × x / RAY, and each
+    division rounds half up.
+    """
+    x = exact.multiply(per_millisecond, milliseconds)
+    power, result = x, exact.add(x, RAY)
+    for k in range(2, _SERIES_TERMS + 1):
+        power = exact.multiply_divide_half_up(power, x, RAY)
+        result = exact.add(result, exact.multiply_divide_half_up(power, 1, factorial(k)))
+    return result
+
+
+def accrue(state: pl.DataFrame, now: int) -> Accrued:
+    """Bring hub markets to a time as the contract does, in chunks of at most a year, with the curve read in each.
+
+    Args:
+        state: POOL_COLUMNS, Int128.
+        now: milliseconds since 1970.
+
+    Raises:
+        ExactDivisionError: with the rows whose last accrual is later.
+        ExactError: with the rows in which a value has no result.
+    """
+    remaining = exact.subtract(now, state["last_timestamp"])
+    if (remaining < 0).any():
+        rows = (remaining < 0).arg_true().to_list()
+        # Not a division, but what the error says: what is stored contradicts the ledger, and no number is too large.
+        raise ExactDivisionError(f"the last accrual is after the close of the ledger in {len(rows)} rows", rows)
+    accrued = Accrued(state["borrow_index"], state["supply_index"], state["supplied"], state["revenue"])
+    while (remaining > 0).any():
+        chunk = exact.clamp(remaining, 0, YEAR_MILLISECONDS)
+        accrued = _accrue_chunk(state, accrued, chunk)
+        remaining = exact.subtract(remaining, chunk)
+    return accrued
+
+
+def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Accrued:
+    """One chunk of so many milliseconds; a row of 0 stands still.
+
+    The debt grows by its index. Of the interest the reserve factor is the fee; the rest raises the supply index,
+    rounded down. The fee and what that leaves become new shares of the protocol, in `supplied` and `revenue` alike.
+    """
+    moves = chunk > 0
+    borrowed, reserve_factor = state["borrowed"], state["reserve_factor"]
+    debt = value_of(borrowed, before.borrow_index)
+    supply = value_of(before.supplied, before.supply_index)
+    rate = borrow_rate(utilization(debt, supply), curve_of(state))
+    with exact.naming("borrow index"):
+        grown = exact.multiply_divide_half_up(before.borrow_index, growth(rate_of_a_millisecond(rate), chunk), RAY)
+        borrow_index = exact.select(moves, exact.clamp(grown, 0, HIGHEST_INDEX), before.borrow_index)
+    interest = exact.subtract(value_of(borrowed, borrow_index), debt)
+    fee = exact.multiply_divide_half_up(interest, reserve_factor, BPS)
+    rewards = exact.subtract(interest, fee)
+    with exact.naming("supply index"):
+        divided = moves & (before.supplied != 0)
+        raised = exact.multiply_divide_floor(
+            exact.select(divided, exact.add(supply, rewards), 0), RAY, exact.select(divided, before.supplied, 1)
+        )
+        bounded = exact.clamp(exact.clamp(raised, before.supply_index, exact.INT128_MAX), 0, HIGHEST_INDEX)
+        supply_index = exact.select(divided, bounded, before.supply_index)
+    with exact.naming("revenue"):
+        shortfall = exact.subtract(rewards, exact.subtract(value_of(before.supplied, supply_index), supply))
+        owed = exact.select(moves, exact.add(fee, shortfall), 0)
+        shares = exact.multiply_divide_floor(owed, RAY, supply_index)
+        return Accrued(
+            borrow_index, supply_index, exact.add(before.supplied, shares), exact.add(before.revenue, shares)
+        )
+
+
+def apy_bps(rate: pl.Series) -> pl.Series:
+    """The yield of a rate a year in whole basis points, Int64, rounded down, in the form of XOXNO's own API.
+
+    floor(((1 + rate × 86,400,000 / 31,556,926,000)^365 - 1) × 10000), exactly.
+    """
+    return exact.annual_yield_bps_floor(exact.multiply(rate, _DAYS_NUMERATOR), _DAYS, RAY * _DAYS_DENOMINATOR)

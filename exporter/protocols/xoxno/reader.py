@@ -1,0 +1,224 @@
+"""Reading XOXNO Lending: which keys, in which waves, and what becomes of each hub market that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.deployments import Deployment
+from exporter.errors import DecodeError
+from exporter.ledger.entries import instance_key
+from exporter.ledger.observation import Entry
+from exporter.ledger.tokens import read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.collector import Collector
+from exporter.protocols.parameters import Parameter
+from exporter.protocols.xoxno.layout import (
+    NAME,
+    PARAMETERS,
+    STATE,
+    VERSION,
+    Controller,
+    HubAsset,
+    config_hash,
+    decode_controller,
+    decode_parameters,
+    decode_state,
+    hub_asset,
+    parameters_key,
+    state_key,
+)
+from exporter.protocols.xoxno.prices import read_prices
+
+PROTOCOL = "xoxno"
+
+POOL = "pool"
+"""The role of the contract that holds the hub markets' entries."""
+PRICE_AGGREGATOR = "price_aggregator"
+"""The role of the contract that is asked for prices."""
+
+Entries = Mapping[bytes, Entry | None]
+
+COLUMNS = (
+    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "pool_contract",
+    "decimals", *PARAMETERS, *STATE,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a controller before it is read: its contracts, and its hub markets by where they stand."""
+
+    pool_contract: str | None = None
+    aggregator: str | None = None
+    expected: set[HubAsset] = field(default_factory=set)
+    """Those that were there once, or that the operator named: their absence is a failure."""
+    listed: set[HubAsset] = field(default_factory=set)
+    """Those of a list or an event: their absence means that they are not created, or not yet."""
+
+    @property
+    def pools(self) -> list[HubAsset]:
+        """All of them, by hub and token."""
+        return sorted(self.expected | self.listed)
+
+
+class _Reader(Collector):
+    """One reading of XOXNO Lending."""
+
+    def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
+        super().__init__(PROTOCOL, candidates, COLUMNS)
+        self.known: dict[str, _Known] = {candidate.address: _Known() for candidate in candidates}
+        self.controllers: dict[str, Controller] = {}
+        for deployment in deployments:
+            for market in deployment.markets:
+                if market in self.known:
+                    self.known[market].pool_contract = deployment.address(POOL)
+                    self.known[market].aggregator = deployment.address(PRICE_AGGREGATOR)
+            for pool in deployment.pools:
+                if pool.market in self.known:
+                    self.take_pool_id(pool.market, pool.pool, Origin.DEPLOYMENT)
+        for candidate in candidates:
+            if candidate.pool is not None:
+                self.take_pool_id(candidate.address, candidate.pool, candidate.origin)
+
+    def take_pool_id(self, market: str, pool: str, origin: Origin) -> None:
+        """Note a hub market that is listed, was found, or is named."""
+        known = self.known[market]
+        try:
+            group = known.expected if origin in (Origin.CONFIGURATION, Origin.REMEMBERED) else known.listed
+            group.add(hub_asset(pool))
+        except DecodeError as error:
+            self.unread(market, pool, "undecodable", str(error))
+
+    def keys(self, market: str, contract: str | None) -> list[bytes]:
+        """The keys of a controller's hub markets in a pool contract, the busiest first."""
+        if contract is None:
+            return []
+        pools = self.known[market].pools
+        return [*(state_key(contract, pool) for pool in pools), *(parameters_key(contract, pool) for pool in pools)]
+
+    def take_controller(self, market: str, entries: Entries) -> None:
+        """Decode a controller, or say why it is not read."""
+        entry = entries[instance_key(market)]
+        if not self.market_is_usable(market, entry, None, "list of pools"):
+            return
+        assert entry is not None  # or it would not be usable
+        try:
+            controller = decode_controller(entry)
+        except DecodeError as error:
+            self.unread(market, None, "undecodable", str(error))
+            return
+        self.controllers[market] = controller
+        listed = self.known[market].pool_contract
+        if listed is not None and listed != controller.pool:
+            self.notice(
+                f"market {market} keeps its pools in contract {controller.pool}, not in {listed} as the list of "
+                "deployments has it; they were read where they are"
+            )
+
+    def take_pools(self, market: str, entries: Entries) -> None:
+        """Decode a controller's hub markets; one that cannot be read does not cost the others."""
+        known, controller = self.known[market], self.controllers[market]
+        members: list[tuple[HubAsset, Entry | None]] = []
+        missing: list[HubAsset] = []
+        for pool in known.pools:
+            state = entries[state_key(controller.pool, pool)]
+            parameters = entries[parameters_key(controller.pool, pool)]
+            if state is None and parameters is None and pool not in known.expected:
+                missing.append(pool)
+                continue
+            members.append((pool, parameters))
+            self.take_pool(market, pool, state, parameters)
+        if missing:
+            named = ", ".join(pool.pool for pool in missing)
+            self.notice(f"market {market}: {len(missing)} pools are known of and not created, or not yet: {named}")
+        self.reading.markets.append(
+            Market(
+                address=market,
+                protocol=PROTOCOL,
+                version=VERSION,
+                name=NAME,
+                status=controller.status,
+                oracle=known.aggregator,
+                config_hash=config_hash(controller, members),
+                wasm_hash=controller.wasm_hash,
+                members=tuple(pool.pool for pool, _ in members),
+            )
+        )
+
+    def take_pool(self, market: str, pool: HubAsset, state: Entry | None, parameters: Entry | None) -> None:
+        """Append one hub market to the columns, or say why it is not read."""
+        for entry, what in ((state, "State"), (parameters, "Params")):
+            if entry is None:
+                self.unread(
+                    market, pool.pool, "absent", f"the pool was found or listed, but its {what} entry is missing"
+                )
+                return
+            if entry.archived:
+                self.unread(market, pool.pool, "archived", f"the pool's {what} entry is archived; it can be restored")
+                return
+        assert state is not None
+        assert parameters is not None
+        try:
+            numbers = decode_state(state)
+            decoded = decode_parameters(parameters)
+        except DecodeError as error:
+            self.unread(market, pool.pool, "undecodable", str(error))
+            return
+        if decoded.token != pool.token:
+            detail = f"the parameters of this pool say that they are of token {decoded.token}"
+            self.unread(market, pool.pool, "inconsistent", detail)
+            return
+        controller = self.controllers[market]
+        self.append(
+            {
+                "market": market,
+                "pool": pool.pool,
+                "token_address": pool.token,
+                "oracle": self.known[market].aggregator,
+                "market_name": NAME,
+                "market_status": controller.status,
+                "wasm_hash": controller.wasm_hash,
+                "pool_contract": controller.pool,
+                "decimals": decoded.numbers["asset_decimals"],
+                **decoded.numbers,
+                **numbers,
+            }
+        )
+        self.reading.parameters[market, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
+
+
+async def read_markets(
+    view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+) -> ProtocolReading:
+    """Read all controllers with their hub markets: one wave of entries, and one of prices.
+
+    Nothing on the chain lists the hub markets (facts/other-protocols.md 2.4), so those of the deployments and of the
+    candidates are all there are. A second wave of entries is needed only where the controller names another pool
+    contract than the list does. Raises `SourceError` when the source fails; anything wrong with one controller or hub
+    market is in the reading.
+    """
+    reader = _Reader(candidates, deployments)
+    markets = sorted(reader.known)
+    guessed = [key for market in markets for key in reader.keys(market, reader.known[market].pool_contract)]
+    tokens = dict.fromkeys(pool.token for market in markets for pool in reader.known[market].pools)
+    wanted = [*guessed, *map(instance_key, (*markets, *tokens))]
+    entries = dict(await view.read(wanted))
+    for market in markets:
+        reader.take_controller(market, entries)
+
+    where_they_are = [
+        key for market, controller in reader.controllers.items() for key in reader.keys(market, controller.pool)
+    ]
+    entries |= await view.read(where_they_are)
+    for market in reader.controllers:
+        reader.take_pools(market, entries)
+
+    columns = reader.reading.columns
+    reader.reading.tokens = await read_tokens(view, map(str, columns["token_address"]))
+    for owner, decimals, token in zip(columns["market"], columns["decimals"], columns["token_address"], strict=True):
+        reader.compare_decimals(str(owner), decimals, reader.reading.tokens[str(token)])
+    asked = zip(columns["oracle"], columns["token_address"], strict=True)
+    reader.reading.quotes = await read_prices(view, [(str(oracle), str(token)) for oracle, token in asked if oracle])
+    return reader.reading

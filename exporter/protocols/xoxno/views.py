@@ -1,0 +1,108 @@
+"""XOXNO's own views of its pools (facts/other-protocols.md 2.8).
+
+``get_bulk_indexes`` alone brings the indexes to now. The views of a single pool use the stored ones, so they are held
+against the rates that are published, which are stored, and against the stored state as it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import vec
+from exporter.ledger.source import ContractCall
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.views import Compared, NoView, Row, ViewCall
+from exporter.protocols.xoxno.layout import RAY_DECIMALS, hub_asset
+
+POOLS_PER_CALL = 64
+_BULK = "get_bulk_indexes"
+_RAY = 10**RAY_DECIMALS
+
+
+def _half_up(dividend: int, divisor: int) -> int:
+    return (dividend + divisor // 2) // divisor
+
+
+def _amount(scaled: str, index: str) -> Callable[[Row], object]:
+    """A stored amount in token base units, by its two roundings."""
+
+    def of(row: Row) -> int:
+        raw = row["raw"]
+        return _half_up(_half_up(raw[scaled] * raw[index], _RAY), 10 ** (RAY_DECIMALS - raw["asset_decimals"]))
+
+    return of
+
+
+def _published(name: str) -> Callable[[Row], object]:
+    return lambda row: row[name]
+
+
+_SINGLE: Mapping[str, tuple[str, Callable[[Row], object]]] = {
+    "get_borrow_rate": ("stored_borrow_apr", _published("stored_borrow_apr")),
+    "get_borrowed_amount": ("stored total_borrowed", _amount("borrowed", "borrow_index")),
+    "get_deposit_rate": ("stored_supply_apr", _published("stored_supply_apr")),
+    "get_reserves": ("cash", lambda row: row["raw"]["cash"]),
+    "get_revenue": ("stored revenue", _amount("revenue", "supply_index")),
+    "get_supplied_amount": ("stored total_supplied", _amount("supplied", "supply_index")),
+    "get_utilisation": ("stored_utilization", _published("stored_utilization")),
+}
+"""By the view of a single pool: the field it gives, and where the exporter has it. All give one i128."""
+
+
+class XoxnoViews:
+    """See `exporter.protocols.views.ProtocolViews`."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """The indexes of all pools in few calls, and every view of each single pool."""
+        contracts: dict[str, str] = {}
+        for market, contract in zip(reading.columns["market"], reading.columns["pool_contract"], strict=True):
+            contracts[str(market)] = str(contract)
+        for market in reading.markets:
+            contract = contracts.get(market.address)
+            if contract is None:
+                yield NoView(market.address, "none of its pools could be read")
+                continue
+            pools = [
+                str(pool)
+                for owner, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True)
+                if owner == market.address
+            ]
+            for start in range(0, len(pools), POOLS_PER_CALL):
+                some = tuple(pools[start : start + POOLS_PER_CALL])
+                keys = vec(*(hub_asset(pool).value() for pool in some))
+                yield ViewCall(market.address, some, ContractCall(contract, _BULK, (keys,)))
+            for pool in pools:
+                for function in _SINGLE:
+                    call = ContractCall(contract, function, (hub_asset(pool).value(),))
+                    yield ViewCall(market.address, (pool,), call)
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+        """The projected indexes of the many, or the one number of a single pool's view."""
+        if asked.call.function == _BULK:
+            items = expect(value, scval.VEC, _BULK) or ()
+            if len(items) != len(asked.pools):
+                raise DecodeError(f"{_BULK} gave {len(items)} results for {len(asked.pools)} pools")
+            for pool, item in zip(asked.pools, items, strict=True):
+                fields = Fields.of(item, _BULK)
+                for name in ("borrow_index", "supply_index"):
+                    if pool in rows:
+                        yield Compared(asked.market, pool, name, rows[pool][name], fields.i128(name))
+            return
+        name, ours = _SINGLE[asked.call.function]
+        for pool in asked.pools:
+            if pool in rows:
+                yield Compared(
+                    asked.market, pool, name, ours(rows[pool]), expect(value, scval.I128, asked.call.function)
+                )
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """Nothing: no view looks at a price."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
+        """It does not say."""
+        return None

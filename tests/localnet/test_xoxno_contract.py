@@ -1,0 +1,212 @@
+"""The stand-ins for XOXNO's contracts: that the exporter agrees with their views, and how they fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.localnet.contracts import Simulation
+from exporter.localnet.xoxno_entries import (
+    hub_asset_key,
+    parameters_entry,
+    source_entry,
+    state_entry,
+)
+from exporter.localnet.xoxno_pool import HubMarket, Params
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.views import Compared, NoView, ViewCall
+from exporter.protocols.xoxno.views import XoxnoViews
+from tests.xoxno_network import XoxnoNetwork
+
+WAD = 10**18
+RAY = 10**27
+
+
+@pytest.fixture
+def network() -> XoxnoNetwork:
+    """A network some ledgers after its start."""
+    made = XoxnoNetwork(12)
+    for _ in range(40):
+        made.advance()
+    return made
+
+
+def plain(value: ScVal) -> Any:
+    """A value as Python has it: structs as dicts, in the ledger's order."""
+    kind, payload = value
+    if kind == scval.MAP:
+        return {name: plain(item) for (_, name), item in payload}
+    return [plain(item) for item in payload] if kind == scval.VEC else payload
+
+
+def result(simulation: Simulation) -> Any:
+    """The result of a call that must not fail."""
+    assert simulation.error is None
+    assert simulation.result is not None
+    return plain(decode_scval(simulation.result))
+
+
+def compared(network: XoxnoNetwork) -> tuple[list[Compared], ProtocolReading]:
+    """Every field of every view beside the exporter's, at the latest ledger."""
+    reading = network.read()
+    tables = network.compute(reading)
+    columns = reading.result.columns
+    raw = {
+        pool: {name: values[position] for name, values in columns.items()}
+        for position, pool in enumerate(columns["pool"])
+    }
+    rows = {row["pool"]: row | {"raw": raw[row["pool"]]} for row in tables.pools.rows(named=True)}
+    found: list[Compared] = []
+    for asked in XoxnoViews().calls(reading.result):
+        assert isinstance(asked, ViewCall)
+        simulation = network.contracts.simulate(network.chain, network.chain.latest, asked.call)
+        assert simulation.result is not None
+        found += XoxnoViews().compare(asked, decode_scval(simulation.result), rows, network.time)
+    return found, reading.result
+
+
+def test_the_exporter_agrees_with_the_views(network: XoxnoNetwork) -> None:
+    """Every number is the one that the contract's own views have at this ledger: projected indexes, stored rates."""
+    found, reading = compared(network)
+
+    assert [] == [item for item in found if not item.agrees]
+    assert 8 == len(reading.columns["pool"])
+    assert {
+        "borrow_index", "supply_index", "cash", "stored_borrow_apr", "stored_supply_apr", "stored_utilization",
+        "stored revenue", "stored total_borrowed", "stored total_supplied",
+    } == {item.field for item in found}  # fmt: skip
+    assert 9 * 8 == len(found)
+
+
+def test_they_agree_after_years() -> None:
+    """Also where nothing happened for years, so that the curve was read again for each."""
+    network = XoxnoNetwork(8)
+    network.chain.close([], close_time=network.time + 4 * 31_556_926)
+    found, _ = compared(network)
+
+    assert [] == [item for item in found if not item.agrees]
+
+
+def test_a_difference_shows(network: XoxnoNetwork) -> None:
+    """A number that is another is found, with its pool and field."""
+    reading = network.read().result
+    (asked,) = [item for item in XoxnoViews().calls(reading) if isinstance(item, ViewCall) and len(item.pools) > 1]
+    tables = network.compute(network.read())
+    rows = {row["pool"]: row | {"borrow_index": 1} for row in tables.pools.rows(named=True)}
+    value = decode_scval(network.contracts.simulate(network.chain, network.chain.latest, asked.call).result or b"")
+    found = list(XoxnoViews().compare(asked, value, rows, network.time))
+
+    assert {"borrow_index"} == {item.field for item in found if not item.agrees}
+    assert 8 == sum(not item.agrees for item in found)
+    with pytest.raises(DecodeError, match="results for 8 pools"):
+        list(XoxnoViews().compare(asked, vec(), rows, network.time))
+
+
+def test_views_of_nothing() -> None:
+    """A market of which no pool could be read has no view, and that is said; no view refuses or tells the time."""
+    network = XoxnoNetwork(1, missing=1)
+    reading = network.read().result
+
+    assert [NoView(network.xoxno.controller, "none of its pools could be read")] == list(XoxnoViews().calls(reading))
+    asked = ViewCall("C", (), None)  # type: ignore[arg-type]
+    assert [] == list(XoxnoViews().refused(asked, "HostError", {}))
+    assert XoxnoViews().time_of(i128(1)) is None
+
+
+def test_only_the_bulk_view_is_projected(network: XoxnoNetwork) -> None:
+    """The amounts of a single pool are stored ones; the bulk indexes move with the clock (2.8)."""
+    market = next(item for item in network.xoxno.markets if item.borrowed > 10**27)
+    pool, key = network.xoxno.pool, hub_asset_key(market)
+    before = [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
+    (first,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
+    waited = result(network.view(pool, "get_delta_time", key))
+    network.chain.close([], close_time=network.time + 86_400)
+    (second,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
+
+    assert before == [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
+    assert market.borrow_index <= first["borrow_index"] < second["borrow_index"]
+    assert waited + 86_400_000 == result(network.view(pool, "get_delta_time", key))
+
+
+def test_sync_data_and_pool_address(network: XoxnoNetwork) -> None:
+    """The stored structs come as they are, and the controller names its pool contract."""
+    market = network.xoxno.markets[5]
+    data = result(network.view(network.xoxno.pool, "get_sync_data", hub_asset_key(market)))
+
+    assert ["params", "state"] == list(data)
+    assert (13, 7) == (len(data["params"]), len(data["state"]))
+    assert (18, market.supplied) == (data["params"]["asset_decimals"], data["state"]["supplied"])
+    assert network.xoxno.pool == result(network.view(network.xoxno.controller, "get_pool_address"))
+
+
+def token_keys(*tokens: str) -> ScVal:
+    """``Vec<PriceKey>``."""
+    return vec(*(vec(symbol("Token"), address(token)) for token in tokens))
+
+
+def test_quotes(network: XoxnoNetwork) -> None:
+    """A good price is the midpoint of its sources; a stale and a deviating one say so, and fail ``prices``."""
+    xoxno, token = network.xoxno, network.tokens[1].contract
+    network.change(source_entry(xoxno.aggregator, token, WAD, WAD + 4, network.time, 3_600))
+    keys = token_keys(token, xoxno.stale, xoxno.deviating)
+    good, stale, deviating = result(network.view(xoxno.aggregator, "quotes", keys))
+
+    assert (WAD + 2, False, False, True) == tuple(good[name] for name in ("final_wad", "stale", "deviation", "valid"))
+    assert (True, False, False) == tuple(stale[name] for name in ("stale", "deviation", "valid"))
+    assert (False, True, False) == tuple(deviating[name] for name in ("stale", "deviation", "valid"))
+    assert [WAD + 2] == result(network.view(xoxno.aggregator, "prices", token_keys(token)))
+    assert "#206" in (network.view(xoxno.aggregator, "prices", keys).error or "")
+
+
+def test_a_token_without_a_source(network: XoxnoNetwork) -> None:
+    """It fails a call of many; the exporter asks for each alone then, and only this one has no price."""
+    xoxno = network.xoxno
+    assert "#210" in (network.view(xoxno.aggregator, "quotes", token_keys(xoxno.unpriced)).error or "")
+    tables = network.compute(network.read())
+    tokens = dict(tables.pools.select("pool", "token_address").iter_rows())
+    reasons = {tokens[item.pool]: item.reason for item in tables.unpriced}
+
+    assert {xoxno.stale, xoxno.unpriced, xoxno.deviating} == set(reasons)
+    assert "#210" in reasons[xoxno.unpriced]
+    assert "stale" in reasons[xoxno.stale]
+    assert "deviate" in reasons[xoxno.deviating]
+
+
+@pytest.mark.parametrize(
+    ("role", "function", "arguments"),
+    [
+        ("pool", "get_user", ()),
+        ("pool", "get_borrow_rate", ()),
+        ("pool", "get_borrow_rate", (symbol("x"),)),
+        ("pool", "get_borrow_rate", (struct_map({"asset": address("C" + "A" * 55), "hub_id": u32(1)}),)),
+        ("pool", "get_bulk_indexes", (symbol("x"),)),
+        ("controller", "get_user", ()),
+        ("controller", "get_pool_address", (u32(1),)),
+        ("aggregator", "lastprice", ()),
+        ("aggregator", "quotes", ()),
+        ("aggregator", "quotes", (u32(1),)),
+        ("aggregator", "quotes", (vec(u32(1)),)),
+        ("aggregator", "quotes", (vec(vec(symbol("Ref"), symbol("USD"))),)),
+    ],
+)
+def test_calls_that_are_none(network: XoxnoNetwork, role: str, function: str, arguments: tuple[ScVal, ...]) -> None:
+    """A function that does not exist, and arguments that do not fit, fail."""
+    assert network.view(getattr(network.xoxno, role), function, *arguments).error is not None
+
+
+def test_a_curve_without_result(network: XoxnoNetwork) -> None:
+    """A division by zero fails the contract's view, and the exporter reads the other pools."""
+    xoxno = network.xoxno
+    market = xoxno.markets[0]
+    broken = HubMarket(market.hub, market.token, 7, Params(optimal_utilization=RAY), supplied=RAY, borrowed=2 * RAY)
+    network.change(parameters_entry(xoxno.pool, broken), state_entry(xoxno.pool, broken))
+    tables = network.compute(network.read())
+
+    assert "#31" in (network.view(xoxno.pool, "get_borrow_rate", hub_asset_key(broken)).error or "")
+    assert {f"1-{market.token}": "inconsistent"} == {item.pool: item.reason for item in tables.unread}
+    assert 7 == tables.pools.height

@@ -1,0 +1,172 @@
+"""The XOXNO hub markets of the made network: what is in them, how they move, and what the exporter makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from exporter.deployments.local import XOXNO, XOXNO_POOLS
+from exporter.ledger.entries import decode_contract_data, instance_key, instance_of
+from exporter.ledger.scval_encode import symbol, vec
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.xoxno_entries import parameters_entry, state_entry
+from exporter.localnet.xoxno_made import XoxnoMarkets
+from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.xoxno import Xoxno
+from tests import xoxno_judge as judge
+from tests.localnet.test_xoxno_pool import judged
+from tests.xoxno_network import XoxnoNetwork
+
+# facts/other-protocols.md 2.4
+PARAMETER_FIELDS = [
+    "asset_decimals", "asset_id", "base_borrow_rate", "flashloan_fee", "is_flashloanable", "max_borrow_rate",
+    "max_utilization", "mid_utilization", "optimal_utilization", "reserve_factor", "slope1", "slope2", "slope3",
+]  # fmt: skip
+STATE_FIELDS = ["borrow_index", "borrowed", "cash", "last_timestamp", "revenue", "supplied", "supply_index"]
+
+
+def test_there_are_none_unless_asked_for() -> None:
+    """Without any there are no entries and no changes."""
+    tokens = MadeNetwork(pools=0).tokens
+    none = XoxnoMarkets(1, 0, tokens, 1_800_000_000)
+
+    assert [] == list(none.first_entries(100, 1_800_000_000))
+    assert [] == list(none.advance(XoxnoNetwork(1).chain, 101, 1_800_000_005))
+
+
+def test_the_same_seed_makes_the_same_markets() -> None:
+    """Equal arguments give equal entries at every ledger; another seed gives others."""
+    first, second, other = (XoxnoNetwork(9, seed=seed) for seed in (3, 3, 4))
+    for _ in range(5):
+        first.advance()
+        second.advance()
+
+    assert first.chain.state(first.chain.latest) == second.chain.state(second.chain.latest)
+    assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
+
+
+def test_entries_have_the_contracts_form() -> None:
+    """Parameters have the thirteen fields, states the seven, in the ledger's order; the controller has four keys."""
+    network = XoxnoNetwork(12)
+    state = network.chain.state(network.chain.latest)
+    instance = instance_of(decode_contract_data(state[instance_key(network.xoxno.controller)].data))
+
+    names = ("LastHubId", "LastSpokeId", "Pool", "PositionNft")
+    assert [vec(symbol(name)) for name in names] == [key for key, _ in instance.storage or ()]
+    for market in network.xoxno.markets:
+        for entry, fields in ((parameters_entry, PARAMETER_FIELDS), (state_entry, STATE_FIELDS)):
+            key, _ = entry(network.xoxno.pool, market)
+            value = decode_contract_data(state[key].data).value
+            assert fields == [name for (_, name), _ in value[1]]
+
+
+def test_the_listed_pools_are_made() -> None:
+    """The first are those of the deployment's list but its last, with their decimals; any more are in no list."""
+    network = XoxnoNetwork(12)
+    made = [(f"{market.hub}-{market.token}", market.decimals) for market in network.xoxno.markets]
+    listed = [(pool.pool, pool.decimals) for pool in XOXNO.pools]
+
+    assert listed[:-1] == made[: len(XOXNO_POOLS) - 1]
+    assert set(made[len(XOXNO_POOLS) - 1 :]).isdisjoint(listed)
+    assert 12 == len(set(made))
+    assert 1 == max(Counter(token for _, token, _ in XOXNO_POOLS[:-1]).values()) - 1
+    assert {6, 7, 8, 18} <= {decimals for _, decimals in made}
+
+
+def test_each_ledger_changes_pools_as_operations_do() -> None:
+    """A pool changes at each ledger, accrued to its close time in milliseconds; lives are extended; events are kept."""
+    network = XoxnoNetwork(8)
+    keys = {state_entry(network.xoxno.pool, market)[0]: market for market in network.xoxno.markets}
+    touched: Counter[str] = Counter()
+    for _ in range(60):
+        ledger = network.advance()
+        state = network.chain.state(ledger)
+        written = [key for key in keys if state[key].last_modified == ledger]
+        assert 1 == len(written)
+        market = keys[written[0]]
+        touched[f"{market.hub}-{market.token}"] += 1
+        fields = {name: item[1] for (_, name), item in decode_contract_data(state[written[0]].data).value[1]}
+        assert network.time * 1_000 == fields["last_timestamp"]
+        assert (market.supplied, market.borrowed) == (fields["supplied"], fields["borrowed"])
+        assert ledger < (state[written[0]].live_until or 0)
+    assert len(touched) > 4
+    assert 60 == len(network.xoxno.events)
+
+
+def test_prices_stay_fresh_but_one() -> None:
+    """Prices are renewed before they are too old, but for the stale one."""
+    network = XoxnoNetwork(8)
+    for _ in range(20):
+        network.advance(250)
+    tables = network.compute(network.read())
+    tokens = dict(tables.pools.select("pool", "token_address").iter_rows())
+    unpriced = {tokens[item.pool] for item in tables.unpriced}
+
+    assert {network.xoxno.stale, network.xoxno.unpriced, network.xoxno.deviating} == unpriced
+
+
+def test_pools_can_be_archived_or_missing() -> None:
+    """Archived states and missing ones make their pools unread, and stay so."""
+    network = XoxnoNetwork(8, archived=2, missing=1)
+    for _ in range(20):
+        network.advance()
+    tables = network.compute(network.read())
+
+    assert {"archived": 2, "absent": 1} == Counter(item.reason for item in tables.unread)
+    assert [(8, 3)] == tables.markets.select("pool_count", "unread_count").rows()
+    with pytest.raises(ValueError, match="not that many XOXNO pools"):
+        XoxnoNetwork(2, archived=3)
+
+
+def test_a_new_market_is_found_by_its_events() -> None:
+    """A hub market that no list has is named by its creation and read then, with the listed ones."""
+    network = XoxnoNetwork(8)
+    before = network.compute(network.read())
+    made = network.xoxno.create(5, network.tokens[0], network.time)
+    network.advance()
+    named = {item for event in network.xoxno.events for item in Xoxno().candidates_in(event)}
+    after = network.compute(network.read(*named))
+
+    assert {Candidate("xoxno", network.xoxno.controller, Origin.EVENT, f"5-{made.token}")} == named
+    assert set(after.pools["pool"]) - set(before.pools["pool"]) == {f"5-{made.token}"}
+    assert 0 == after.pools.filter(after.pools["pool"] == f"5-{made.token}")["total_supplied"].item()
+
+
+def test_unlisted_markets_show_when_they_change() -> None:
+    """Of a market that is in no list any change of state is a sign."""
+    network = XoxnoNetwork(12)
+    for _ in range(120):
+        network.advance()
+    named = {item.pool for event in network.xoxno.events for item in Xoxno().candidates_in(event)}
+
+    assert {f"{market.hub}-{market.token}" for market in network.xoxno.markets[8:]} == named
+
+
+def test_reading_while_the_network_moves() -> None:
+    """While a ledger closes after every answer, what is read is the state of one ledger, as the judge has it."""
+    network = XoxnoNetwork(8)
+    reading = network.read(moving=True)
+    ledger = reading.certificate.ledger
+    tables = network.compute(reading)
+    columns = reading.result.columns
+
+    assert network.chain.latest > ledger
+    assert 8 == tables.pools.height
+    for position, pool in enumerate(columns["pool"]):
+        raw = {name: values[position] for name, values in columns.items() if isinstance(values[position], int)}
+        expected = judge.project(raw, network.chain.close_time(ledger))  # type: ignore[arg-type]
+        (row,) = [row for row in tables.pools.rows(named=True) if row["pool"] == pool]
+        assert expected["total_supplied"] == row["total_supplied"]
+        assert expected["accrued_borrow_index"] == row["borrow_index"]
+        assert {name: row[name] for name in expected if name in row}.items() <= expected.items()
+
+
+def test_every_made_market_has_rates() -> None:
+    """Whatever the seed, no market of the network is unreadable by itself, and its rates are the judge's."""
+    for seed in range(5):
+        network = XoxnoNetwork(20, seed=seed)
+        for market in network.xoxno.markets:
+            views = judge.views(judged(market))
+            assert views["borrow_rate"] >= views["supply_rate"] >= 0
+            assert 0 <= views["utilization"] < judge.RAY

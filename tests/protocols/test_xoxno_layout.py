@@ -1,0 +1,223 @@
+"""How XOXNO's entries are found and decoded, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from exporter.deployments import deployments_of
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval_encode import address, string, symbol, u32, u64
+from exporter.ledger.source import RawEntry
+from exporter.protocols.parameters import Parameter
+from exporter.protocols.xoxno import layout
+from exporter.protocols.xoxno.layout import HubAsset
+from tests.blend_chain import Written, account, contract, instance, token_instance
+from tests.xoxno_chain import CODE, JUDGED, PARAMETERS, RAY, STATE, controller, flag, parameters, pool_id, state
+
+XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
+MAINNET_POOL = "CBXRNDQMAJFG4VUKMKFEMFS75UUXE2SPSNV4LEEFCSNBCN66PYRWBKXO"
+
+
+def entry_of(written: Written) -> Entry:
+    """An entry as it was read."""
+    return Entry(written[0], RawEntry(written[1], 1, 100))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param(
+            layout.parameters_key,
+            "AAAABgAAAAFvFo4MAkpuVopiikYWX+0pcmpPk2vFkIUUmhE33n4jYAAAABAAAAABAAAAAgAAAA8AAAAGUGFyYW1zAAAAAAARAAAAAQAA"
+            "AAIAAAAPAAAABWFzc2V0AAAAAAAAEgAAAAEltPzYWa7C+mNIQ4xImzw8EMmLbSG+T9PLMMtolT75dwAAAA8AAAAGaHViX2lkAAAAAAAD"
+            "AAAAAQAAAAE=",
+            id="Params",
+        ),
+        pytest.param(
+            layout.state_key,
+            "AAAABgAAAAFvFo4MAkpuVopiikYWX+0pcmpPk2vFkIUUmhE33n4jYAAAABAAAAABAAAAAgAAAA8AAAAFU3RhdGUAAAAAAAARAAAAAQAA"
+            "AAIAAAAPAAAABWFzc2V0AAAAAAAAEgAAAAEltPzYWa7C+mNIQ4xImzw8EMmLbSG+T9PLMMtolT75dwAAAA8AAAAGaHViX2lkAAAAAAAD"
+            "AAAAAQAAAAE=",
+            id="State",
+        ),
+    ],
+)
+def test_keys(key: Any, expected: str) -> None:
+    """The keys of XLM in hub 1 on mainnet are those of facts/other-protocols.md 2.4, byte for byte."""
+    assert base64.b64decode(expected) == key(MAINNET_POOL, HubAsset(1, XLM))
+
+
+def test_pool_ids() -> None:
+    """A pool id is the hub's number and the token, and comes back as such."""
+    assert f"12-{XLM}" == HubAsset(12, XLM).pool
+    assert HubAsset(12, XLM) == layout.hub_asset(f"12-{XLM}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "1", XLM, f"-{XLM}", f"1-{XLM[:-1]}", f"1-{XLM[:-1]}B", f"01-{XLM}", f"+1-{XLM}", f"1 -{XLM}", f"1-{XLM}-",
+        f"4294967296-{XLM}", f"{'9' * 5_000}-{XLM}", f"\N{ARABIC-INDIC DIGIT ONE}-{XLM}", f"1-{account('a')}",
+    ],
+)  # fmt: skip
+def test_other_pool_ids(text: str) -> None:
+    """Only the one spelling of a hub's 32-bit number and a contract is a pool id."""
+    with pytest.raises(DecodeError, match="no pool of XOXNO"):
+        layout.hub_asset(text)
+
+
+def test_every_listed_pool_is_one() -> None:
+    """The 31 hub markets of facts/other-protocols.md 2.3 are listed for mainnet, each id of its own token and once."""
+    (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
+    (testnet,) = (item for item in deployments_of("testnet") if item.protocol == "xoxno")
+    pools = [layout.hub_asset(pool.pool) for pool in mainnet.pools]
+
+    assert [pool.token for pool in pools] == [pool.token for pool in mainnet.pools]
+    assert {1: 7, 2: 13, 3: 11} == {hub: sum(pool.hub == hub for pool in pools) for hub in (1, 2, 3)}
+    assert 31 == len(set(pools)) == len({pool.token for pool in pools})
+    assert set(mainnet.markets) == {pool.market for pool in mainnet.pools}
+    assert [18, 18, 18] == [pool.decimals for pool in mainnet.pools if pool.decimals == 18]
+    assert HubAsset(1, XLM) in pools
+    assert [MAINNET_POOL] == list(mainnet.addresses("pool"))
+    assert 1 == len(mainnet.addresses("price_aggregator"))
+    assert ("CCXRWJ6S", ()) == (testnet.markets[0][:8], testnet.pools)
+
+
+def test_controller() -> None:
+    """A controller says where its pools are; its keys may be variants or bare symbols."""
+    found = layout.decode_controller(entry_of(controller("A")))
+    bare = [(symbol("Pool"), address(contract("A pool"))), (u32(7), u32(7))]
+    other = layout.decode_controller(entry_of(instance(contract("A"), bare, CODE)))
+
+    assert (contract("A pool"), CODE.hex(), "active") == (found.pool, found.wasm_hash, found.status)
+    assert contract("A pool") == other.pool
+
+
+@pytest.mark.parametrize(("paused", "status"), [(flag(True), "paused"), (flag(False), "active"), (u32(1), "active")])
+def test_paused(paused: scval.ScVal, status: str) -> None:
+    """A controller that says that it is paused is."""
+    assert status == layout.decode_controller(entry_of(controller("A", storage={"Paused": paused}))).status
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (controller("A", storage={"Pool": None}), "field Pool is missing"),
+        (controller("A", storage={"Pool": u32(1)}), "field Pool: expected"),
+        (controller("A", storage={"Pool": address(account("a"))}), "field Pool is no contract"),
+        (instance(contract("A"), None, executable=scval.STELLAR_ASSET), "no wasm code"),
+        (token_instance("A"), "field Pool is missing"),
+    ],
+)
+def test_no_controller(written: Written, message: str) -> None:
+    """An instance without what a controller has is refused, with the field."""
+    with pytest.raises(DecodeError, match=message):
+        layout.decode_controller(entry_of(written))
+
+
+def test_entries() -> None:
+    """Numbers come by field name, the parameters that are shown with their scales; further fields do not matter."""
+    found = layout.decode_parameters(entry_of(parameters("A", 1, "USDC", added_later=string("x"))))
+    numbers = found.numbers | layout.decode_state(entry_of(state("A", 1, "USDC", added_later=u32(1))))
+
+    assert JUDGED == numbers
+    assert contract("USDC") == found.token
+    assert set(layout.PARAMETERS) | set(layout.STATE) == set(numbers)
+    assert {Parameter(name, value, 27) for name, value in PARAMETERS.items()} | {
+        Parameter("reserve_factor", 1_500, 4),
+        Parameter("flashloan_fee", 9, 4),
+        Parameter("is_flashloanable", 1, 0),
+    } == set(found.shown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(({name: None}, f"field {name} is missing") for name in (*PARAMETERS, "asset_id", "reserve_factor")),
+        *(({name: u64(1)}, f"field {name}: expected") for name in (*PARAMETERS, "asset_decimals")),
+        ({"slope2": -1}, "field slope2 is negative"),
+        ({"reserve_factor": u32(10_001)}, "reserve_factor is 10001, above 10000"),
+        ({"asset_decimals": u32(28)}, "asset_decimals is 28, above 27"),
+    ],
+)
+def test_other_parameters(changes: dict[str, Any], message: str) -> None:
+    """Parameters that lack a field, or have one that the contract would not take, are refused with its name."""
+    with pytest.raises(DecodeError, match=message):
+        layout.decode_parameters(entry_of(parameters("A", 1, "USDC", **changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(({name: None}, f"field {name} is missing") for name in STATE),
+        *(({name: string("1")}, f"field {name}: expected") for name in STATE),
+        ({"cash": -1}, "field cash is negative"),
+        ({"supply_index": 0}, "field supply_index is 0, not above 0"),
+        ({"borrow_index": 10**36 + 1}, "field borrow_index is 1000"),
+        ({"last_timestamp": 2**62}, "beyond any time"),
+    ],
+)
+def test_other_states(changes: dict[str, Any], message: str) -> None:
+    """A state that lacks a field, or has a number that cannot be, is refused with its name."""
+    with pytest.raises(DecodeError, match=message):
+        layout.decode_state(entry_of(state("A", 1, "USDC", **changes)))
+
+
+def hash_of(instance_entry: Written, *pools: tuple[int, str, Written | None]) -> str:
+    """The configuration hash of a controller with parameters."""
+    decoded = layout.decode_controller(entry_of(instance_entry))
+    return layout.config_hash(
+        decoded,
+        [(layout.hub_asset(pool_id(hub, token)), item and entry_of(item)) for hub, token, item in pools],
+    )
+
+
+class TestConfigHash:
+    """The hash changes if and only if the configuration does."""
+
+    USDC = (1, "USDC", parameters("A", 1, "USDC"))
+    XLM = (2, "XLM", parameters("A", 2, "XLM"))
+
+    def test_form(self) -> None:
+        """It is 16 hex digits, and the same in whatever order the pools come."""
+        found = hash_of(controller("A"), self.USDC, self.XLM)
+
+        assert 16 == len(found)
+        assert int(found, 16) >= 0
+        assert found == hash_of(controller("A"), self.XLM, self.USDC)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            (controller("A", "B pool"), USDC),
+            (controller("A", storage={"LastHubId": u32(4)}), USDC),
+            (controller("A"), (1, "USDC", parameters("A", 1, "USDC", slope1=31 * 10**24))),
+            (controller("A"), (1, "USDC", parameters("A", 1, "USDC", flashloan_fee=u32(10)))),
+            (controller("A"), (1, "USDC", parameters("A", 1, "USDC", added_later=u32(10)))),
+            (controller("A"), (2, "USDC", parameters("A", 2, "USDC"))),
+            (controller("A"), (1, "USDC", None)),
+            (controller("A"), USDC, XLM),
+            (controller("A"),),
+        ],
+    )
+    def test_changes(self, other: tuple[Any, ...]) -> None:
+        """Another pool contract, hub, parameter or pool is another configuration."""
+        assert hash_of(controller("A"), self.USDC) != hash_of(*other)
+
+    def test_what_is_state(self) -> None:
+        """Keys of the controller of which it is not known that they configure it change nothing."""
+        more = controller("A", storage={"AccountCounter": u64(99)})
+
+        assert hash_of(controller("A"), self.USDC) == hash_of(more, self.USDC)
+
+
+def test_indexes_may_be_at_their_bounds() -> None:
+    """The lowest and the highest index that the contract can hold are read."""
+    found = layout.decode_state(entry_of(state("A", 1, "USDC", supply_index=1, borrow_index=10**36)))
+
+    assert (1, 10**36, 500 * RAY) == (found["supply_index"], found["borrow_index"], found["borrowed"])

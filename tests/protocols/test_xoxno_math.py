@@ -1,0 +1,330 @@
+"""XOXNO's math against the vectors of the facts, and against the judge for hub markets of every kind.
+
+Every vector is checked on the columnar code and on the judge alike, so that the judge is known to be right, too. Beside
+a vector stands its mark in the facts: pub (the digits are the project's), tol (within its tests' tolerance), calc.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from exporter import exact
+from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
+from exporter.localnet.xoxno_pool import HubMarket
+from exporter.protocols.xoxno import math
+from tests import xoxno_judge as judge
+from tests.xoxno_judge import RAY, YEAR
+from tests.xoxno_pools import BOUNDARY, DAY, EMPTY, NOW, P1, P2, VIEWED, Pool, frame_of, one, permille
+
+
+class Implementation(Protocol):
+    """What the vectors ask of the columnar code and of the judge."""
+
+    def borrow_rate(self, u: int, pool: Pool) -> int: ...
+    def supply_rate(self, u: int, rate: int, reserve_factor: int) -> int: ...
+    def per_millisecond(self, rate: int) -> int: ...
+    def growth(self, per_millisecond: int, milliseconds: int) -> int: ...
+    def grown(self, index: int, factor: int) -> int: ...
+    def apy_bps(self, rate: int) -> int: ...
+    def project(self, pool: Pool, time: int) -> dict[str, int]: ...
+
+
+class Judge:
+    """The plain formulas."""
+
+    def borrow_rate(self, u: int, pool: Pool) -> int:
+        return judge.curve(u, pool)
+
+    def supply_rate(self, u: int, rate: int, reserve_factor: int) -> int:
+        return judge.supply_rate(u, rate, reserve_factor)
+
+    def per_millisecond(self, rate: int) -> int:
+        return judge.per_millisecond(rate)
+
+    def growth(self, per_millisecond: int, milliseconds: int) -> int:
+        return judge.growth(per_millisecond * milliseconds)
+
+    def grown(self, index: int, factor: int) -> int:
+        return judge.hu(index, factor, RAY)
+
+    def apy_bps(self, rate: int) -> int:
+        return judge.apy_bps(rate)
+
+    def project(self, pool: Pool, time: int) -> dict[str, int]:
+        return judge.project(pool, time)
+
+
+class Columnar:
+    """The same questions, put to columns of one row."""
+
+    def borrow_rate(self, u: int, pool: Pool) -> int:
+        found: int = math.borrow_rate(one(u), math.curve_of(frame_of([EMPTY | pool]))).item()
+        return found
+
+    def supply_rate(self, u: int, rate: int, reserve_factor: int) -> int:
+        found: int = math.supply_rate(one(u), one(rate), one(reserve_factor)).item()
+        return found
+
+    def per_millisecond(self, rate: int) -> int:
+        found: int = math.rate_of_a_millisecond(one(rate)).item()
+        return found
+
+    def growth(self, per_millisecond: int, milliseconds: int) -> int:
+        found: int = math.growth(one(per_millisecond), milliseconds).item()
+        return found
+
+    def grown(self, index: int, factor: int) -> int:
+        found: int = math.value_of(one(index), one(factor)).item()
+        return found
+
+    def apy_bps(self, rate: int) -> int:
+        found: int = math.apy_bps(one(rate)).item()
+        return found
+
+    def project(self, pool: Pool, time: int) -> dict[str, int]:
+        return math.project(frame_of([pool]), time).drop(math.POOL_COLUMNS).row(0, named=True)
+
+
+@pytest.fixture(params=[Judge(), Columnar()], ids=["judge", "columnar"])
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    """The judge and the columnar code in turn."""
+    found: Implementation = request.param
+    return found
+
+
+class TestVectors:
+    """The vectors of facts/other-protocols.md 2.11."""
+
+    @pytest.mark.parametrize(
+        ("pool", "u", "expected"),
+        [
+            pytest.param(P1, 0, 5000000000000000000000000, id="1 pub"),
+            pytest.param(P1, permille(300), 20000000000000000000000000, id="2 pub"),
+            pytest.param(P1, permille(600), 35000000000000000000000000, id="3 pub, the knot is of segment 2"),
+            pytest.param(P1, permille(650), 54000000000000000000000000, id="4 pub"),
+            pytest.param(P1, permille(850), 130000000000000000000000000, id="5 pub, the knot is of segment 3"),
+            pytest.param(P1, permille(900), 463333333333333333333333333, id="6 pub, digits calc"),
+            pytest.param(P1, RAY, 1130000000000000000000000000, id="7 pub"),
+            pytest.param(P2, permille(250), 3 * 10**25, id="P2 .25 tol"),
+            pytest.param(P2, permille(500), 5 * 10**25, id="P2 .50 pub"),
+            pytest.param(P2, permille(650), 10**26, id="P2 .65 tol"),
+            pytest.param(P2, permille(800), 15 * 10**25, id="P2 .80 tol"),
+            pytest.param(P2, permille(900), 10**27, id="P2 .90 tol, the cap"),
+            pytest.param(P2, RAY, 10**27, id="P2 1.0 tol, the cap"),
+            pytest.param(P1, 7 * RAY, 1130000000000000000000000000, id="above 1 counts as 1"),
+        ],
+    )
+    def test_curve(self, implementation: Implementation, pool: Pool, u: int, expected: int) -> None:
+        """The rate over the utilization, vectors A 1 to 7 and the row of P2."""
+        assert expected == implementation.borrow_rate(u, pool)
+
+    @pytest.mark.parametrize(
+        ("u", "rate", "reserve_factor", "expected"),
+        [
+            pytest.param(permille(650), permille(54), 1_500, 29835000000000000000000000, id="4 pub"),
+            pytest.param(permille(800), permille(50), 1_000, 36 * 10**24, id="P2 tol"),
+            pytest.param(0, permille(50), 1_000, 0, id="nothing lent"),
+            pytest.param(permille(800), permille(50), 10_000, 0, id="all is the protocol's"),
+        ],
+    )
+    def test_supply_rate(
+        self, implementation: Implementation, u: int, rate: int, reserve_factor: int, expected: int
+    ) -> None:
+        """The supply rate of vector 4, of P2, and at both ends."""
+        assert expected == implementation.supply_rate(u, rate, reserve_factor)
+
+    @pytest.mark.parametrize(
+        ("pool", "u"),
+        [
+            pytest.param(
+                P2
+                | {
+                    "mid_utilization": RAY // 3,
+                    "slope1": BOUNDARY,
+                    "optimal_utilization": RAY // 3 + RAY // 5,
+                },
+                RAY // 3,
+                id="8 pub",
+            ),
+            pytest.param(
+                P2
+                | {
+                    "mid_utilization": RAY // 5,
+                    "slope1": 0,
+                    "slope2": BOUNDARY,
+                    "optimal_utilization": RAY // 5 + RAY // 3,
+                },
+                RAY // 5 + RAY // 3,
+                id="9 pub",
+            ),
+        ],
+    )
+    def test_boundaries(self, implementation: Implementation, pool: Pool, u: int) -> None:
+        """At a knot the upper segment counts, to the last digit of the rate of a millisecond: vectors 8 and 9."""
+        assert 6234518435487626 == implementation.per_millisecond(implementation.borrow_rate(u, pool))
+
+    def test_views(self, implementation: Implementation) -> None:
+        """Vectors B 10 to 13, pub: utilization, rates and amounts of stored state; time has not passed."""
+        pool = EMPTY | VIEWED | {
+            "supplied": 10 * RAY, "borrowed": 5 * RAY, "revenue": 3 * RAY, "borrow_index": 3 * RAY,
+            "supply_index": 2 * RAY, "cash": 50_000_000,
+        }  # fmt: skip
+        found = implementation.project(pool, NOW)
+
+        assert 750000000000000000000000000 == found["stored_utilization"]
+        assert 276666666666666666666666667 == found["stored_borrow_apr"]
+        assert 186750000000000000000000000 == found["stored_supply_apr"]
+        assert (200000000, 150000000) == (found["total_supplied"], found["total_borrowed"])
+        assert 60000000 == judge.views(pool)["revenue"]
+
+    def test_accrual_pieces(self, implementation: Implementation) -> None:
+        """Vectors C 14 to 16, pub: the rate of a millisecond, the factor of thirty days, and an index grown by it."""
+        rate = implementation.per_millisecond(permille(54))
+        factor = implementation.growth(rate, 30 * DAY)
+
+        assert 1711193289232291 == rate
+        assert 4435413005690098272000000 == rate * 30 * DAY
+        assert 1004445264008993483975660215 == factor
+        assert 1136529816226176127118459533 == implementation.grown(1131500000000000000000000000, factor)
+
+    def test_series(self, implementation: Implementation) -> None:
+        """Vectors C 17 and 18, tol: eight terms are near e^x, and these are their digits."""
+        year = implementation.growth(implementation.per_millisecond(permille(100)), YEAR)
+
+        assert 1105170918075644827287610046 == year
+        assert abs(1105170918075647624811707826 - year) < 10**16  # what the project's own test has, of e^0.1
+        assert 1648721265035962301587301587 == implementation.growth(RAY // 2, 1)
+
+    def test_yield(self, implementation: Implementation) -> None:
+        """Vector 25, calc: the daily form of 5.4 % is 5.5443 %, of 2.9835 % it is 3.0263 %, rounded down here."""
+        rates = (permille(54), 29835 * 10**21)
+
+        assert [554, 302] == [implementation.apy_bps(rate) for rate in rates]
+        assert [5.5443, 3.0263] == [round(float(judge.apy(rate)) * 100, 4) for rate in rates]
+        continuous = [implementation.growth(implementation.per_millisecond(rate), YEAR) - RAY for rate in rates]
+        assert [5.5485, 3.0285] == [round(value / 10**25, 4) for value in continuous]
+
+    def test_bad_debt(self) -> None:
+        """Vector 19, pub: 30,000 of 2,166,000 lost; the supply index falls, in the judge and in the made pool."""
+        factor = judge.bad_debt_factor((2_166_000 - 30_000) * RAY, 2_166_000 * RAY)
+        assert 986149584487534626038781163 == factor
+        assert 1067999999999999999999999999 == judge.index_after_bad_debt(1083 * 10**24, factor)
+
+        made = HubMarket(1, "C", 7, supplied=2_000_000 * RAY, supply_index=1083 * 10**24, borrowed=1_000_000 * RAY)
+        assert 2_166_000 * RAY == made.supply_value()
+        made.write_off(30_000 * RAY)
+        assert 1067999999999999999999999999 == made.supply_index
+
+    def test_buffer(self) -> None:
+        """Vector 26: of a supply one base unit below ten million, 200,000 stay, and 3,300,000 of the cash can go."""
+        supply, cash = 99_999_999_999_999, 3_500_000 * 10**7
+        assert 200_000 * 10**7 == judge.reserved(supply)
+
+        made = HubMarket(1, "C", 7, supplied=supply * 10**20, cash=cash)
+        assert 3_300_000 * 10**7 == made.free() == cash - judge.reserved(supply)
+
+    def test_cap(self) -> None:
+        """Vector 27: the shares that five million are worth at index 1.083, rounded down."""
+        expected = 4616805170821791320406278855032317
+        made = HubMarket(1, "C", 7, supply_index=1083 * 10**24)
+        made.supply(5_000_000 * 10**7)
+
+        assert expected == judge.supply_shares(5_000_000 * RAY, 1083 * 10**24) == made.supplied
+
+    def test_the_rate_of_a_live_market(self, implementation: Implementation) -> None:
+        """XLM on 2026-09-28: 9.81e-5 at 0.196 %, which a base of 0 and slope1 / mid = 0.05 give (facts 2.3)."""
+        supplied, borrowed = 2_771_098_478_463, 5_435_078_498
+        pool = EMPTY | P2 | {
+            "base_borrow_rate": 0, "slope1": permille(25), "supplied": supplied * 10**20, "borrowed": borrowed * 10**20,
+        }  # fmt: skip
+        found = implementation.project(pool, NOW)
+
+        assert (supplied, borrowed) == (found["total_supplied"], found["total_borrowed"])
+        assert "0.00196" == f"{found['stored_utilization'] / RAY:.5f}"
+        assert "9.81e-05" == f"{found['stored_borrow_apr'] / RAY:.2e}"
+
+
+def amounts(most: int = 10**36) -> st.SearchStrategy[int]:
+    """Amounts of all sizes, and nothing."""
+    return st.one_of(st.just(0), st.integers(0, 130).flatmap(lambda bits: st.integers(0, min(2**bits, most))))
+
+
+@st.composite
+def usual_pools(draw: st.DrawFn) -> Pool:
+    """Hub markets as they are: with something supplied, a part of it lent, and a quiet time of up to two years."""
+    supplied = draw(st.integers(10**27, 10**34))
+    return (
+        EMPTY
+        | draw(st.sampled_from([P1, P2, VIEWED]))
+        | {
+            "asset_decimals": draw(st.sampled_from([5, 6, 7, 8, 9, 18])),
+            "supplied": supplied,
+            "borrowed": supplied * draw(st.integers(0, 9_999)) // 10_000,
+            "revenue": draw(st.integers(0, supplied)),
+            "supply_index": draw(st.integers(9 * RAY // 10, 2 * RAY)),
+            "borrow_index": draw(st.integers(RAY, 2 * RAY)),
+            "last_timestamp": NOW * 1_000 - draw(st.integers(0, 2 * YEAR)),
+        }
+    )
+
+
+@st.composite
+def odd_pools(draw: st.DrawFn) -> Pool:
+    """Hub markets of all kinds, also such as no contract would let be."""
+    mid = draw(st.integers(0, RAY))
+    optimal = draw(st.one_of(st.integers(mid, RAY), st.integers(0, 2 * RAY)))
+    supplied = draw(amounts())
+    rates = st.one_of(st.integers(0, 2 * RAY), st.sampled_from([0, RAY]))
+    index = st.one_of(st.just(RAY), st.integers(10**24, 3 * RAY), st.integers(1, 10**36))
+    borrowed = draw(st.one_of(st.integers(0, supplied), amounts()))
+    return {
+        "base_borrow_rate": draw(rates),
+        "slope1": draw(rates),
+        "slope2": draw(rates),
+        "slope3": draw(rates),
+        "mid_utilization": mid,
+        "optimal_utilization": optimal,
+        "max_utilization": 0,
+        "max_borrow_rate": draw(st.one_of(st.just(2 * RAY), rates)),
+        "reserve_factor": draw(st.integers(0, 10_000)),
+        "asset_decimals": draw(st.integers(0, 27)),
+        "supplied": supplied,
+        "borrowed": borrowed,
+        "revenue": draw(st.integers(0, supplied)),
+        "cash": 0,
+        "supply_index": draw(index),
+        "borrow_index": draw(index),
+        "last_timestamp": NOW * 1_000 - draw(st.one_of(st.integers(-5, 3 * YEAR), st.integers(0, 10**7))),
+    }
+
+
+def judged(pool: Pool) -> dict[str, int] | type[ExactError]:
+    """What the judge has of a pool, or the error that the columnar code must name it with."""
+    try:
+        return judge.project(pool, NOW)
+    except OverflowError:
+        return ExactOverflowError
+    except (ZeroDivisionError, ValueError):
+        return ExactDivisionError
+
+
+@given(st.lists(st.one_of(usual_pools(), odd_pools()), max_size=4))
+@example([EMPTY | P1])
+@example([EMPTY | P1 | {"optimal_utilization": RAY, "supplied": RAY, "borrowed": RAY}])
+def test_project_equals_the_judge(drawn: list[Pool]) -> None:
+    """Every number of every pool is the judge's, and the pools without a result are named."""
+    expected = [judged(pool) for pool in drawn]
+    frame, failures = exact.set_aside_failures(frame_of(drawn), lambda kept: math.project(kept, NOW))
+
+    assert {row for row, item in enumerate(expected) if not isinstance(item, dict)} == set(failures)
+    assert [item for item in expected if isinstance(item, dict)] == frame.drop(math.POOL_COLUMNS).rows(named=True)
+
+
+@given(rate=st.integers(0, 3 * RAY))
+def test_yield_equals_the_judge(rate: int) -> None:
+    """The yield in basis points is the floor of the exact one."""
+    assert judge.apy_bps(rate) == math.apy_bps(one(rate)).item()

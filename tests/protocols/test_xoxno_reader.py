@@ -1,0 +1,289 @@
+"""Reading XOXNO Lending from a chain: what is read, what is not and why, and that nothing is lost in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from exporter.compute import Tables
+from exporter.ledger.scval_encode import address, i128, u32
+from exporter.protocols.base import Absent, Origin
+from tests.blend_chain import NOW, bare_token, contract, token_instance
+from tests.xoxno_chain import (
+    XoxnoLedger,
+    candidate,
+    controller,
+    demanded,
+    deployment,
+    flag,
+    parameters,
+    pool_id,
+    quotes_call,
+    state,
+)
+
+A, B = contract("A"), contract("B")
+POOLS = ((1, "USDC"), (1, "XLM"), (2, "USDC"))
+ALL = {(A, pool_id(*pool)) for pool in POOLS}
+
+
+def three_pools() -> XoxnoLedger:
+    """A controller A with USDC in two hubs and XLM in one."""
+    ledger = XoxnoLedger()
+    ledger.add_market("A", POOLS)
+    return ledger
+
+
+def compute(ledger: XoxnoLedger, *more: tuple[int, str]) -> Tables:
+    """What is published of A, of which the list has all pools and more."""
+    return ledger.compute([candidate("A")], [deployment("A", [*POOLS, *more])])
+
+
+def read_pools_of(tables: Tables) -> set[tuple[str, str]]:
+    """The (market, pool) pairs that have a row."""
+    return set(tables.pools.select("market", "pool").iter_rows())
+
+
+def unread_of(tables: Tables) -> dict[str | None, tuple[str, str]]:
+    """Reason and detail by pool."""
+    return {item.pool: (item.reason, item.detail) for item in tables.unread}
+
+
+class TestReading:
+    """What is read when all is well."""
+
+    def test_pools(self) -> None:
+        """All listed pools are read, in the order of market and pool id; the market is the controller."""
+        tables = compute(three_pools())
+
+        assert ALL == read_pools_of(tables)
+        assert sorted(ALL) == tables.pools.select("market", "pool").rows()
+        assert [(A, "XOXNO Lending", "active", 3, 0, contract("A aggregator"))] == tables.markets.select(
+            "market", "name", "status", "pool_count", "unread_count", "oracle"
+        ).rows()
+        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+
+    def test_a_token_in_two_hubs_is_two_pools(self) -> None:
+        """They have their own state and parameters, and are neither added up nor taken for one another."""
+        ledger = three_pools()
+        ledger.replace(state("A", 2, "USDC", cash=7, supplied=600 * 10**27), parameters("A", 2, "USDC", slope1=0))
+        tables = compute(ledger)
+        rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
+        first, second = (rows[pool_id(hub, "USDC")] for hub in (1, 2))
+
+        assert first["token_address"] == second["token_address"] == contract("USDC")
+        assert 1_000 * 10**7 <= first["total_supplied"]
+        assert 600 * 10**7 <= second["total_supplied"] < 601 * 10**7
+        assert {1, 2} == {
+            next(item.value for item in tables.parameters[A, pool_id(hub, "USDC")] if item.name == "hub_id")
+            for hub in (1, 2)
+        }
+
+    def test_requests(self) -> None:
+        """One request has every key, controller and tokens along with the pools; one call has every price."""
+        ledger = three_pools()
+        ledger.read([candidate("A")], [deployment("A", POOLS)])
+        assert ledger.source is not None
+
+        assert [("entries", 1 + 2 + 2 * 3)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        ordered = [token for _, token in sorted(POOLS, key=lambda pool: (pool[0], contract(pool[1])))]
+        assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.source.calls)
+
+    def test_pools_named_by_candidates(self) -> None:
+        """A pool that an event or an earlier run named is read beside those of the list, and once."""
+        found = candidate("A", pool_id(1, "XLM"), Origin.EVENT)
+        before = candidate("A", pool_id(2, "USDC"), Origin.REMEMBERED)
+        tables = three_pools().compute([candidate("A"), found, before, before], [deployment("A", [(1, "USDC")])])
+
+        assert ALL == read_pools_of(tables)
+
+    def test_another_pool_contract(self) -> None:
+        """The controller decides which contract holds the pools; that the list has another one is said."""
+        ledger = three_pools()
+        tables = ledger.compute([candidate("A")], [deployment("A", POOLS, "old pool")])
+
+        assert ALL == read_pools_of(tables)
+        assert [f"market {A} keeps its pools in contract {contract('A pool')}, not in"] == [
+            notice.split(f" {contract('old pool')}")[0] for notice in tables.notices
+        ]
+
+    def test_two_controllers(self) -> None:
+        """Each controller has its own pools, contract and aggregator."""
+        ledger = three_pools()
+        ledger.add_market("B", [(1, "USDC")])
+        tables = ledger.compute(
+            [candidate("B"), candidate("A")], [deployment("A", POOLS), deployment("B", [(1, "USDC")])]
+        )
+
+        assert ALL | {(B, pool_id(1, "USDC"))} == read_pools_of(tables)
+        assert {contract("A aggregator"), contract("B aggregator")} == set(tables.pools["oracle"])
+
+    def test_order_of_candidates(self) -> None:
+        """The same candidates in another order give the same reading."""
+        ledger = three_pools()
+        named = [candidate("A", pool_id(*pool), Origin.EVENT) for pool in POOLS]
+        forth, back = (ledger.read(items).result for items in (named, named[::-1]))
+
+        assert (forth.markets, forth.columns) == (back.markets, back.columns)
+
+    def test_paused(self) -> None:
+        """A paused controller is read all the same, and every pool of it says so."""
+        ledger = three_pools()
+        ledger.replace(controller("A", storage={"Paused": flag(True)}))
+        tables = compute(ledger)
+
+        assert {"paused"} == set(tables.pools["market_status"]) == set(tables.markets["status"])
+
+    def test_a_market_without_pools(self) -> None:
+        """A controller of which no pool is known is read, and has none."""
+        ledger = XoxnoLedger()
+        ledger.replace(controller("A"))
+        tables = ledger.compute([demanded("A")])
+
+        assert [(A, 0, None)] == tables.markets.select("market", "pool_count", "oracle").rows()
+        assert ([], []) == (tables.unread, tables.notices)
+
+    def test_an_operators_market(self) -> None:
+        """Of a controller that no list has no aggregator is known: its pools are read and have no price."""
+        ledger = three_pools()
+        tables = ledger.compute([demanded("A"), candidate("A", pool_id(1, "XLM"), Origin.EVENT)])
+
+        assert {(A, pool_id(1, "XLM"))} == read_pools_of(tables)
+        assert ["the market has no oracle"] == [item.reason for item in tables.unpriced]
+
+
+class TestFailures:
+    """What cannot be read is named, and costs nothing else."""
+
+    def test_listed_and_not_created(self) -> None:
+        """A listed pool without any entry does not exist: that is said, and it is neither a member nor unread."""
+        tables = compute(three_pools(), (2, "SPIKO"), (2, "OTHER"))
+
+        assert ALL == read_pools_of(tables)
+        assert [3] == tables.markets["pool_count"].to_list()
+        assert [] == tables.unread
+        assert 1 == len(tables.notices)
+        assert "2 pools are known of and not created" in tables.notices[0]
+        assert pool_id(2, "SPIKO") in tables.notices[0]
+
+    @pytest.mark.parametrize("origin", [Origin.REMEMBERED, Origin.CONFIGURATION])
+    def test_found_once_and_gone(self, origin: Origin) -> None:
+        """A pool that was there once, or that the operator named, is never lost: it is unread, and a member."""
+        tables = three_pools().compute(
+            [candidate("A"), candidate("A", pool_id(3, "XLM"), origin)], [deployment("A", POOLS)]
+        )
+
+        assert {pool_id(3, "XLM"): "absent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
+        assert [(4, 1)] == tables.markets.select("pool_count", "unread_count").rows()
+
+    @pytest.mark.parametrize(("gone", "what"), [(state, "State"), (parameters, "Params")])
+    def test_half_a_pool(self, gone: object, what: str) -> None:
+        """A pool of which one entry is missing is unread, with which one; it is not taken for one of nothing."""
+        ledger = three_pools()
+        ledger.remove(gone("A", 1, "XLM"))  # type: ignore[operator]
+        tables = compute(ledger)
+
+        assert {pool_id(1, "XLM"): "absent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
+        assert f"its {what} entry is missing" in tables.unread[0].detail
+        assert 2 == tables.pools.height
+
+    @pytest.mark.parametrize(("archived", "what"), [(state, "State"), (parameters, "Params")])
+    def test_archived(self, archived: object, what: str) -> None:
+        """An archived entry makes the pool unread, not zero."""
+        ledger = three_pools()
+        ledger.archive(archived("A", 1, "XLM"))  # type: ignore[operator]
+        tables = compute(ledger)
+
+        assert {pool_id(1, "XLM"): ("archived", f"the pool's {what} entry is archived; it can be restored")} == (
+            unread_of(tables)
+        )
+
+    def test_archived_controller(self) -> None:
+        """A controller that is archived is unread, and not one without pools."""
+        ledger = three_pools()
+        ledger.archive(controller("A"))
+        tables = compute(ledger)
+
+        assert [(A, None, "archived")] == [(item.market, item.pool, item.reason) for item in tables.unread]
+        assert 0 == tables.markets.height
+
+    def test_another_token(self) -> None:
+        """Parameters that say that they are of another token contradict their key."""
+        ledger = three_pools()
+        ledger.replace(parameters("A", 1, "XLM", asset_id=address(contract("USDC"))))
+        tables = compute(ledger)
+
+        assert "inconsistent" == unread_of(tables)[pool_id(1, "XLM")][0]
+        assert contract("USDC") in unread_of(tables)[pool_id(1, "XLM")][1]
+
+    def test_accrued_in_the_future(self) -> None:
+        """A last accrual after the ledger's close is inconsistent; one of its very millisecond is good."""
+        ledger = three_pools()
+        ledger.replace(
+            state("A", 1, "XLM", last_timestamp=NOW * 1_000 + 1), state("A", 1, "USDC", last_timestamp=NOW * 1_000)
+        )
+        tables = compute(ledger)
+
+        assert {pool_id(1, "XLM"): "inconsistent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
+        assert "the last accrual is after the close of the ledger" in tables.unread[0].detail
+
+    def test_undecodable(self) -> None:
+        """A pool with an unknown kind of field is unread with its name; the others are read."""
+        ledger = three_pools()
+        ledger.replace(state("A", 1, "XLM", cash=u32(1)), parameters("A", 2, "USDC", reserve_factor=i128(1)))
+        tables = compute(ledger)
+
+        assert {"undecodable"} == {reason for reason, _ in unread_of(tables).values()}
+        assert "field cash" in unread_of(tables)[pool_id(1, "XLM")][1]
+        assert "field reserve_factor" in unread_of(tables)[pool_id(2, "USDC")][1]
+        assert [(3, 2)] == tables.markets.select("pool_count", "unread_count").rows()
+
+    def test_overflow(self) -> None:
+        """A pool whose value does not fit costs the others nothing, and is named with the quantity."""
+        ledger = three_pools()
+        ledger.replace(state("A", 1, "XLM", supplied=2**127 - 1, supply_index=10**28))
+        tables = compute(ledger)
+
+        assert "overflow" == unread_of(tables)[pool_id(1, "XLM")][0]
+        assert "value of shares" in unread_of(tables)[pool_id(1, "XLM")][1]
+        assert 2 == tables.pools.height
+
+    def test_no_controller(self) -> None:
+        """Something else at the controller's address is unread, with what is missing; an absent one is absent."""
+        ledger = three_pools()
+        ledger.replace(token_instance("T"))
+        tables = ledger.compute([candidate("A"), candidate("T"), candidate("gone")], [deployment("A", POOLS)])
+
+        assert [(contract("T"), None, "undecodable")] == [
+            (item.market, item.pool, item.reason) for item in tables.unread
+        ]
+        assert [Absent(contract("gone"), "xoxno", "the ledger has no contract at this address")] == tables.absent
+        assert ALL == read_pools_of(tables)
+
+    def test_a_pool_id_that_is_none(self) -> None:
+        """A remembered pool that is no hub and token is named and costs nothing."""
+        tables = three_pools().compute(
+            [candidate("A"), candidate("A", "USDC", Origin.REMEMBERED)], [deployment("A", POOLS)]
+        )
+
+        assert ["undecodable"] == [item.reason for item in tables.unread]
+        assert ALL == read_pools_of(tables)
+
+    def test_other_decimals(self) -> None:
+        """Amounts are in the decimals that the market computes with; that the token says others is remarked."""
+        ledger = three_pools()
+        ledger.replace(parameters("A", 1, "XLM", asset_decimals=u32(9)))
+        tables = compute(ledger)
+
+        assert {9, 7} == set(tables.pools["decimals"])
+        assert ["9 decimals"] == [notice[notice.index("9 dec") :][:10] for notice in tables.notices]
+
+    def test_a_token_that_says_nothing(self) -> None:
+        """There is no other source of the symbol, so its pools are unread."""
+        ledger = three_pools()
+        ledger.replace(bare_token("USDC"))
+        tables = compute(ledger)
+
+        assert {pool_id(1, "USDC"), pool_id(2, "USDC")} == set(unread_of(tables))
+        assert {"undecodable"} == {reason for reason, _ in unread_of(tables).values()}

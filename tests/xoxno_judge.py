@@ -1,0 +1,173 @@
+"""The independent judge of XOXNO Lending: one hub market in plain Python, after facts/other-protocols.md 2.7.
+
+It shares no code with the exporter nor with the embedded network, and rounds by fractions where they round by
+remainders. Every value that has a name in the contract goes through `i128`, which raises OverflowError where the
+contract would fail. A division by zero raises ZeroDivisionError, a clock that runs backwards ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+RAY = 10**27
+BPS = 10_000
+YEAR = 31_556_926_000
+INDEX_CAP = 10**36
+
+State = Mapping[str, int]
+
+
+def i128(value: int) -> int:
+    if not -(2**127) <= value < 2**127:
+        raise OverflowError("does not fit into signed 128 bits")
+    return value
+
+
+def hu(x: int, y: int, d: int) -> int:
+    return i128(math.floor(Fraction(x * y, d) + Fraction(1, 2)))
+
+
+def fl(x: int, y: int, d: int) -> int:
+    return i128(math.floor(Fraction(x * y, d)))
+
+
+def base_units(value: int, decimals: int) -> int:
+    return hu(value, 1, 10 ** (27 - decimals))
+
+
+def utilization(borrow_value: int, supply_value: int) -> int:
+    return hu(borrow_value, RAY, supply_value) if supply_value else 0
+
+
+def curve(u: int, p: State) -> int:
+    u = min(u, RAY)
+    mid, opt = p["mid_utilization"], p["optimal_utilization"]
+    rate = p["base_borrow_rate"]
+    if u < mid:
+        rate = i128(rate + hu(hu(u, p["slope1"], RAY), RAY, mid))
+    elif u < opt:
+        rate = i128(rate + p["slope1"] + hu(hu(u - mid, p["slope2"], RAY), RAY, opt - mid))
+    else:
+        rate = i128(rate + p["slope1"] + p["slope2"] + hu(hu(u - opt, p["slope3"], RAY), RAY, RAY - opt))
+    return min(rate, p["max_borrow_rate"])
+
+
+def supply_rate(u: int, borrow_rate: int, reserve_factor: int) -> int:
+    if u == 0 or not 0 <= reserve_factor < BPS:
+        return 0
+    return hu(hu(u, borrow_rate, RAY), BPS - reserve_factor, BPS)
+
+
+def per_millisecond(rate: int) -> int:
+    return hu(rate, 1, YEAR)
+
+
+def growth(x: int) -> int:
+    total, power = RAY + x, x
+    for k in range(2, 9):
+        power = hu(power, x, RAY)
+        total += hu(power, 1, math.factorial(k))
+    return i128(total)
+
+
+def accrue(pool: State, now: int) -> dict[str, int]:
+    """The fields of the pool at `now`, in milliseconds."""
+    state = dict(pool)
+    if now < state["last_timestamp"]:
+        raise ValueError("the clock runs backwards")
+    while state["last_timestamp"] < now:
+        step = min(YEAR, now - state["last_timestamp"])
+        state = one_chunk(state, step) | {"last_timestamp": state["last_timestamp"] + step}
+    return state
+
+
+def one_chunk(pool: State, milliseconds: int) -> dict[str, int]:
+    supplied, si, borrowed, bi = (pool[name] for name in ("supplied", "supply_index", "borrowed", "borrow_index"))
+    supply, debt = hu(supplied, si, RAY), hu(borrowed, bi, RAY)
+    rate = curve(utilization(debt, supply), pool)
+    bi_next = min(hu(bi, growth(i128(per_millisecond(rate) * milliseconds)), RAY), INDEX_CAP)
+    interest = hu(borrowed, bi_next, RAY) - debt
+    fee = hu(interest, pool["reserve_factor"], BPS)
+    rewards = interest - fee
+    si_next = si
+    if supplied:
+        si_next = min(max(fl(i128(supply + rewards), RAY, supplied), si), INDEX_CAP)
+    shortfall = rewards - (hu(supplied, si_next, RAY) - supply)
+    shares = fl(fee + shortfall, RAY, si_next)
+    return {
+        **pool,
+        "borrow_index": bi_next,
+        "supply_index": si_next,
+        "supplied": i128(supplied + shares),
+        "revenue": i128(pool["revenue"] + shares),
+    }
+
+
+def bad_debt_factor(remaining: int, total: int) -> int:
+    return fl(remaining, RAY, total)
+
+
+def index_after_bad_debt(si: int, factor: int) -> int:
+    return max(fl(si, factor, RAY), 10**24)
+
+
+def reserved(supply: int) -> int:
+    """The cash that a borrower has to leave, of a supply in base units."""
+    return hu(supply, 200, BPS)
+
+
+def supply_shares(value: int, si: int) -> int:
+    return fl(value, RAY, si)
+
+
+def apy(rate: int) -> Fraction:
+    """The daily form, exactly."""
+    return (1 + Fraction(rate, RAY) * Fraction(86_400_000, YEAR)) ** 365 - 1
+
+
+def apy_bps(rate: int) -> int:
+    """The same in whole basis points, without fractions: they are slow at this size."""
+    one = RAY * YEAR
+    return ((one + rate * 86_400_000) ** 365 - one**365) * BPS // one**365
+
+
+def views(pool: State) -> dict[str, int]:
+    """What the contract's views of a single hub market give: the stored indexes."""
+    decimals = pool["asset_decimals"]
+    supply, debt = hu(pool["supplied"], pool["supply_index"], RAY), hu(pool["borrowed"], pool["borrow_index"], RAY)
+    u = utilization(debt, supply)
+    rate = curve(u, pool)
+    return {
+        "utilization": u,
+        "borrow_rate": rate,
+        "supply_rate": supply_rate(u, rate, pool["reserve_factor"]),
+        "supplied": base_units(supply, decimals),
+        "borrowed": base_units(debt, decimals),
+        "revenue": base_units(hu(pool["revenue"], pool["supply_index"], RAY), decimals),
+    }
+
+
+def project(pool: State, close_time: int) -> dict[str, int]:
+    """All that is published of a hub market at a close time in seconds."""
+    stored, state = views(pool), accrue(pool, close_time * 1_000)
+    now = views(state)
+    used = now["borrowed"] * BPS // now["supplied"] if now["supplied"] else 0
+    if used > 2**53 - 1:
+        raise OverflowError("does not fit into a JSON integer")
+    return {
+        "total_supplied": now["supplied"],
+        "total_borrowed": now["borrowed"],
+        "utilization_bps": used,
+        "accrued_supply_index": state["supply_index"],
+        "accrued_borrow_index": state["borrow_index"],
+        "stored_utilization": stored["utilization"],
+        "stored_borrow_apr": stored["borrow_rate"],
+        "stored_supply_apr": stored["supply_rate"],
+        "accrued_utilization": now["utilization"],
+        "accrued_borrow_apr": now["borrow_rate"],
+        "accrued_supply_apr": now["supply_rate"],
+        "borrow_apy_bps": apy_bps(stored["borrow_rate"]),
+        "supply_apy_bps": apy_bps(stored["supply_rate"]),
+    }
