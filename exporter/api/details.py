@@ -62,7 +62,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> Ass
             validity=row["price_reason"],
             value=digits("oracle_price"),
             decimals=row["oracle_decimals"],
-            time=_price_time(row["price_timestamp"]),
+            time=printed_time(row["price_timestamp"]),
         ),
         rates=struct_of(AssetRates, {name: name for name in AssetRates.__struct_fields__}),
         indexes=struct_of(
@@ -72,7 +72,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> Ass
     )
 
 
-def _price_time(seconds: int | None) -> str | None:
+def printed_time(seconds: int | None) -> str | None:
     """The time of a price; an oracle may give one that cannot be written as a date."""
     if seconds is None or not 0 <= seconds <= MAX_TIMESTAMP_SECONDS:
         return None

@@ -24,6 +24,27 @@ CONTENT_TYPES = {
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 
+ERRORS_FOLDER = "v1/errors/"
+"""Where the problem documents stand that platforms answer errors with."""
+
+METHODS = "GET, HEAD, OPTIONS"
+"""The methods that are answered."""
+
+EVERY_ANSWER = {
+    "access-control-allow-origin": "*",
+    "access-control-expose-headers": "Accept-Ranges, Content-Length, Content-Range, ETag",
+    "x-content-type-options": "nosniff",
+}
+"""Headers of every answer, errors among them: a web page of any origin may read all of it."""
+
+PREFLIGHT = {
+    "access-control-allow-methods": METHODS,
+    "access-control-allow-headers": "If-None-Match, Range",
+    "access-control-max-age": "86400",
+    "allow": METHODS,
+}
+"""Further headers of the answer to OPTIONS."""
+
 ERROR_CACHE_CONTROL = "public, max-age=5"
 """For errors that say something about the URL (400, 404)."""
 
@@ -53,6 +74,8 @@ def content_type(key: str) -> str | None:
     """The content type of a key, or None where its extension is no part of the tree."""
     name = key.rpartition("/")[2]
     _, dot, extension = name.rpartition(".")
+    if key.startswith(ERRORS_FOLDER) and extension == "json":
+        return PROBLEM_CONTENT_TYPE
     return CONTENT_TYPES.get(extension) if dot else None
 
 

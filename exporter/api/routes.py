@@ -42,10 +42,10 @@ _STRKEY = re.compile(r"C[A-Z2-7]{55}")
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _DIGITS = re.compile(r"[0-9]+")
-_STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
-_POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
-_BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
-_LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
+STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
+POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
+BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
+LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
 
@@ -73,11 +73,11 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return _route_assets(query, sizes)
         case ["v1", "markets", market] if not market.endswith(".json"):
             if not _STRKEY.fullmatch(market):
-                return invalid_parameter("market", market, _STRKEY_ACCEPTED)
+                return invalid_parameter("market", market, STRKEY_ACCEPTED)
             return Served((f"v1/markets/{market}.json",), unknown_market(market))
         case ["v1", "tokens", token] if not token.endswith(".json"):
             if not _STRKEY.fullmatch(token):
-                return invalid_parameter("address", token, _STRKEY_ACCEPTED)
+                return invalid_parameter("address", token, STRKEY_ACCEPTED)
             return Served((token_key(token),), unknown_token(token))
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
             return _invalid_pool(market, pool) or Served((asset_key(market, pool),), unknown_pool(market, pool))
@@ -184,12 +184,12 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
     for name, value in (("market", market), ("token", token)):
         if value is not None and not _STRKEY.fullmatch(value):
-            return invalid_parameter(name, value, _STRKEY_ACCEPTED)
+            return invalid_parameter(name, value, STRKEY_ACCEPTED)
     file = "index.json"
     if limit is not None:
         size = _size_for(limit, sizes)
         if size is None:
-            return invalid_parameter("limit", limit, _LIMIT_ACCEPTED)
+            return invalid_parameter("limit", limit, LIMIT_ACCEPTED)
         file = f"limit/{size}.json"
     key = f"{assets_folder(market, token)}/{file}"
     unfiltered = market is None and token is None
@@ -198,9 +198,9 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
 
 def _invalid_pool(market: str, pool: str) -> Problem | None:
     if not _STRKEY.fullmatch(market):
-        return invalid_parameter("market", market, _STRKEY_ACCEPTED)
+        return invalid_parameter("market", market, STRKEY_ACCEPTED)
     if not _POOL.fullmatch(pool):
-        return invalid_parameter("pool", pool, _POOL_ACCEPTED)
+        return invalid_parameter("pool", pool, POOL_ACCEPTED)
     return None
 
 
@@ -212,7 +212,7 @@ def _route_history(market: str, pool: str, query: str) -> Served | Problem:
         return Served((bucket_page_key(cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
     bucket = parameters.get("bucket", DEFAULT_BUCKET)
     if bucket not in BUCKET_NAMES:
-        return invalid_parameter("bucket", bucket, _BUCKET_ACCEPTED)
+        return invalid_parameter("bucket", bucket, BUCKET_ACCEPTED)
     return Served((history_key(market, pool, bucket),), unknown_pool(market, pool))
 
 

@@ -18,6 +18,7 @@ from exporter.api.documents import (
     TokenDocument,
     page_token,
 )
+from exporter.api.problems import Problem
 
 
 def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> str | None:
@@ -57,6 +58,9 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
             for index, file in enumerate(document.files):
                 if file.url != f"../{file.key}":
                     return f"$.files[{index}].url does not lead to its key {file.key}"
+        case Problem():
+            if str(document.status) != names.get("status"):
+                return f"$.status is {document.status}"
         case SystemStatus():
             for field in ("unread", "unpriced"):
                 count, listed = getattr(document, f"{field}_count"), len(getattr(document, field))

@@ -20,9 +20,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from exporter.api.error_files import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.api.headers import (
     ERROR_CACHE_CONTROL,
+    EVERY_ANSWER,
+    METHODS,
     POINTER_KEY,
+    PREFLIGHT,
     PROBLEM_CONTENT_TYPE,
     UNCACHED,
     cache_control,
@@ -34,23 +38,6 @@ from exporter.api.problems import Problem, encode_problem, nothing_published, pr
 from exporter.api.routes import Served, route
 from exporter.api.tree import OpenFile, Tree
 from exporter.errors import ConfigError
-
-MAX_URL_LENGTH = 8192
-"""Bytes of path and query together; CloudFront's bound."""
-
-METHODS = "GET, HEAD, OPTIONS"
-
-_EVERY_ANSWER = {
-    "access-control-allow-origin": "*",
-    "access-control-expose-headers": "Accept-Ranges, Content-Length, Content-Range, ETag",
-    "x-content-type-options": "nosniff",
-}
-_PREFLIGHT = {
-    "access-control-allow-methods": METHODS,
-    "access-control-allow-headers": "If-None-Match, Range",
-    "access-control-max-age": "86400",
-    "allow": METHODS,
-}
 
 
 def create_app(root: Path) -> Starlette:
@@ -132,14 +119,13 @@ class _TreeEndpoint:
     def _answer(self, request: Request) -> Response:
         method = request.method
         if method == "OPTIONS":
-            return Response(status_code=204, headers=_EVERY_ANSWER | _PREFLIGHT)
+            return Response(status_code=204, headers=EVERY_ANSWER | PREFLIGHT)
         if method not in ("GET", "HEAD"):
-            refusal = problem(405, f"This is a read-only API; the methods are {METHODS}.")
-            return _error(method, refusal, {"allow": METHODS})
+            return _error(method, METHOD_NOT_ALLOWED, {"allow": METHODS})
         path: bytes = request.scope["raw_path"]
         query: bytes = request.scope["query_string"]
         if len(path) + len(query) > MAX_URL_LENGTH:
-            return _error(method, problem(414, f"A URL may have {MAX_URL_LENGTH} bytes at most."))
+            return _error(method, URL_TOO_LONG)
         sizes = self._tree.page_sizes()
         if sizes is None:
             return _error(
@@ -157,7 +143,7 @@ class _TreeEndpoint:
 
 def _file(request: Request, opened: OpenFile) -> Response:
     """The answer for a file: 200, 206, 304 or 416."""
-    headers = _EVERY_ANSWER | {
+    headers = EVERY_ANSWER | {
         "accept-ranges": "bytes",
         "cache-control": cache_control(kind_of(opened.key)),
         "etag": opened.etag,
@@ -182,7 +168,7 @@ def _file(request: Request, opened: OpenFile) -> Response:
 
 def _error(method: str, document: Problem, more: dict[str, str] | None = None) -> Response:
     data = encode_problem(document)
-    headers = _EVERY_ANSWER | {
+    headers = EVERY_ANSWER | {
         "cache-control": ERROR_CACHE_CONTROL if document.status in (400, 404) else UNCACHED,
         "content-type": PROBLEM_CONTENT_TYPE,
         "content-length": str(len(data)),

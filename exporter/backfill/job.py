@@ -25,8 +25,9 @@ from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.ledger.snapshot_file import read_snapshot_bytes
 from exporter.stores.store import Store
 
-JOURNAL_KEY = "state/backfill.json"
-"""Which snapshot files were taken in, by the digest of their content. It may be removed at any time."""
+JOURNAL_KEY = "state/backfill.journal"
+"""Which snapshot files were taken in, by the digest of their content. No part of the API: its ending is none that is
+served. It may be removed at any time."""
 
 BATCH = 64
 """So many results are published together."""

@@ -17,7 +17,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from exporter.api.serve import MAX_URL_LENGTH, bind, create_app, make_server, run_server
+from exporter.api.error_files import MAX_URL_LENGTH
+from exporter.api.serve import bind, create_app, make_server, run_server
 from exporter.api.tree import Tree
 from exporter.errors import ConfigError
 from tests.api.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
@@ -29,10 +30,8 @@ COMMON, RARE = TOKENS[0], TOKENS[59]
 PARQUET = "history/pools/date=2026-11-21/55261759.parquet"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published tree: 60 pools in one market, one in another, a third of which nothing could be read."""
-    folder = tmp_path_factory.mktemp("served") / "public"
+def write_served_tree(folder: Path) -> None:
+    """Write a published tree: 60 pools in one market, one in another, a third of which nothing could be read."""
     pools = pools_frame(
         [*(pool(BIG, token) for token in TOKENS), pool(SMALL, COMMON, oracle_price_usd=None, tvl_usd_cents=None)]
     )
@@ -50,6 +49,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / key).write_bytes(data)
     (folder.parent / "secret.json").write_bytes(b"secret")
     (folder / "v1" / "out.json").symlink_to(folder.parent / "secret.json")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published tree, with files around and in it that nobody may see."""
+    folder = tmp_path_factory.mktemp("served") / "public"
+    write_served_tree(folder)
     return folder
 
 
