@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.api import documents
-from exporter.api.coverage import render_coverage
+from exporter.api.coverage import protocol_list, render_coverage
 from exporter.api.details import render_details
 from exporter.api.error_files import render_errors
 from exporter.api.openapi import render_openapi
@@ -32,7 +32,7 @@ from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, LostRaceError, S
 from exporter.files import RenderedFile
 from exporter.history.buckets import observations_of
 from exporter.history.cache import catch_up, load_series, save_series
-from exporter.history.manifest import HistoryPart, read_history_manifest
+from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
 from exporter.ledger.view import Certificate, read_at_one_ledger
@@ -46,11 +46,10 @@ from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
 from exporter.reading import read_protocols, reading_deadline, view_limits
 from exporter.report import RunReport
-from exporter.site import render_site
+from exporter.site import SiteFacts, render_site
 from exporter.sources import OpenSource, open_source
 from exporter.stores.memory_store import MemoryStore
 from exporter.stores.store import Clock, Store, open_store, utc_now
-
 
 SHOWN_DISCOVERIES = 5
 """Markets named on the console; the report has all."""
@@ -128,9 +127,7 @@ async def _read_from(opened: OpenSource, run: Run) -> None:
         async with reading_deadline(run.settings):
             if run.memory is not None:
                 around = await look_around(opened.source, opened.network, run.modules, run.memory)
-            program = partial(
-                read_protocols, settings=run.settings, opened=opened, modules=run.modules, around=around
-            )
+            program = partial(read_protocols, settings=run.settings, opened=opened, modules=run.modules, around=around)
             reading = await read_at_one_ledger(opened.source, program, view_limits(run.settings))
             run.readings, run.certificate = reading.result, reading.certificate
             run.close_time = await opened.source.close_time(reading.certificate.ledger)
@@ -278,10 +275,13 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     series = yield from _histories(run)
     yield from render_overview(tables, series.first_seen)
     known = network_of(run.network)
-    yield render_coverage(tables, run.modules, known.deployments, known.name)
+    covered = tables, run.modules, known.deployments, known.name
+    yield render_coverage(*covered)
     yield render_openapi()
     yield from render_errors()
-    yield from render_site(tables)
+    assert run.history is not None, "the step that makes the run's Parquet file has not run"
+    history = extend_history(read_history_manifest(run.store), run.history.entry)
+    yield from render_site(SiteFacts(tables, run.network, protocol_list(*covered), series, history, run.history.entry.key))
 
 
 def _histories(run: Run) -> Generator[RenderedFile, None, Series]:

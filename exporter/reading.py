@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from exporter.config import Settings
-from exporter.discovery import candidates
+from exporter.discovery import Surroundings, candidates
+from exporter.discovery.drift import check_lists
 from exporter.errors import SourceError
 from exporter.ledger.view import LedgerView, ViewLimits
 from exporter.protocols.base import ProtocolModule, ProtocolReading
@@ -15,20 +17,40 @@ from exporter.sources import OpenSource
 
 
 async def read_protocols(
-    view: LedgerView, settings: Settings, opened: OpenSource, modules: Mapping[str, ProtocolModule]
+    view: LedgerView,
+    settings: Settings,
+    opened: OpenSource,
+    modules: Mapping[str, ProtocolModule],
+    around: Surroundings | None = None,
 ) -> list[ProtocolReading]:
-    """All protocols, each all its markets. Raises `SourceError`.
+    """All protocols, each all its markets, and whether the lists still hold. Raises `SourceError`.
 
-    A program, or a part of one, for `exporter.ledger.view`: it may run several times.
+    A program, or a part of one, for `exporter.ledger.view`: it may run several times. ``around`` has what earlier runs
+    and events name; without it only lists and the ledger itself name markets.
     """
-    found = candidates(settings, opened.network, modules, opened.instances)
-    deployments = opened.network.deployments if settings.discovery.enabled else ()
-    return await asyncio.gather(
-        *(
-            module.read(view, found[name], [item for item in deployments if item.protocol == name])
-            for name, module in modules.items()
-        )
-    )
+    listed = opened.network.deployments if settings.discovery.enabled else ()
+    deployments = listed if around is None else around.deployments
+    found = candidates(settings, opened.network, modules, opened.instances, () if around is None else around.found)
+    drift = check_lists(view, [item for item in listed if item.protocol in modules], whole=opened.whole)
+    readings = [
+        module.read(view, found[name], [item for item in deployments if item.protocol == name])
+        for name, module in modules.items()
+    ]
+    notices, *read = await _all(drift, *readings)
+    for reading in read:
+        reading.notices += notices.get(reading.protocol, ())
+    return read
+
+
+async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run parts side by side; when one fails, none of the others goes on."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def view_limits(settings: Settings) -> ViewLimits:

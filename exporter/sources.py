@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exporter.config import Settings
 from exporter.errors import ConfigError, NetworkMismatchError
@@ -14,12 +14,16 @@ from exporter.ledger.scval import ContractInstance
 from exporter.ledger.source import LedgerSource
 from exporter.networks import NETWORKS, Network, network_id, network_of
 
+if TYPE_CHECKING:
+    from exporter.ledger.snapshot_file import LedgerSnapshot
+
 
 @dataclass(slots=True)
 class OpenSource:
     """An open source, the network it is of, and for a snapshot file the contracts in it.
 
-    ``facts`` are for the run report; for RPC endpoints they grow while the source is used.
+    ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
+    file, which has some contracts of its ledger only.
     """
 
     source: LedgerSource
@@ -27,6 +31,7 @@ class OpenSource:
     instances: list[tuple[str, ContractInstance]]
     label: str
     facts: Any
+    whole: bool = True
 
     def report(self) -> dict[str, Any]:
         """What the source did, as plain values without any URL."""
@@ -42,7 +47,9 @@ async def open_source(
     Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
     """
     if snapshot is not None:
-        yield _open_file(settings, snapshot)
+        from exporter.ledger.snapshot_file import LedgerSnapshot
+
+        yield open_snapshot(settings, LedgerSnapshot.load(snapshot), snapshot.name)
         return
     if not settings.network.rpc_urls:
         raise ConfigError(
@@ -64,19 +71,20 @@ async def open_source(
         yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
 
 
-def _open_file(settings: Settings, path: Path) -> OpenSource:
-    from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
+    """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
+    from exporter.ledger.snapshot_file import SnapshotSource
 
-    snapshot = LedgerSnapshot.load(path)
     expected = network_id(settings.passphrase)
     if snapshot.network_id != expected:
         known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
         found = known.get(snapshot.network_id, f"with id {snapshot.network_id}")
         raise NetworkMismatchError(
-            f"ledger snapshot file {path.name} is of network {found}, but the run is configured for "
+            f"ledger snapshot file {name} is of network {found}, but the run is configured for "
             f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
         )
     instances = list(snapshot.contract_instances())
     return OpenSource(
-        SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {path.name}", None
-    )
+        SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {name}", None,
+        whole=False,
+    )  # fmt: skip

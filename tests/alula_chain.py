@@ -92,6 +92,11 @@ def market_instance(
     return instance(contract(market), pairs, CODE)
 
 
+def deployed_market(market: str) -> Written:
+    """The manager's record of a market: the delay of its upgrades (facts/alula.md 2)."""
+    return entry(contract("manager"), vec(symbol("DeployedMarket"), address(contract(market))), u64(43_200))
+
+
 def all_pools(market: str, assets: Sequence[str]) -> Written:
     """``AllPools`` of assets given by label."""
     return entry(contract(market), unit("AllPools"), vec(*(address(contract(asset)) for asset in assets)))
@@ -157,7 +162,7 @@ class AlulaLedger(BlendLedger):
 
     def add_market(self, market: str, assets: Sequence[str] = ("USDC",), status: str = "Active") -> None:  # type: ignore[override]
         """A market with pools, tokens, and an oracle of 14 decimals that prices each of them at 2 dollars now."""
-        self.replace(market_instance(market, status), all_pools(market, assets))
+        self.replace(market_instance(market, status), all_pools(market, assets), deployed_market(market))
         self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
         for asset in assets:
             self.replace(pool(market, asset), token_instance(asset, asset.encode()))

@@ -6,9 +6,18 @@ they name is read and verified inside the read transaction like everything else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+from exporter.ledger import scval
 from exporter.ledger.scval import ScVal
+
+MAX_FILTERS = 5
+"""Filters of one request, contracts of one filter, and topics of one filter (facts/stellar-rpc.md 3)."""
+
+MAX_EVENTS_PER_PAGE = 1_000
+"""Asked for at once. The RPC allows ten times as many; a page of these stays below a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +36,46 @@ class ContractEvent:
     ledger: int
     topics: tuple[ScVal, ...]
     value: ScVal
+
+    def begins_with(self, topics: Sequence[str]) -> bool:
+        """Whether its first topics are these symbols."""
+        return self.topics[: len(topics)] == tuple((scval.SYMBOL, topic) for topic in topics)
+
+
+@dataclass(frozen=True, slots=True)
+class EventsPage:
+    """One answer: events in the order of the chain, and how far was looked.
+
+    Every ledger up to ``through`` (0: none) was looked at to its end. ``cursor`` is where to go on; None: there is
+    nothing more up to ``latest``, the newest ledger of who answered. ``undecodable`` events are not among the others.
+    """
+
+    events: tuple[ContractEvent, ...]
+    through: int
+    cursor: str | None
+    latest: int
+    undecodable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """Instead of a page: the ledger asked for is not among those kept, ``oldest`` to ``latest``.
+
+    With several endpoints it is the widest range of those that said so; ``certain`` when every endpoint did.
+    """
+
+    oldest: int
+    latest: int
+    certain: bool
+
+
+@runtime_checkable
+class EventSource(Protocol):
+    """A ledger source that keeps events, too. All failures are `exporter.errors.SourceError`."""
+
+    async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
+        """A page of the events that pass any of at most 5 filters of at most 5 contracts each.
+
+        ``start`` is a ledger, or the cursor of the page before.
+        """
+        ...

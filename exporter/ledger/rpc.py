@@ -14,12 +14,14 @@ from typing import Final, Self, TypeVar
 
 import httpx
 
-from exporter.errors import ConfigError, ExporterError, RequestRefusedError
-from exporter.ledger import rpc_wire
+from exporter.errors import AllEndpointsFailedError, ConfigError, ExporterError, RequestRefusedError
+from exporter.ledger import rpc_events, rpc_wire
 from exporter.ledger.endpoints import Endpoint, EndpointPool, parse_endpoints
+from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
 from exporter.ledger.redaction import Redactor, quiet_http_loggers
 from exporter.ledger.rpc_calls import Question, RpcCaller, Split
 from exporter.ledger.rpc_counters import RpcCounters, RpcEvent
+from exporter.ledger.rpc_errors import AttemptError
 from exporter.ledger.rpc_http import HttpPoster
 from exporter.ledger.rpc_limits import RpcLimits, Timing
 from exporter.ledger.simulation import invocation_envelope
@@ -169,6 +171,32 @@ class RpcSource:
         if problem is not None:
             raise problem
         return [answer for batch in answers for answer in batch]
+
+    async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
+        """A page of events, from a ledger or the cursor of the page before (see `exporter.ledger.events`).
+
+        Endpoints that do not keep the ledger any more are passed over for one that does. Raises
+        `AllEndpointsFailedError` and `NetworkMismatchError`.
+        """
+        ranges: dict[str, tuple[int, int]] = {}
+
+        def decode(body: bytes, request_id: int, endpoint: Endpoint) -> EventsPage:
+            try:
+                result = rpc_wire.decode_reply(body, rpc_wire.EVENTS, request_id)
+            except AttemptError as error:
+                if (kept := rpc_events.range_of(error.failure)) is not None:
+                    ranges[endpoint.label] = kept
+                raise
+            return rpc_events.events_page(result, start)
+
+        subject = f"getEvents from {start if isinstance(start, int) else 'a cursor'}"
+        try:
+            return await self._call(Question("getEvents", rpc_events.events_params(filters, start), decode, subject))
+        except AllEndpointsFailedError:
+            if not ranges:
+                raise
+        oldest, latest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
+        return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
     async def _call(self, question: Question[T]) -> T:
         async with self._places:

@@ -121,6 +121,7 @@ NOT_FOUND: Final = Rule(Action.RETRY, _NEXT, Action.SPLIT, blame=False, wait_s=(
 
 _READ: Final = "getLedgerEntries"
 _LEDGERS: Final = "getLedgers"
+_EVENTS: Final = "getEvents"
 _WITHOUT_PARAMETERS: Final = ("getHealth", "getNetwork")  # so that "invalid parameters" says nothing of the request
 _MAXIMUM: Final = re.compile(r"\(\d+\) exceeds maximum supported \((\d{1,9})\)")
 _LIMIT_WORDS: Final = re.compile(r"exceed|too many|at most|maximum", re.IGNORECASE)
@@ -186,6 +187,8 @@ def _rpc_rule(failure: Failure) -> Rule:
         asked_and_oldest = _RANGE.search(text)
         pruned = asked_and_oldest is not None and int(asked_and_oldest[1]) < int(asked_and_oldest[2])
         return NO_SUCH_METHOD if pruned else LAGGING
+    if method == _EVENTS and code in (-32600, -32602):  # out of its range, or a filter that it does not know
+        return NO_SUCH_METHOD
     if method == "getHealth" and code == -32603 and "latency" in text:
         return STALE
     if code == -32602 and method in _WITHOUT_PARAMETERS:

@@ -104,11 +104,30 @@ class SimulationResult(Struct, rename="camel"):
     transaction_data: str | None = None
 
 
+class EventInfo(Struct, rename="camel"):
+    """One event of getEvents in the base64 format. Older RPCs also give those of calls that failed."""
+
+    ledger: Ledger
+    contract_id: str
+    topic: list[str] | None
+    value: str
+    in_successful_contract_call: bool = True
+
+
+class EventsResult(Struct, rename="camel"):
+    """Result of getEvents; ``cursor`` is that of the last event, or the end of the ledgers that were looked at."""
+
+    latest_ledger: Ledger
+    cursor: Annotated[str, Meta(max_length=40)]
+    events: list[EventInfo] | None
+
+
 HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
 NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
 LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
 ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
 SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
+EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 _ENCODER: Final = msgspec.json.Encoder()
 

@@ -12,6 +12,9 @@ gets, and returns what it made of them. It may be run several times, so it must 
 
 If nothing that was used changed, the program's result stands; if something did, it runs again. Rounds and time
 are bounded; where the bound is hit the run fails and nothing is published (docs/adr/0002-one-ledger.md).
+
+Parts of a program may run as tasks side by side. What they ask for in the same breath, that is before all of them
+wait for an answer, goes out in common requests, so that many small readers cost no more than one large one.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from exporter.ledger.observation import CallObservation, CallResult, Entry, Inte
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource
 
 T = TypeVar("T")
+
+STILL_TURNS = 5
+"""So many turns of the event loop without a further question mean that every part of the program waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,16 @@ class Reading(Generic[T]):
     certificate: Certificate
 
 
+class _Breath:
+    """Keys that the parts of a program ask for together, the task that reads them, and how many wait for it."""
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, None] = {}
+        self.questions = 0
+        self.waiting = 0
+        self.task: asyncio.Task[None] | None = None
+
+
 class LedgerView:
     """What a program sees of the ledger: entries and calls, remembered with the ledgers they hold for."""
 
@@ -78,13 +94,23 @@ class LedgerView:
         self._used_calls: dict[ContractCall, None] = {}
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
         self._changed = True
+        self._breath: _Breath | None = None
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`."""
         wanted = dict.fromkeys(keys)
         self._used_keys.update(wanted)
         self._bound(len(self._used_keys), self._limits.max_keys, "ledger keys")
-        await self._fetch([key for key in wanted if key not in self._keys])
+        missing = [key for key in wanted if key not in self._keys]
+        if missing:
+            try:
+                await self._read_together(missing)
+            except BaseException:
+                for key in missing:  # a program may go on without them
+                    if key not in self._keys:
+                        self._used_keys.pop(key, None)
+                raise
+            self._used_keys.update(wanted)  # also what another part, that failed, has given up
         return {key: self._keys[key].entry for key in wanted}
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
@@ -94,6 +120,38 @@ class LedgerView:
         self._bound(len(self._used_calls), self._limits.max_calls, "contract calls")
         await self._simulate([call for call in dict.fromkeys(wanted) if call not in self._calls])
         return [self._result(call) for call in wanted]
+
+    async def _read_together(self, keys: list[bytes]) -> None:
+        """Read keys along with what the other parts of the program ask for before all of them wait."""
+        breath = self._breath
+        if breath is None:
+            breath = self._breath = _Breath()
+            breath.task = asyncio.create_task(self._send_when_still(breath))
+        assert breath.task is not None  # made with it
+        breath.keys.update(dict.fromkeys(keys))
+        breath.questions += 1
+        breath.waiting += 1
+        try:
+            await asyncio.shield(breath.task)  # the others still wait for it when this part is cancelled
+        finally:
+            breath.waiting -= 1
+            if not breath.waiting and not breath.task.done():
+                self._end(breath)
+                breath.task.cancel()
+
+    async def _send_when_still(self, breath: _Breath) -> None:
+        still = 0
+        while still < STILL_TURNS:
+            questions = breath.questions
+            await asyncio.sleep(0)
+            still = still + 1 if breath.questions == questions else 0
+        self._end(breath)
+        await self._fetch(list(breath.keys))
+
+    def _end(self, breath: _Breath) -> None:
+        """What is asked from now on goes into other requests."""
+        if self._breath is breath:
+            self._breath = None
 
     def _bound(self, count: int, most: int, what: str) -> None:
         if count > most:

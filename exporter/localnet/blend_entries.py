@@ -22,6 +22,9 @@ BACKSTOP_WASM_HASHES = {
 Entry = tuple[bytes, bytes]
 """LedgerKey XDR and LedgerEntryData XDR; every entry here is persistent."""
 
+Event = tuple[str, tuple[ScVal, ...], ScVal]
+"""The contract that publishes an event, the event's topics and its value."""
+
 
 @dataclass(slots=True)
 class Market:
@@ -108,11 +111,15 @@ def backstop_entries(deployment: Deployment, markets: list[Market]) -> list[Entr
         "USDCTkn": address(deployment.usdc),
     }
     generation = deployment.generation
-    zone = vec(*(address(market.address) for market in markets))
     return [
         _instance(deployment.backstop, generation, BACKSTOP_WASM_HASHES[generation.label], storage),
-        _entry(deployment.backstop, symbol("RZ"), zone),
+        reward_zone(deployment, markets),
     ]
+
+
+def reward_zone(deployment: Deployment, markets: list[Market]) -> Entry:
+    """The reward zone of a backstop, which may list any of the deployment's pools, or none."""
+    return _entry(deployment.backstop, symbol("RZ"), vec(*(address(market.address) for market in markets)))
 
 
 def factory_entries(deployment: Deployment, markets: list[Market]) -> list[Entry]:
@@ -124,11 +131,19 @@ def factory_entries(deployment: Deployment, markets: list[Market]) -> list[Entry
         "pool_hash": (scval.BYTES, generation.wasm_hash),
     }
     storage = {"PoolMeta": struct_map(meta)}
-    deployed: ScVal = (scval.BOOL, True)
     entries = [_instance(deployment.factory, generation, FACTORY_WASM_HASHES[generation.label], storage)]
-    for market in markets:
-        entries.append(_entry(deployment.factory, vec(symbol("Contracts"), address(market.address)), deployed))
-    return entries
+    return entries + [deployed_entry(deployment, market) for market in markets]
+
+
+def deployed_entry(deployment: Deployment, market: Market) -> Entry:
+    """``Contracts(pool)``: the factory's word that it deployed a pool."""
+    deployed: ScVal = (scval.BOOL, True)
+    return _entry(deployment.factory, vec(symbol("Contracts"), address(market.address)), deployed)
+
+
+def deploy_event(deployment: Deployment, market: Market) -> Event:
+    """What the factory publishes when it deploys a pool (facts/blend.md 4)."""
+    return deployment.factory, (symbol("deploy"),), address(market.address)
 
 
 def _instance(contract: str, generation: Generation, wasm_hash: bytes, storage: dict[str, ScVal]) -> Entry:

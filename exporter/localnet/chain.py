@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.ledger.events import ContractEvent
 from exporter.ledger.liveness import is_temporary, seen_at
+from exporter.ledger.scval import ScVal
 from exporter.ledger.source import RawEntry
 
 DEFAULT_WINDOW = 120_960
@@ -53,19 +55,22 @@ class Chain:
         start_ledger: int,
         start_time: int,
         window: int = DEFAULT_WINDOW,
+        event_window: int | None = None,
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
 
         The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
-        ledgers back from the latest stay answered for.
+        ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
         """
-        if start_ledger < 1 or window < 1:
+        self.event_window = window if event_window is None else min(event_window, window)
+        if start_ledger < 1 or self.event_window < 1:
             raise ValueError("a chain begins at ledger 1 or later and answers for one ledger or more")
         self.window = window
         self._first = start_ledger
         self._latest = start_ledger
         self._close_times = {start_ledger: start_time}
         self._versions = {key: [_Version(0, entry)] for key, entry in (entries or {}).items()}
+        self._events: dict[int, tuple[ContractEvent, ...]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -77,6 +82,15 @@ class Chain:
     def oldest(self) -> int:
         """The oldest ledger that is still answered for."""
         return max(self._first, self._latest - self.window + 1)
+
+    @property
+    def oldest_events(self) -> int:
+        """The oldest ledger whose events are still kept."""
+        return max(self._first, self._latest - self.event_window + 1)
+
+    def events(self, ledger: int) -> tuple[ContractEvent, ...]:
+        """The events of a ledger, in their order."""
+        return self._events.get(ledger, ()) if ledger >= self.oldest_events else ()
 
     def close_time(self, ledger: int) -> int:
         """When a ledger of the window closed, in unix seconds."""
@@ -112,8 +126,11 @@ class Chain:
         close_time: int,
         extensions: Mapping[bytes, int] | None = None,
         restorations: Mapping[bytes, int] | None = None,
+        events: Iterable[tuple[str, tuple[ScVal, ...], ScVal]] = (),
     ) -> int:
-        """Close the next ledger with these writes, TTL extensions and restorations; gives its number.
+        """Close the next ledger with these writes, TTL extensions, restorations and events; gives its number.
+
+        An event is the contract's strkey, its topics and its value.
 
         Extensions and restorations are keys with their new ``live_until``; neither changes ``last_modified`` (a
         restoration that does is a write). An extension of an entry that is absent or has expired does nothing, nor
@@ -128,6 +145,11 @@ class Chain:
             for change in changes:
                 entry = None if change.data is None else RawEntry(change.data, ledger, change.live_until)
                 self._append(change.key, _Version(ledger, entry))
+            published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
+            if published:
+                self._events[ledger] = published
+            for expired in [older for older in self._events if older <= ledger - self.event_window]:
+                del self._events[expired]
             self._close_times[ledger] = close_time
             self._close_times.pop(ledger - self.window, None)
             self._latest = ledger  # last: until here, readers do not see the new ledger

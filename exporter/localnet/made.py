@@ -6,7 +6,7 @@ from the seed, and `MadeNetwork.advance` draws from it in one order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from exporter.ledger.entries import code_key
@@ -15,19 +15,23 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.alula_made import AlulaMarkets
 from exporter.localnet.blend_entries import (
     Entry,
+    Event,
     Market,
     backstop_entries,
+    deploy_event,
+    deployed_entry,
     factory_entries,
     pool_instance,
     reserve_config,
     reserve_data,
     reserve_list,
+    reward_zone,
 )
 from exporter.localnet.blend_reserve import V2, Reserve
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.contracts import made_wasm, wasm_hash
 from exporter.localnet.made_assets import Feed, FeedKind, make_feeds, make_oracles, make_tokens
-from exporter.localnet.made_markets import make_deployments, make_markets, market_sizes
+from exporter.localnet.made_markets import make_deployments, make_market, make_markets, market_sizes
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.oracle_contract import ORACLE_WASM, asset_entry, oracle_instance
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM
@@ -51,12 +55,14 @@ class MadeNetwork(LocalNetwork):
     feeds get a new price. ``archived`` and ``missing`` of the reserves have archived entries, or no ``ResData`` at all.
     ``alula`` has as many markets of Alula as ``alula_markets`` says, with their own oracle; of their pools
     ``alula_archived`` and ``alula_missing`` cannot be read. The rest of the network is the same with and without them.
+    With ``market_count`` the pools are spread evenly over so many markets; events are kept ``event_window`` ledgers.
     """
 
     def __init__(
         self,
         *,
         pools: int = 60,
+        market_count: int | None = None,
         seed: int = 1,
         start_ledger: int = DEFAULT_START_LEDGER,
         start_time: int = DEFAULT_START_TIME,
@@ -69,6 +75,7 @@ class MadeNetwork(LocalNetwork):
         alula_archived: int = 0,
         alula_missing: int = 0,
         window: int = DEFAULT_WINDOW,
+        event_window: int | None = None,
     ) -> None:
         """Make the network as of ``start_ledger``, closed at ``start_time`` (unix seconds)."""
         if pools < archived + missing or min(archived, missing) < 0:
@@ -77,7 +84,7 @@ class MadeNetwork(LocalNetwork):
         self.changes_per_ledger = changes_per_ledger
         self.prices_per_ledger = prices_per_ledger
         self._random = Random(seed)
-        sizes = market_sizes(self._random, pools)
+        sizes = market_sizes(self._random, pools, market_count)
         self.oracles = make_oracles()
         self.tokens, token_prices = make_tokens(self._random, pools, at_least=max(sizes, default=0))
         self.feeds = make_feeds(self._random, self.oracles, self.tokens, token_prices)
@@ -99,6 +106,7 @@ class MadeNetwork(LocalNetwork):
             start_ledger=start_ledger,
             start_time=start_time,
             window=window,
+            event_window=event_window,
         )
         super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
 
@@ -117,6 +125,44 @@ class MadeNetwork(LocalNetwork):
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
         changes += self.alula.advance(self.chain, ledger, time)
         return self.chain.close(changes, close_time=time)
+
+    def deploy_market(self, size: int = 2, *, through_factory: bool = True) -> Market:
+        """Close a ledger in which somebody deploys a Blend pool with so many reserves; gives the market.
+
+        Not ``through_factory``: the same code, deployed by itself, of which the factory knows and publishes nothing.
+        """
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        market = make_market(self._random, len(self.markets), size, self.tokens, self.oracles, time)
+        deployment = self.deployments[market.generation.label]
+        self.markets.append(market)
+        written = [pool_instance(market, deployment), reserve_list(market)]
+        for reserve in market.reserves:
+            written += [reserve_config(market, reserve), reserve_data(market, reserve)]
+        events: list[Event] = []
+        if through_factory:
+            written.append(deployed_entry(deployment, market))
+            events.append(deploy_event(deployment, market))
+        self._close(written, time, events)
+        return market
+
+    def empty_reward_zones(self) -> int:
+        """Close a ledger in which no backstop rewards any pool any more; gives its number."""
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        return self._close([reward_zone(deployment, []) for deployment in self.deployments.values()], time)
+
+    def publish(self, *events: Event) -> int:
+        """Close a ledger with these events and no changes; gives its number."""
+        return self._close([], self.chain.close_time(self.chain.latest) + self.close_seconds, events)
+
+    def remove_market(self, market: Market) -> int:
+        """Close a ledger in which a pool's contract is gone, as when a network was wiped; gives its number."""
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        key, _ = pool_instance(market, self.deployments[market.generation.label])
+        return self.chain.close([Change(key, None)], close_time=time)
+
+    def _close(self, written: Sequence[Entry], time: int, events: Sequence[Event] = ()) -> int:
+        life = self.chain.latest + 1 + _LIFE
+        return self.chain.close([Change(*entry, life) for entry in written], close_time=time, events=events)
 
     def _write(self, entry: Entry, ledger: int) -> Change:
         key, data = entry

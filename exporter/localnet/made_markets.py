@@ -36,8 +36,10 @@ def make_deployments() -> dict[str, Deployment]:
     }
 
 
-def market_sizes(random: Random, pools: int) -> list[int]:
-    """How many reserves each market has; they add up to ``pools``."""
+def market_sizes(random: Random, pools: int, markets: int | None = None) -> list[int]:
+    """How many reserves each market has; they add up to ``pools``. With ``markets`` there are so many, all alike."""
+    if markets is not None:
+        return [pools // markets + (index < pools % markets) for index in range(markets)]
     sizes: list[int] = []
     while pools > 0:
         size = min(random.choice(_SIZES) if sizes else 3, pools)
@@ -50,24 +52,29 @@ def make_markets(
     random: Random, sizes: list[int], tokens: list[Token], oracles: list[Oracle], start_time: int
 ) -> list[Market]:
     """A market for each size, the generations in turn, and a last one in Setup that has no reserve list yet."""
-    markets = []
-    for index, size in enumerate(sizes):
-        generation = V2 if index % 2 == 0 else V1
-        market = Market(
-            address=made_address(f"localnet blend {generation.label} pool {index}"),
-            generation=generation,
-            name=_NAMES[index % len(_NAMES)],
-            status=_STATUSES[index] if index < len(_STATUSES) else random.choice(_MORE_STATUSES),
-            oracle=oracles[index % len(oracles)].contract,
-            take_rate=random.choice((0, 1_000_000, 2_000_000, 2_000_000, 3_333_333)),
-            max_positions=random.randint(2, 12),
-            min_collateral=random.choice((0, 10**7, 50 * 10**7)),
-        )
-        for position, token in enumerate(_tokens_of(random, tokens, size, first=index == 0)):
-            market.reserves.append(_reserve(random, market, position, token, start_time, plain=index == 0))
-        markets.append(market)
+    markets = [make_market(random, index, size, tokens, oracles, start_time) for index, size in enumerate(sizes)]
     markets.append(_empty_market(len(sizes), oracles[0]))
     return markets
+
+
+def make_market(
+    random: Random, index: int, size: int, tokens: list[Token], oracles: list[Oracle], start_time: int
+) -> Market:
+    """The market of a number, which its address is made from; the generations take turns."""
+    generation = V2 if index % 2 == 0 else V1
+    market = Market(
+        address=made_address(f"localnet blend {generation.label} pool {index}"),
+        generation=generation,
+        name=_NAMES[index % len(_NAMES)],
+        status=_STATUSES[index] if index < len(_STATUSES) else random.choice(_MORE_STATUSES),
+        oracle=oracles[index % len(oracles)].contract,
+        take_rate=random.choice((0, 1_000_000, 2_000_000, 2_000_000, 3_333_333)),
+        max_positions=random.randint(2, 12),
+        min_collateral=random.choice((0, 10**7, 50 * 10**7)),
+    )
+    for position, token in enumerate(_tokens_of(random, tokens, size, first=index == 0)):
+        market.reserves.append(_reserve(random, market, position, token, start_time, plain=index == 0))
+    return market
 
 
 def _tokens_of(random: Random, tokens: list[Token], size: int, first: bool) -> list[Token]:

@@ -1,4 +1,4 @@
-"""The methods of Stellar RPC, as the embedded server answers them for one ledger of one node.
+"""The methods of Stellar RPC but two, as the embedded server answers them for one ledger of one node.
 
 Fields, limits and the texts of errors are those of facts/stellar-rpc.md 1 to 3. Not served: methods about
 transactions and fees, which give -32601. The ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64
@@ -30,8 +30,6 @@ INTERNAL_ERROR: Final = -32603
 
 MAX_LEDGERS = 200
 DEFAULT_LEDGERS = 50
-MAX_EVENTS = 10_000
-_EVENT_SCAN = 10_000
 _MAX_KEY_BYTES = 16 * 1024
 _HEADER = base64.b64encode(b"made ledger header").decode()
 _METADATA = base64.b64encode(b"made ledger metadata").decode()
@@ -108,16 +106,16 @@ def get_latest_ledger(node: Node, _params: Params) -> Params:
 
 def get_ledgers(node: Node, params: Params) -> Params:
     """``getLedgers``: from ``startLedger``, or from after a cursor; the range's own close times are numbers."""
-    start = _unsigned(params, "startLedger")
-    pagination = _object(params, "pagination")
+    start = unsigned(params, "startLedger")
+    pagination = object_of(params, "pagination")
     cursor = pagination.get("cursor") or ""
-    limit = _unsigned(pagination, "limit") or DEFAULT_LEDGERS
+    limit = unsigned(pagination, "limit") or DEFAULT_LEDGERS
     between = f"must be between the oldest ledger: {node.oldest} and the latest ledger: {node.latest}"
     if cursor and start:
         raise RpcError(INVALID_REQUEST, "startLedger and cursor cannot both be set")
     if limit > MAX_LEDGERS:
         raise RpcError(INVALID_REQUEST, f"limit must not exceed {MAX_LEDGERS}")
-    as_json = _is_json(params, INVALID_REQUEST)
+    as_json = is_json(params, INVALID_REQUEST)
     if not cursor and not node.oldest <= start <= node.latest:
         raise RpcError(INVALID_REQUEST, f"start ledger ({start}) {between} for this rpc instance")
     if cursor:
@@ -139,7 +137,7 @@ def get_ledgers(node: Node, params: Params) -> Params:
 
 def get_ledger_entries(node: Node, params: Params) -> Params:
     """``getLedgerEntries``: what is absent is left out, the order is that of the request."""
-    as_json = _is_json(params, INVALID_PARAMS)
+    as_json = is_json(params, INVALID_PARAMS)
     texts = params.get("keys") or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RpcError(INVALID_PARAMS, "invalid parameters")
@@ -166,38 +164,6 @@ def get_ledger_entries(node: Node, params: Params) -> Params:
     return {"entries": entries, "latestLedger": node.latest}
 
 
-def get_events(node: Node, params: Params) -> Params:
-    """``getEvents``: a made chain emits no events, so every page is empty; ranges are checked all the same."""
-    start = _unsigned(params, "startLedger")
-    end = _unsigned(params, "endLedger")
-    pagination = _object(params, "pagination")
-    cursor = pagination.get("cursor") or ""
-    limit = _unsigned(pagination, "limit")
-    if cursor and (start or end):
-        raise RpcError(INVALID_PARAMS, "ledger ranges and cursor cannot both be set")
-    if limit > MAX_EVENTS:
-        raise RpcError(INVALID_PARAMS, f"limit must not exceed {MAX_EVENTS}")
-    if cursor:
-        start = _event_cursor_ledger(cursor)
-    elif not start:
-        raise RpcError(INVALID_PARAMS, "startLedger must be positive")
-    if end and end <= start:
-        raise RpcError(INVALID_PARAMS, "startLedger must be less than endLedger")
-    if not node.oldest <= start <= node.latest:
-        message = f"startLedger must be within the ledger range: {node.oldest} - {node.latest}"
-        raise RpcError(INVALID_REQUEST, message)
-    last = min(node.latest, start + _EVENT_SCAN - 1, *([end - 1] if end else []))
-    position = last << 32 | 0xFFFFF << 12 | 0xFFF  # the end of the scanned range
-    return {
-        "events": [],
-        "cursor": f"{position:019d}-{2**32 - 1:010d}",
-        "latestLedger": node.latest,
-        "latestLedgerCloseTime": str(node.close_time(node.latest)),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
-    }
-
-
 def xdr_format(params: Params) -> bool:
     """Whether JSON is asked for. Raises ValueError with the server's text for an unknown format."""
     chosen = params.get("xdrFormat") or "base64"
@@ -206,14 +172,15 @@ def xdr_format(params: Params) -> bool:
     return bool(chosen == "json")
 
 
-def _is_json(params: Params, code: int) -> bool:
+def is_json(params: Params, code: int) -> bool:
+    """Whether JSON is asked for; an unknown format is an error of this code."""
     try:
         return xdr_format(params)
     except ValueError as error:
         raise RpcError(code, str(error)) from None
 
 
-def _unsigned(params: Params, name: str) -> int:
+def unsigned(params: Params, name: str) -> int:
     """An optional whole number; 0 where it is left out, as in the server's own language."""
     value = params.get(name)
     if value is None:
@@ -223,7 +190,8 @@ def _unsigned(params: Params, name: str) -> int:
     return value
 
 
-def _object(params: Params, name: str) -> Params:
+def object_of(params: Params, name: str) -> Params:
+    """An optional object; an empty one where it is left out."""
     value = params.get(name)
     if value is None:
         return {}
@@ -276,13 +244,6 @@ def _check_key(key: bytes) -> None:
             xdr.LedgerKey.from_xdr_bytes(key)
         except Exception as error:  # the SDK lets many kinds of errors through
             raise DecodeError(str(error)) from None
-
-
-def _event_cursor_ledger(cursor: Any) -> int:
-    head, _, tail = str(cursor).partition("-")
-    if not (head.isascii() and head.isdigit() and tail.isascii() and tail.isdigit()) or len(head) > 19:
-        raise RpcError(INVALID_PARAMS, f"invalid event id {str(cursor)[:40]}")
-    return int(head) >> 32
 
 
 Method = Callable[[Node, Params], Params]

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from exporter.localnet import rpc_methods
 from exporter.localnet.behaviour import Behaviour, Call, Failure, with_outcome
+from exporter.localnet.events import get_events
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.rpc_methods import Node, Params, RpcError
 from exporter.localnet.rpc_simulate import simulate_transaction
@@ -37,7 +38,7 @@ METHODS: Final[dict[str, rpc_methods.Method]] = {
     "getLatestLedger": rpc_methods.get_latest_ledger,
     "getLedgers": rpc_methods.get_ledgers,
     "getLedgerEntries": rpc_methods.get_ledger_entries,
-    "getEvents": rpc_methods.get_events,
+    "getEvents": get_events,
     "simulateTransaction": simulate_transaction,
 }
 

@@ -6,12 +6,13 @@ protocol is one module, one test file with its vectors, and one line in `exporte
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from exporter.deployments import Deployment
+from exporter.deployments import Deployment, KnownContract
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
@@ -33,23 +34,39 @@ class Origin(StrEnum):
     """An earlier run into the same output found it."""
     EVENT = "event"
     """A contract of the protocol published an event that names it."""
+    LISTED = "listed"
+    """A contract of the protocol lists it, as read in this very run."""
     SNAPSHOT = "snapshot"
     """It is in the ledger snapshot file and runs the code of a known market."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists."""
+    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists.
+
+    ``voucher`` is the contract of the protocol (a strkey) that should have a record of it, where that is known.
+    """
 
     protocol: str
     address: str
     origin: Origin = Origin.DEPLOYMENT
     pool: str | None = None
+    voucher: str | None = None
 
     @property
     def demanded(self) -> bool:
         """Whether the operator named it, so that its absence is a failure."""
         return self.origin is Origin.CONFIGURATION
+
+
+LEARNED = "named by the chain"
+"""The source of a contract that no list has."""
+
+
+def with_contract(deployment: Deployment, role: str, address: str) -> Deployment:
+    """A deployment with a contract that the chain itself names, and that no list has."""
+    contract = KnownContract(address, role, LEARNED, datetime.date.min)
+    return replace(deployment, contracts=(*deployment.contracts, contract))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +136,9 @@ class ProtocolReading:
 
     ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it; it
     always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the protocol's own.
-    ``parameters`` are those of the rate models and limits, by market and pool; they are only shown.
+    ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
+    for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
+    deployments, by label and role, that only the chain names. Both are remembered for the next run.
     """
 
     protocol: str
@@ -131,6 +150,8 @@ class ProtocolReading:
     tokens: Mapping[str, Token] = field(default_factory=dict)
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
+    verified: dict[str, str] = field(default_factory=dict)
+    contracts: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 class ProtocolModule(Protocol):
@@ -166,4 +187,17 @@ class ProtocolModule(Protocol):
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is."""
+        ...
+
+
+@runtime_checkable
+class CompletesDeployments(Protocol):
+    """What a module may offer beside: deployments of which the lists do not have every contract that publishes events.
+
+    It is asked before the events are, hence before the run's ledger is known. What it gives only says where to look;
+    the reading itself goes by what it reads.
+    """
+
+    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:
+        """The deployments with the contracts that the chain names. Raises `SourceError`."""
         ...

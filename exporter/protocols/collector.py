@@ -45,6 +45,13 @@ class Collector:
                 return False
         return True
 
+    def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
+        """Note a market whose code is not known, and which was read because its entries have a known form."""
+        self.notice(
+            f"market {market} runs contract code {wasm_hash}, which is not known for {self.protocol}; its entries have "
+            f"the form of {form} and were read as such"
+        )
+
     def shown_name(self, market: str, name: str) -> str:
         """A market's name, cut where it is too long to stand in every row."""
         if len(name) > MAX_NAME_LENGTH:

@@ -7,11 +7,13 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.observation import Entry, Interval, KeyObservation
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
+from exporter.ledger.view import STILL_TURNS, LedgerView, Reading, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader, number_result
 
 QUIET = [f"quiet {number}".encode() for number in range(1000)]
@@ -131,18 +133,30 @@ def test_program_that_reads_nothing() -> None:
     assert ("nothing", 77) == (reading.result, reading.certificate.ledger)
 
 
+async def pause(turns: int) -> None:
+    """Let the event loop go round some times."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
 class LateSource(ChainSource):
     """Gives each answer only after whoever else is ready has asked, too, as requests in flight together do."""
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         answers = await super().read_entries(keys)
-        await asyncio.sleep(0)
+        await pause(4 * STILL_TURNS)
         return answers
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         answer = await super().simulate(call)
-        await asyncio.sleep(0)
+        await pause(4 * STILL_TURNS)
         return answer
+
+
+async def read_late(view: LedgerView, key: bytes) -> Mapping[bytes, Entry | None]:
+    """Read a key while the request of whoever asked for it first is in flight."""
+    await pause(2 * STILL_TURNS)
+    return await view.read([key])
 
 
 def busy_chain(*keys: bytes) -> Chain:
@@ -166,7 +180,7 @@ class TestProgramsThatAskTwiceAtOnce:
         chain = busy_chain(b"shared")
 
         async def program(view: LedgerView) -> list[State]:
-            parts = await asyncio.gather(view.read([b"shared"]), view.read([b"shared"]))
+            parts = await asyncio.gather(view.read([b"shared"]), read_late(view, b"shared"))
             return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
 
         source = LateSource(chain, requests_per_ledger=1)
@@ -199,7 +213,7 @@ class TestProgramsThatAskTwiceAtOnce:
         async def program(view: LedgerView) -> list[State]:
             runs.append(None)  # not what a program may do: it makes each run ask for another key
             key = f"{len(runs)}".encode()
-            parts = await asyncio.gather(view.read([key]), view.read([key]))
+            parts = await asyncio.gather(view.read([key]), read_late(view, key))
             return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
 
         with pytest.raises(NoCommonLedgerError, match="after 5 rounds"):
@@ -219,18 +233,136 @@ class TestProgramsThatAskTwiceAtOnce:
             async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
                 found = {key: answers[key].pop(0) for key in keys}
                 answer = EntriesAnswer(next(ledgers), tuple(keys), found, "scripted")
-                await asyncio.sleep(0)
+                await pause(4 * STILL_TURNS)
                 return [answer]
 
         asked = iter((b"first", b"second"))
 
         async def program(view: LedgerView) -> list[State]:
             key = next(asked)
-            parts = await asyncio.gather(view.read([key]), view.read([key]))
+            parts = await asyncio.gather(view.read([key]), read_late(view, key))
             return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
 
         with pytest.raises(NoCommonLedgerError):
             asyncio.run(read_at_one_ledger(Scripted(Chain()), program, ViewLimits(max_rounds=1)))
+
+
+def requests_of(source: ChainSource) -> list[int]:
+    """The number of keys of each request for entries."""
+    return [keys for kind, keys, _ in source.log if kind == "entries"]
+
+
+class TestPartsTogether:
+    """What parts of a program ask for side by side goes out in common requests."""
+
+    def chain(self) -> Chain:
+        """A chain that stands still and has all quiet keys."""
+        chain = Chain()
+        for key in QUIET:
+            chain.put(key, b"value")
+        chain.close_ledger()
+        return chain
+
+    def test_one_request(self) -> None:
+        """Six parts that ask for ten keys each, some of them nested in further tasks, cost one request a wave."""
+        source = ChainSource(self.chain())
+
+        async def part(view: LedgerView, number: int) -> int:
+            first = await view.read(QUIET[10 * number : 10 * number + 10])
+            nested = await asyncio.gather(
+                *(view.read([key]) for key in QUIET[500 + number : 503 + number]), view.read(QUIET[:3])
+            )
+            return len(first) + sum(map(len, nested))
+
+        async def program(view: LedgerView) -> list[int]:
+            return await asyncio.gather(*(part(view, number) for number in range(6)))
+
+        assert [16] * 6 == asyncio.run(read_at_one_ledger(source, program)).result
+        assert [60, 8] == requests_of(source)
+
+    def test_known_keys_wait_for_nothing(self) -> None:
+        """A part whose keys are known goes on at once."""
+        source = ChainSource(self.chain())
+
+        async def program(view: LedgerView) -> int:
+            await view.read(QUIET[:5])
+            turns = asyncio.create_task(pause(STILL_TURNS))
+            await view.read(QUIET[:5])
+            waited = turns.done()
+            await turns
+            return int(waited)
+
+        assert 0 == asyncio.run(read_at_one_ledger(source, program)).result
+        assert [5] == requests_of(source)
+
+    def test_failure(self) -> None:
+        """When the common request fails every part that waits for it gets the error, and the run ends with it."""
+        seen: list[str] = []
+
+        class Failing(ChainSource):
+            async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+                raise SourceError("down")
+
+        async def part(view: LedgerView, key: bytes) -> None:
+            try:
+                await view.read([key])
+            except SourceError as error:
+                seen.append(str(error))
+                raise
+
+        async def program(view: LedgerView) -> None:
+            await asyncio.gather(*(part(view, key) for key in QUIET[:4]), return_exceptions=True)
+            raise SourceError("all parts failed")
+
+        with pytest.raises(SourceError, match="all parts failed"):
+            asyncio.run(read_at_one_ledger(Failing(self.chain()), program))
+
+        assert ["down"] * 4 == seen
+
+    def test_cancelled_part(self) -> None:
+        """A part that is cancelled costs the others nothing; when all are, the request is not sent."""
+        source = ChainSource(self.chain())
+
+        async def program(view: LedgerView) -> list[int]:
+            parts = [asyncio.create_task(view.read([key])) for key in QUIET[:3]]
+            await pause(2)
+            parts[0].cancel()
+            left = await asyncio.gather(*parts, return_exceptions=True)
+            alone = asyncio.create_task(view.read([QUIET[9]]))
+            await pause(2)
+            alone.cancel()
+            await pause(2 * STILL_TURNS)
+            return [len(part) for part in left if not isinstance(part, BaseException)]
+
+        assert [1, 1] == asyncio.run(read_at_one_ledger(source, program)).result
+        assert [3] == requests_of(source)
+
+    @given(
+        st.lists(st.lists(st.lists(st.integers(0, 999), max_size=300), min_size=1, max_size=4), min_size=1, max_size=6),
+        st.integers(0, 2**32),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_bound(self, parts: list[list[list[int]]], seed: int) -> None:
+        """Any parts of any waves see the true state, in at most ceil(keys / 200) requests and one a wave."""
+        chain = self.chain()
+        source = ChainSource(chain, seed=seed)
+
+        async def part(view: LedgerView, waves: list[list[int]]) -> State:
+            state: State = {}
+            for wave in waves:
+                entries = await view.read([QUIET[number] for number in wave])
+                state |= {key: data_of(entry) for key, entry in entries.items()}
+            return state
+
+        async def program(view: LedgerView) -> list[State]:
+            return await asyncio.gather(*(part(view, waves) for waves in parts))
+
+        reading = asyncio.run(read_at_one_ledger(source, program))
+        keys = {number for waves in parts for wave in waves for number in wave}
+
+        assert all(true_state(chain, state, reading.certificate.ledger) == state for state in reading.result)
+        assert sum(requests_of(source)) == len(keys)
+        assert len(requests_of(source)) <= -(-len(keys) // 200) + max(map(len, parts))
 
 
 class TestCertificate:

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from exporter.compute import Tables
+from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, string, symbol, u32, vec
 from exporter.ledger.source import ContractCall
 from exporter.networks import NETWORKS
@@ -17,6 +18,7 @@ from tests.alula_chain import (
     all_pools,
     candidate,
     demanded,
+    deployed_market,
     market_instance,
     pool,
     pool_config,
@@ -78,7 +80,7 @@ class TestReading:
         assert ledger.source is not None
 
         waves = [(kind, keys) for kind, keys, _ in ledger.source.log]
-        assert [("entries", 4), ("entries", 3 + 2)] == waves
+        assert [("entries", 4), ("entries", 3 + 2 + 2)] == waves
         expected = [ContractCall(contract(f"{name} oracle"), "decimals") for name in "AB"]
         expected += [lastprice("A oracle", "XLM"), lastprice("A oracle", "USDC"), lastprice("B oracle", "USDC")]
         assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
@@ -101,7 +103,7 @@ class TestReading:
     def test_market_just_deployed(self) -> None:
         """A market without a list of pools is read, and has none."""
         ledger = AlulaLedger()
-        ledger.replace(market_instance("A", "Frozen"))
+        ledger.replace(market_instance("A", "Frozen"), deployed_market("A"))
         ledger.set_decimals("A oracle", u32(14))
         tables = ledger.compute([demanded("A")])
 
@@ -112,7 +114,7 @@ class TestReading:
     def test_active_market_without_list(self) -> None:
         """A market that is active must have had a list of pools: that there is none is said."""
         ledger = AlulaLedger()
-        ledger.replace(market_instance("A", "Active"))
+        ledger.replace(market_instance("A", "Active"), deployed_market("A"))
         tables = ledger.compute([demanded("A")])
 
         assert {A: (0, 0)} == counts_of(tables)
@@ -162,6 +164,32 @@ class TestReading:
         }
         assert ("CBP76I2F", "AI5Q") == (known["mainnet"][0].markets[0][:8], known["mainnet"][0].markets[0][-4:])
         assert ("CBAK5PM2", "WKQZ") == (known["testnet"][0].markets[0][:8], known["testnet"][0].markets[0][-4:])
+
+
+class TestRecords:
+    """The market manager that a market names has a record of it."""
+
+    def test_verified(self) -> None:
+        """The manager's record makes a market verified, an archived record, too."""
+        ledger = two_markets()
+        ledger.archive(deployed_market("B"))
+        reading = ledger.read([candidate("A"), candidate("B")]).result
+
+        assert {A: contract("manager"), B: contract("manager")} == reading.verified
+        assert [] == reading.notices
+
+    @pytest.mark.parametrize("manager", [None, address(account("manager")), address(contract("other")), u32(1)])
+    def test_no_record(self, manager: ScVal | None) -> None:
+        """A market without a record at the manager it names is read all the same, with a notice."""
+        ledger = two_markets()
+        ledger.replace(market_instance("B", storage={"DeployerHost": manager}))
+        tables = ledger.compute([candidate("A"), candidate("B")])
+        assert ledger.reading is not None
+
+        assert ALL == read_pools_of(tables)
+        assert {A: contract("manager")} == ledger.reading.verified
+        assert [f"market {B} names "] == [notice[: len(f"market {B} names ")] for notice in tables.notices]
+        assert "has no record of it" in tables.notices[0]
 
 
 class TestTokens:

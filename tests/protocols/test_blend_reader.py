@@ -371,7 +371,7 @@ class TestRewardZone:
         assert ledger.source is not None
 
         assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
-        assert [3, 2, 8] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
+        assert [4, 2, 8] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
         assert [] == tables.notices
 
     def test_several_zones(self) -> None:

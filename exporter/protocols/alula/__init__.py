@@ -36,7 +36,9 @@ class Alula:
         borrow_yield="the contract's own: the rate compounded every second",
         rates="the stored utilization and rate modifier, as the contract's get_apy",
         totals="as stored at the last accrual; plain collateral is apart from what is supplied",
-        prices="the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger",
+        prices=(
+            "the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger"
+        ),
     )
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:

@@ -68,12 +68,13 @@ POOL_NUMBERS = (*_STATE_FIELDS, *CURVE_FIELDS, "take_rate_bps", "last_accrual_ti
 
 @dataclass(frozen=True, slots=True)
 class MarketInstance:
-    """An Alula market contract: what its instance entry holds."""
+    """An Alula market contract: what its instance entry holds. ``manager`` is None where it names no contract."""
 
     wasm_hash: str
     name: str
     status: str
     oracle: str
+    manager: str | None
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
@@ -119,8 +120,22 @@ def decode_instance(entry: Entry) -> MarketInstance:
         name=storage.string("Name"),
         status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
         oracle=storage.address("Oracle"),
+        manager=_manager(storage),
         storage=instance.storage or (),
     )
+
+
+def _manager(storage: Fields) -> str | None:
+    """The market manager that deployed a market; nothing is computed from it, so that it may be of any kind."""
+    with suppress(DecodeError):
+        manager = storage.address("DeployerHost")
+        return manager if manager.startswith("C") else None
+    return None
+
+
+def record_key(manager: str, market: str) -> bytes:
+    """The ledger key of a manager's record of a market that it deployed; it has no list of them."""
+    return variant_key(manager, "DeployedMarket", address(market))
 
 
 def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:

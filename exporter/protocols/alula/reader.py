@@ -22,6 +22,7 @@ from exporter.protocols.alula.layout import (
     decode_pool_list,
     market_keys,
     pool_key,
+    record_key,
 )
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector
@@ -62,6 +63,16 @@ class _Reader(Collector):
                 f"deployed, and is {FROZEN}, should lack; it was read as one without pools"
             )
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
+
+    def verify(self, market: str, manager: str | None, entries: Entries) -> None:
+        """See whether the manager that a market names has a record of it. It is read in any case."""
+        if manager is not None and entries[record_key(manager, market)] is not None:  # an archived one says so, too
+            self.reading.verified[market] = manager
+        else:
+            self.notice(
+                f"market {market} names {manager or 'no contract'} as the market manager that deployed it, which has "
+                "no record of it; it was read, because lists or [[markets]] name it"
+            )
 
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a market's pools; one that cannot be read does not cost the others."""
@@ -136,7 +147,8 @@ class _Reader(Collector):
 async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> ProtocolReading:
     """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
 
-    There is nothing on the chain that lists the markets (facts/alula.md 2), so the candidates are all there are.
+    There is nothing on the chain that lists the markets (facts/alula.md 2), so the candidates are all there are; the
+    records of the managers that deployed them are read along with the pools.
     Raises `SourceError` when the source fails; anything wrong with one market or pool is in the reading.
     """
     reader = _Reader(candidates)
@@ -149,8 +161,11 @@ async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> Pro
     pool_keys = [pool_key(*member) for member in members]
     # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
     guessed = dict.fromkeys(instance_key(pool) for _, pool in members)
-    entries = await view.read([*pool_keys, *guessed])
+    managers = {market: instance.manager for market, instance in reader.instances.items() if instance.manager}
+    records = [record_key(manager, market) for market, manager in managers.items()]
+    entries = await view.read([*records, *pool_keys, *guessed])
     for market in reader.instances:
+        reader.verify(market, managers.get(market), entries)
         reader.take_pools(market, entries)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 

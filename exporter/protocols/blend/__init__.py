@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from exporter.deployments import Deployment
+from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import WASM_HASHES
+from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,13 +45,18 @@ class Blend:
         """The code of both generations of pools."""
         return WASM_HASHES
 
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None yet."""
-        return ()
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
+        """What the factories publish when they deploy a pool."""
+        factories = dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY))
+        return [EventFilter(tuple(factories), (DEPLOY_TOPIC,))] if factories else []
 
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
-        return ()
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+        """The pool that was deployed. Raises `DecodeError`."""
+        return [pool_in(event)]
+
+    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:
+        """The deployments with the factories that only their backstops name, as that of v2.1. Raises `SourceError`."""
+        return await with_factories(view, deployments)
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

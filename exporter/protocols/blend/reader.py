@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.deployments import Deployment
+from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend.layout import (
     SETUP,
     PoolInstance,
@@ -19,19 +19,23 @@ from exporter.protocols.blend.layout import (
     decode_instance,
     decode_reserve,
     decode_reserve_list,
-    decode_reward_zone,
     form_of_reserve,
     market_keys,
     reserve_config_key,
     reserve_data_key,
-    reward_zone_key,
     shown_parameters,
 )
+from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector
 
 NAME = "blend"
-Entries = Mapping[bytes, Entry | None]
 _SHOWN = 10  # addresses in one notice
+
+_ANSWERED_FOR = {
+    Origin.CONFIGURATION: "read, because [[markets]] names them",
+    Origin.DEPLOYMENT: "read, because the list of deployments has them",
+    Origin.REMEMBERED: "read, because an earlier run did",
+}
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash", "decimals",
@@ -47,10 +51,32 @@ class _Reader(Collector):
         super().__init__(NAME, candidates, COLUMNS)
         self.instances: dict[str, PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
+        self._unconfirmed: dict[Origin, list[str]] = {}
 
-    def take_market(self, market: str, entries: Entries) -> None:
+    def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
+        """Whether a contract that is there is taken for a market: a factory has a record of it, or somebody answers."""
+        factory = records.voucher(candidate.address, entries)
+        if factory is not None:
+            self.reading.verified[candidate.address] = factory
+        elif records.can_tell(entries):
+            self._unconfirmed.setdefault(candidate.origin, []).append(candidate.address)
+            return candidate.origin in _ANSWERED_FOR
+        return True
+
+    def tell_unconfirmed(self) -> None:
+        """Say which contracts no factory has a record of, and what became of them."""
+        for origin, markets in self._unconfirmed.items():
+            done = _ANSWERED_FOR.get(
+                origin, "not read, as anybody can deploy such contracts; name in [[markets]] what is"
+            )
+            self.notice(f"no known factory has a record of {len(markets)} contracts ({_shown(markets)}): {done}")
+
+    def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
         """Decode a market's instance and list of reserves, or say why it is not read."""
+        market = candidate.address
         instance_entry, list_entry = (entries[key] for key in market_keys(market))
+        if instance_entry is not None and not self.accepts(candidate, entries, records):
+            return
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
         assert instance_entry is not None  # or it would not be usable
@@ -61,10 +87,7 @@ class _Reader(Collector):
             self.unread(market, None, "undecodable", str(error))
             return
         if not instance.known_code:
-            self.notice(
-                f"market {market} runs contract code {instance.wasm_hash}, which is not a known Blend pool; its "
-                f"entries have the form of {instance.generation} and were read as such"
-            )
+            self.unknown_code(market, instance.wasm_hash, instance.generation)
         if list_entry is None and instance.status != SETUP:
             self.notice(
                 f"market {market} is {instance.status} and has no list of reserves, which only one in {SETUP} should "
@@ -139,37 +162,38 @@ class _Reader(Collector):
 async def read_pools(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Blend pools in four waves: zones and markets, markets the zones name, reserves and tokens, prices.
+    """Read all Blend pools in four waves: zones, markets and records; what the zones name; reserves; prices.
 
     Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
-    reader = _Reader(candidates)
-    markets = list(dict.fromkeys(candidate.address for candidate in candidates))
-    backstops = [deployment.backstop for deployment in deployments if deployment.backstop is not None]
-    zone_keys = [reward_zone_key(backstop) for backstop in backstops]
-    entries = dict(await view.read([*zone_keys, *_keys_of_markets(markets)]))
-    found: dict[str, None] = {}
-    for backstop, key in zip(backstops, zone_keys, strict=True):
-        try:
-            zone = decode_reward_zone(entries[key])
-        except DecodeError as error:
-            reader.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
-            continue
-        found |= dict.fromkeys(address for address in zone if address.startswith("C"))
-        strangers = [address for address in zone if not address.startswith("C")]
-        if strangers:
-            reader.notice(
-                f"the reward zone of backstop {backstop} lists {len(strangers)} addresses that are no contract, "
-                f"{strangers[0]} first"
-            )
-    more = sorted(found.keys() - set(markets))
-    entries |= await view.read(_keys_of_markets(more))
-    for market in sorted({*markets, *more}):
-        reader.take_market(market, entries)
-    missing = sorted(found.keys() & {item.market for item in reader.reading.absent})
+    reader, records = _Reader(candidates), Records(deployments)
+    named = {candidate.address: candidate for candidate in sorted(candidates, key=lambda item: item.demanded)}
+    # The records come first: absent and archived ones are known at single ledgers, and one request is one ledger.
+    wanted = [*records.keys_for(named.values()), *records.own_keys(), *_keys_of_markets(named)]
+    entries = dict(await view.read(wanted))
+    learned = records.take_own(entries, reader.notice)
+    reader.reading.contracts = {(label, FACTORY): factory for label, factory in learned.items()}
+
+    zones = {candidate.address: candidate for candidate in records.in_zones()}
+    more = [candidate for market, candidate in zones.items() if market not in named]
+    unsure = [
+        candidate
+        for market, candidate in named.items()
+        if entries[instance_key(market)] is not None and records.voucher(market, entries) is None
+    ]
+    wanted = [*records.keys_for(more), *records.keys_for(unsure, everywhere=True)]
+    wanted += [instance_key(factory) for factory in records.factories.values()]
+    entries |= await view.read([*wanted, *_keys_of_markets(sorted(candidate.address for candidate in more))])
+    records.check_factories(entries, reader.notice)
+    named |= {candidate.address: candidate for candidate in more}
+    for market in sorted(named):
+        reader.take_market(named[market], entries, records)
+    reader.tell_unconfirmed()
+    missing = sorted(zones.keys() & {item.market for item in reader.reading.absent})
     if missing:
-        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        reader.notice(f"reward zones list {len(missing)} markets that have no contract in what was read: {shown}")
+        reader.notice(
+            f"reward zones list {len(missing)} markets that have no contract in what was read: {_shown(missing)}"
+        )
 
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
     tokens = list(dict.fromkeys(asset for _, asset in reserves))
@@ -183,7 +207,11 @@ async def read_pools(
     return reader.reading
 
 
-def _keys_of_markets(markets: Sequence[str]) -> list[bytes]:
+def _shown(addresses: Sequence[str]) -> str:
+    return ", ".join(addresses[:_SHOWN]) + (", ..." if len(addresses) > _SHOWN else "")
+
+
+def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
     return [key for market in markets for key in market_keys(market)]
 
 

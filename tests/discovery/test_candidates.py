@@ -13,7 +13,7 @@ from exporter.ledger import scval
 from exporter.ledger.scval import ContractInstance
 from exporter.networks import NETWORKS, Network
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate
+from exporter.protocols.base import Candidate, Origin
 from tests.blend_chain import CODE, UNKNOWN_CODE, contract, deployment
 
 KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
@@ -75,6 +75,29 @@ def test_contracts_of_a_snapshot_file() -> None:
     assert [("A", False), ("B", False), ("C", False), ("D", False), ("G", False)] == labels_of(found)
 
 
+def test_found_before() -> None:
+    """What was found before is tried after the lists; who vouches for a listed market is taken from it."""
+    found = [
+        Candidate("blend", contract("D"), Origin.REMEMBERED),
+        Candidate("blend", contract("A"), Origin.EVENT, voucher=contract("factory")),
+        Candidate("blend", contract("A"), Origin.EVENT, voucher=contract("another")),
+    ]
+    named = candidates(settings_of(), KNOWN, PROTOCOLS, found=found)["blend"]
+
+    assert [("A", Origin.DEPLOYMENT, contract("factory")), ("D", Origin.REMEMBERED, None)] == [
+        (label, item.origin, item.voucher) for label in "AD" for item in named if item.address == contract(label)
+    ]
+    assert [] == candidates(settings_of(enabled=False), KNOWN, PROTOCOLS, found=found)["blend"]
+
+
+def test_pools_of_one_market() -> None:
+    """Pools that nothing lists are candidates beside their market, each once."""
+    found = [Candidate("blend", contract("A"), Origin.EVENT, pool) for pool in ("1-x", "2-x", "1-x")]
+    named = candidates(settings_of(), KNOWN, PROTOCOLS, found=found)["blend"]
+
+    assert [None, "1-x", "2-x"] == [item.pool for item in named if item.address == contract("A")]
+
+
 @dataclass
 class OtherProtocol:
     """As much of a protocol as discovery asks for."""
@@ -98,7 +121,7 @@ def test_each_protocol_gets_its_own() -> None:
 
     assert {"blend", "other", "none"} == set(found)
     assert [("F", True), ("A", False), ("B", False), ("C", False), ("D", False)] == labels_of(found)
-    assert [Candidate("other", contract("E"))] == found["other"]
+    assert [Candidate("other", contract("E"), Origin.SNAPSHOT)] == found["other"]
     assert [] == found["none"]
 
 
@@ -108,6 +131,7 @@ def test_shipped_networks(name: str) -> None:
     network = NETWORKS[name]
     found = [item for items in candidates(Settings(), network, PROTOCOLS).values() for item in items]
 
-    published = [(item.protocol, market) for item in network.deployments for market in item.markets]
+    known = [item for item in network.deployments if item.protocol in PROTOCOLS]
+    published = [(item.protocol, market) for item in known for market in item.markets]
     assert sorted(published) == sorted((item.protocol, item.address) for item in found)
     assert not any(item.demanded for item in found)

@@ -1,0 +1,132 @@
+"""Finding every market: lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
+
+known = await look_around(source, ...)      before the reading: where to look
+... the reading, which verifies ...
+discovered = learn(memory, ...)             after it: what is new, and what to remember
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.deployments import Deployment
+from exporter.discovery.candidates import candidates
+from exporter.discovery.events import FoundByEvents, follow_events
+from exporter.discovery.memory import KnownMarket, MarketPlace, Memory
+from exporter.errors import SourceError
+from exporter.ledger.source import LedgerSource
+from exporter.ledger.view import LedgerView
+from exporter.networks import Network
+from exporter.protocols.base import (
+    Candidate,
+    CompletesDeployments,
+    Origin,
+    ProtocolModule,
+    ProtocolReading,
+    with_contract,
+)
+
+__all__ = ["Discovered", "Surroundings", "candidates", "learn", "look_around"]
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Where a run looks beyond the operator's own list and the ledger itself."""
+
+    deployments: Sequence[Deployment]
+    found: list[Candidate] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A market (``pool`` None) or pool that no list and no earlier run knew."""
+
+    protocol: str
+    market: str
+    pool: str | None
+    origin: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the run report."""
+        return {"protocol": self.protocol, "market": self.market, "pool": self.pool, "origin": self.origin}
+
+
+async def look_around(
+    source: LedgerSource, network: Network, modules: Mapping[str, ProtocolModule], memory: Memory
+) -> Surroundings:
+    """What earlier runs and events name. It never raises: what goes wrong is a notice.
+
+    The memory gets what the events named, and how far they were read; it is for the caller to keep it.
+    """
+    notices = list(memory.notices)
+    deployments = _with_learned(network.deployments, memory)
+    view = LedgerView(source)
+    for name, module in modules.items():
+        if isinstance(module, CompletesDeployments):
+            own = [item for item in deployments if item.protocol == name]
+            try:
+                completed = await module.complete(view, own)
+            except SourceError as error:
+                notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
+                continue
+            deployments = [*(item for item in deployments if item.protocol != name), *completed]
+    events: FoundByEvents = await follow_events(source, modules, deployments, memory.streams)
+    for candidate, ledger in events.candidates.items():
+        memory.learn(
+            KnownMarket(
+                protocol=candidate.protocol, address=candidate.address, pool=candidate.pool, origin=candidate.origin,
+                first_seen_ledger=ledger, confirmed=False, voucher=candidate.voucher,
+            )
+        )  # fmt: skip
+    memory.streams.update(events.streams)
+    return Surroundings(deployments, [*memory.candidates(), *events.candidates], [*notices, *events.notices])
+
+
+def learn(
+    memory: Memory,
+    readings: Sequence[ProtocolReading],
+    tried: Iterable[Candidate],
+    known_before: Iterable[tuple[str, str, str | None]],
+    ledger: int,
+) -> list[Discovered]:
+    """Remember what was read at a ledger; gives what neither the lists, the operator nor ``known_before`` knew.
+
+    What only the operator, or a file, named is not remembered unless a contract of the protocol vouches for it.
+    """
+    origins = {(item.protocol, item.address, item.pool): item.origin for item in tried}
+    before = set(known_before)
+    discovered = []
+    for reading in readings:
+        read = {market.address: frozenset(market.members) for market in reading.markets}
+        places: list[MarketPlace] = [(reading.protocol, address, None) for address in read]
+        places += [place for place in origins if place[0] == reading.protocol and place[2] in read.get(place[1], ())]
+        for place in places:
+            origin = origins.get(place, Origin.LISTED)
+            voucher = reading.verified.get(place[1])
+            if place not in before and origin not in (Origin.CONFIGURATION, Origin.DEPLOYMENT):
+                discovered.append(Discovered(*place, origin))
+            if voucher is not None or origin not in (Origin.CONFIGURATION, Origin.SNAPSHOT):
+                protocol, address, pool = place
+                memory.learn(
+                    KnownMarket(
+                        protocol=protocol, address=address, pool=pool, origin=origin, first_seen_ledger=ledger,
+                        voucher=voucher if pool is None else None,
+                    )
+                )  # fmt: skip
+        for (label, role), address in reading.contracts.items():
+            memory.contracts[reading.protocol, label, role] = address
+    return sorted(discovered, key=lambda item: (item.protocol, item.market, item.pool or ""))
+
+
+def _with_learned(deployments: Sequence[Deployment], memory: Memory) -> list[Deployment]:
+    """The deployments with the contracts that earlier runs learned of from the chain, where the lists have none."""
+    completed = []
+    for deployment in deployments:
+        for (protocol, label, role), address in memory.contracts.items():
+            if (protocol, label) == (deployment.protocol, deployment.label) and deployment.address(role) is None:
+                deployment = with_contract(deployment, role, address)
+        completed.append(deployment)
+    return completed

@@ -1,0 +1,185 @@
+"""Following the events that name new markets, from where the last run stopped to the newest ledger.
+
+Nothing here can fail a run: whatever goes wrong is a notice, and the run goes on with what is known. How far each
+stream of events was read is only moved on over ledgers that were really looked at, or that no endpoint keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from exporter.deployments import Deployment
+from exporter.discovery.memory import StreamPlace
+from exporter.errors import DecodeError, SourceError
+from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
+from exporter.protocols.base import Candidate, ProtocolModule
+
+MAX_PAGES = 300
+"""Requests of one run. A page looks at 10,000 ledgers at most, so this is about half a year of them."""
+
+MAX_EVENTS = 50_000
+"""Events that are looked at in one run, those that nobody asked for included."""
+
+MAX_CANDIDATES = 10_000
+"""Candidates that one run takes from events."""
+
+MAX_SECONDS = 60.0
+_MAX_RESTARTS = 3
+_FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps events
+
+
+@dataclass(slots=True)
+class FoundByEvents:
+    """What the events gave: candidates with the ledger of their event, how far was read, and notices."""
+
+    candidates: dict[Candidate, int] = field(default_factory=dict)
+    streams: dict[StreamPlace, int] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    pages: int = 0
+    events: int = 0
+
+
+async def follow_events(
+    source: object,
+    modules: Mapping[str, ProtocolModule],
+    deployments: Sequence[Deployment],
+    known: Mapping[StreamPlace, int],
+    max_seconds: float = MAX_SECONDS,
+) -> FoundByEvents:
+    """Read what the modules ask for; ``known`` has the ledger each stream is to be read from. Never raises."""
+    found = FoundByEvents()
+    if not isinstance(source, EventSource):
+        return found
+    follower = _Follower(source, modules, found)
+    try:
+        async with asyncio.timeout(max_seconds):
+            for start, streams in _by_start(modules, deployments, known):
+                for part in _requests(streams):
+                    await follower.follow(part, start)
+    except TimeoutError:
+        found.notices.append(f"reading events took longer than {max_seconds:g} s; the next run goes on from there")
+    follower.summarize()
+    return found
+
+
+def _by_start(
+    modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
+) -> Iterator[tuple[int | None, list[StreamPlace]]]:
+    """The streams of all modules, those together that are to be read from the same ledger; None: from the oldest."""
+    groups: dict[int | None, dict[StreamPlace, None]] = {}
+    for name, module in modules.items():
+        for each in module.event_filters([item for item in deployments if item.protocol == name]):
+            for contract in each.contracts:
+                place = name, contract, each.topics
+                groups.setdefault(known.get(place), {})[place] = None
+    return ((start, list(streams)) for start, streams in groups.items())
+
+
+def _requests(streams: Iterable[StreamPlace]) -> Iterator[list[StreamPlace]]:
+    """Cut streams so that each part fits one request: 5 filters of 5 contracts with the same topics."""
+    by_topics: dict[tuple[str, ...], list[StreamPlace]] = {}
+    for place in streams:
+        by_topics.setdefault(place[2], []).append(place)
+    filters = iter(
+        [group[at : at + MAX_FILTERS] for group in by_topics.values() for at in range(0, len(group), MAX_FILTERS)]
+    )
+    while batch := list(islice(filters, MAX_FILTERS)):
+        yield [place for group in batch for place in group]
+
+
+def _filters(streams: Sequence[StreamPlace]) -> list[EventFilter]:
+    by_topics: dict[tuple[str, ...], list[str]] = {}
+    for _, contract, topics in streams:
+        by_topics.setdefault(topics, []).append(contract)
+    return [
+        EventFilter(tuple(dict.fromkeys(contracts))[at : at + MAX_FILTERS], topics)
+        for topics, contracts in by_topics.items()
+        for at in range(0, len(dict.fromkeys(contracts)), MAX_FILTERS)
+    ]
+
+
+class _Follower:
+    """Reads streams page by page, within bounds that all of them share."""
+
+    def __init__(self, source: EventSource, modules: Mapping[str, ProtocolModule], found: FoundByEvents) -> None:
+        self._source = source
+        self._modules = modules
+        self._found = found
+        self._foreign = 0
+        self._wrong: list[str] = []
+
+    async def follow(self, streams: list[StreamPlace], start: int | None) -> None:
+        """Read streams from a ledger, or from the oldest that is kept, to the newest."""
+        found, filters = self._found, _filters(streams)
+        position: int | str = _FIRST_LEDGER if start is None else start
+        restarts, certain = 0, True
+        try:
+            while True:
+                if found.pages >= MAX_PAGES or found.events >= MAX_EVENTS:
+                    found.notices.append(
+                        f"events were read up to the bound of a run ({MAX_PAGES} pages, {MAX_EVENTS} events); the next "
+                        "run goes on from there"
+                    )
+                    return
+                found.pages += 1
+                page = await self._source.read_events(filters, position)
+                if isinstance(page, EventsPage):
+                    self._take(page, streams)
+                    if certain and page.through >= (start or 0):
+                        found.streams.update(dict.fromkeys(streams, page.through + 1))
+                    if page.cursor is None:
+                        return
+                    position = page.cursor
+                    continue
+                if isinstance(position, int) and position > page.latest:  # nothing has closed since
+                    if start is not None:
+                        found.streams.update(dict.fromkeys(streams, start))
+                    return
+                if restarts >= _MAX_RESTARTS:
+                    found.notices.append("events could not be read: their oldest ledger moves on faster than is asked")
+                    return
+                if start is not None and restarts == 0:
+                    found.notices.append(
+                        f"events from ledger {start} to {page.oldest - 1} are gone"
+                        + ("" if page.certain else " from the endpoints that answer")
+                        + "; a market that only they named has to be named in [[markets]]"
+                    )
+                    certain = page.certain
+                position = page.oldest + restarts  # which may go while it is asked for
+                restarts += 1
+        except SourceError as error:
+            found.notices.append(f"events that name new markets could not be read, a later run tries again: {error}")
+
+    def _take(self, page: EventsPage, streams: Sequence[StreamPlace]) -> None:
+        found = self._found
+        found.events += len(page.events) + page.undecodable
+        if page.undecodable:
+            self._wrong.append(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
+        for event in page.events:
+            asked = [
+                name for name, contract, topics in streams if contract == event.contract and event.begins_with(topics)
+            ]
+            self._foreign += not asked
+            for name in dict.fromkeys(asked):
+                self._take_event(name, event)
+
+    def _take_event(self, name: str, event: ContractEvent) -> None:
+        try:
+            named = self._modules[name].candidates_in(event)
+        except DecodeError as error:
+            self._wrong.append(f"an event of {event.contract} at ledger {event.ledger} names nothing ({error})")
+            return
+        for candidate in named:
+            if len(self._found.candidates) < MAX_CANDIDATES:
+                self._found.candidates.setdefault(candidate, event.ledger)
+
+    def summarize(self) -> None:
+        """Say once what was ignored."""
+        if self._foreign:
+            self._found.notices.append(f"{self._foreign} events that were not asked for were given, and ignored")
+        if self._wrong:
+            more = f", and {len(self._wrong) - 1} more" if len(self._wrong) > 1 else ""
+            self._found.notices.append(f"events were ignored: {self._wrong[0]}{more}")

@@ -1,0 +1,213 @@
+"""What Blend's factories and backstops say: which pools are genuine, which are rewarded (facts/blend.md 4).
+
+A factory has a record of every pool it deployed, ``Contracts(pool)``, and no list of them. Anybody can deploy the same
+code outside of it, so an address is taken for a pool because of that record, or because somebody answers for it: the
+operator, the package's list, or an earlier run that saw the record (docs/discovery.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from exporter.deployments import FACTORY, Deployment
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.entries import instance_key, instance_of, variant_key
+from exporter.ledger.events import ContractEvent
+from exporter.ledger.fields import Fields, expect
+from exporter.ledger.observation import Entry
+from exporter.ledger.scval_encode import address
+from exporter.ledger.view import LedgerView
+from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
+from exporter.protocols.blend.layout import WASM_HASHES, decode_reward_zone, reward_zone_key
+
+Entries = Mapping[bytes, Entry | None]
+Notice = Callable[[str], None]
+
+DEPLOY_TOPIC = "deploy"
+"""First topic of the event that a factory publishes for a pool; the event's value is the pool's address."""
+
+
+def record_key(factory: str, market: str) -> bytes:
+    """The ledger key of a factory's record of a pool."""
+    return variant_key(factory, "Contracts", address(market))
+
+
+def is_record(entry: Entry | None) -> bool:
+    """Whether an entry says that the pool was deployed. An archived one does: nothing ever takes it back."""
+    try:
+        return entry is not None and entry.value == (scval.BOOL, True)
+    except DecodeError:
+        return False
+
+
+def decode_pool_factory(entry: Entry) -> str:
+    """The factory that a backstop's instance names. Raises `DecodeError`."""
+    factory = Fields(instance_of(entry.contract_data()).storage, "backstop instance").address("PoolFact")
+    if not factory.startswith("C"):
+        raise DecodeError("backstop instance: field PoolFact is no contract")
+    return factory
+
+
+def decode_pool_meta(entry: Entry) -> tuple[str, bytes]:
+    """The backstop, and the code of the pools, that a factory's instance has. Raises `DecodeError`."""
+    meta = Fields(instance_of(entry.contract_data()).storage, "factory instance").struct("PoolMeta")
+    code = meta.get("pool_hash")
+    if code is None:
+        raise DecodeError("factory instance.PoolMeta: field pool_hash is missing")
+    pool_hash: bytes = expect(code, scval.BYTES, "factory instance.PoolMeta: field pool_hash")
+    return meta.address("backstop"), pool_hash
+
+
+def pool_in(event: ContractEvent) -> Candidate:
+    """The pool that a factory's event names. Raises `DecodeError`."""
+    market: str = expect(event.value, scval.ADDRESS, "the event's value")
+    if not market.startswith("C"):
+        raise DecodeError("the event's value is an address that is no contract")
+    return Candidate("blend", market, Origin.EVENT, voucher=event.contract)
+
+
+async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) -> list[Deployment]:
+    """The deployments with the factories that their backstops name, where the lists have none. Raises `SourceError`."""
+    lacking = [item.backstop for item in deployments if item.backstop is not None and item.address(FACTORY) is None]
+    entries = await view.read([instance_key(backstop) for backstop in lacking])
+    completed = []
+    for deployment in deployments:
+        entry = entries.get(instance_key(deployment.backstop)) if deployment.backstop in lacking else None
+        try:
+            completed.append(
+                deployment if entry is None else with_contract(deployment, FACTORY, decode_pool_factory(entry))
+            )
+        except DecodeError:  # the reading says so
+            completed.append(deployment)
+    return completed
+
+
+class Records:
+    """The factories and backstops of the deployments, and what they say of markets."""
+
+    def __init__(self, deployments: Sequence[Deployment]) -> None:
+        self._deployments = deployments
+        self._listed_by = {market: item.label for item in deployments for market in item.markets}
+        self.factories: dict[str, str] = {}
+        """By the label of the deployment."""
+        for item in deployments:
+            if (factory := item.address(FACTORY)) is not None:
+                self.factories[item.label] = factory
+        self._asked: dict[str, dict[str, None]] = {}
+        self.zones: dict[str, str] = {}
+        """Markets in reward zones, with the label of the zone's deployment."""
+
+    def own_keys(self) -> list[bytes]:
+        """Instances and reward zones of the backstops, instances of the factories."""
+        backstops = [item.backstop for item in self._deployments if item.backstop is not None]
+        keys = [reward_zone_key(backstop) for backstop in backstops]
+        return keys + [instance_key(contract) for contract in (*backstops, *self.factories.values())]
+
+    def keys_for(self, markets: Iterable[Candidate], everywhere: bool = False) -> list[bytes]:
+        """The keys of the records of markets, as far as they were not asked for yet.
+
+        Only the factory that should have the record is asked where that is known, since every key without an entry
+        narrows down the ledgers the run can be of; all of them are with ``everywhere``.
+        """
+        keys = []
+        for market in markets:
+            asked = self._asked.setdefault(market.address, {})
+            for factory in self._all() if everywhere else self._expected(market):
+                if factory not in asked:
+                    asked[factory] = None
+                    keys.append(record_key(factory, market.address))
+        return keys
+
+    def _all(self) -> list[str]:
+        return list(dict.fromkeys(self.factories.values()))
+
+    def _expected(self, market: Candidate) -> list[str]:
+        every = self._all()
+        if market.voucher in every:
+            return [market.voucher]
+        if market.address in self._listed_by:
+            factory = self.factories.get(self._listed_by[market.address])
+            return [] if factory is None else [factory]
+        return every
+
+    def take_own(self, entries: Entries, notice: Notice) -> dict[str, str]:
+        """Take in what backstops and factories say; gives the factories that no list has, by label."""
+        learned = {}
+        for item in self._deployments:
+            if item.backstop is None:
+                continue
+            self._take_zone(item, item.backstop, entries, notice)
+            entry = entries[instance_key(item.backstop)]
+            if entry is None:
+                continue
+            try:
+                factory = decode_pool_factory(entry)
+            except DecodeError as error:
+                notice(f"the factory of backstop {item.backstop} cannot be read: {error}")
+                continue
+            known = self.factories.get(item.label)
+            if known not in (None, factory):
+                notice(
+                    f"drift: backstop {item.backstop} of blend {item.label} names the factory {factory}, and "
+                    f"{known} is known"
+                )
+            self.factories[item.label] = factory
+            if not any(each.address == factory and each.source != LEARNED for each in item.contracts):
+                learned[item.label] = factory
+        return learned
+
+    def _take_zone(self, item: Deployment, backstop: str, entries: Entries, notice: Notice) -> None:
+        try:
+            zone = decode_reward_zone(entries[reward_zone_key(backstop)])
+        except DecodeError as error:
+            notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
+            return
+        for market in zone:
+            if market.startswith("C"):
+                self.zones.setdefault(market, item.label)
+        strangers = [market for market in zone if not market.startswith("C")]
+        if strangers:
+            notice(
+                f"the reward zone of backstop {backstop} lists {len(strangers)} addresses that are no contract, "
+                f"{strangers[0]} first"
+            )
+
+    def in_zones(self) -> list[Candidate]:
+        """The markets of the reward zones, with the factory that should have deployed each."""
+        return [
+            Candidate("blend", market, Origin.LISTED, voucher=self.factories.get(label))
+            for market, label in self.zones.items()
+        ]
+
+    def check_factories(self, entries: Entries, notice: Notice) -> None:
+        """Compare what the factories deploy, and for which backstop, with what is known."""
+        for item in self._deployments:
+            factory = self.factories.get(item.label)
+            entry = None if factory is None else entries.get(instance_key(factory))
+            if entry is None:  # the lists' check tells
+                continue
+            try:
+                backstop, pool_hash = decode_pool_meta(entry)
+            except DecodeError as error:
+                notice(f"drift: factory {factory} of blend {item.label} cannot be read: {error}")
+                continue
+            if item.backstop not in (None, backstop):
+                notice(
+                    f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, and "
+                    f"{item.backstop} is listed"
+                )
+            if pool_hash not in WASM_HASHES:
+                notice(
+                    f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, which "
+                    "is no known Blend pool"
+                )
+
+    def voucher(self, market: str, entries: Entries) -> str | None:
+        """The factory that has a record of a market; None where none that was asked has."""
+        asked = self._asked.get(market, {})
+        return next((factory for factory in asked if is_record(entries.get(record_key(factory, market)))), None)
+
+    def can_tell(self, entries: Entries) -> bool:
+        """Whether there is any factory in what was read: a file of some contracts may have none."""
+        return any(entries.get(instance_key(factory)) is not None for factory in self._all())

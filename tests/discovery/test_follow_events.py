@@ -1,0 +1,209 @@
+"""Following events: bounds, gaps, and that a stream is only moved on over ledgers that were looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from exporter.discovery.events import FoundByEvents, follow_events
+from exporter.discovery.memory import StreamPlace
+from exporter.errors import SourceError
+from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
+from exporter.ledger.scval_encode import address, symbol
+from exporter.protocols.base import Candidate, Origin
+from tests.blend_chain import contract
+
+FACTORY = contract("factory")
+STREAM: StreamPlace = ("one", FACTORY, ("deploy",))
+
+
+class Module:
+    """As much of a protocol as events need."""
+
+    def __init__(self, *filters: EventFilter) -> None:
+        self.filters = filters or (EventFilter((FACTORY,), ("deploy",)),)
+
+    def event_filters(self, deployments: Sequence[Any]) -> Sequence[EventFilter]:
+        return self.filters
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+        return [Candidate("one", str(event.value[1]), Origin.EVENT)]
+
+
+def event(pool: str, ledger: int = 500, factory: str = FACTORY, topic: str = "deploy") -> ContractEvent:
+    """An event that names a pool by label."""
+    return ContractEvent(factory, ledger, (symbol(topic),), address(contract(pool)))
+
+
+class Scripted:
+    """A source that gives the answers of a script, the last one for ever, and logs what it is asked."""
+
+    def __init__(self, *answers: EventsPage | OutOfRange | SourceError) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[tuple[EventFilter, ...], int | str]] = []
+
+    async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
+        self.asked.append((tuple(filters), start))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, SourceError):
+            raise answer
+        return answer
+
+
+def end(*events: ContractEvent, latest: int = 1_000) -> EventsPage:
+    """The last page."""
+    return EventsPage(events, latest, None, latest)
+
+
+def follow(
+    source: object,
+    known: Mapping[StreamPlace, int] | None = None,
+    modules: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> FoundByEvents:
+    """Follow the events of one module, or of the given ones."""
+    return asyncio.run(follow_events(source, modules or {"one": Module()}, (), known or {}, **options))
+
+
+def pools_in(found: FoundByEvents) -> set[str]:
+    """The addresses of the candidates."""
+    return {candidate.address for candidate in found.candidates}
+
+
+def test_source_without_events() -> None:
+    """A snapshot file has no events, which is nothing to speak of."""
+    assert FoundByEvents() == follow(object())
+
+
+def test_from_the_oldest() -> None:
+    """A stream that was never read begins at the oldest ledger that is kept, without a word of a gap."""
+    source = Scripted(OutOfRange(300, 1_000, True), end(event("A")))
+    found = follow(source)
+
+    assert [1, 300] == [start for _, start in source.asked]
+    assert ({contract("A")}, {STREAM: 1_001}, []) == (pools_in(found), found.streams, found.notices)
+
+
+def test_from_where_the_last_run_stopped() -> None:
+    """A stream goes on at its ledger; pages follow each other by their cursors, and each moves the stream on."""
+    source = Scripted(
+        EventsPage((event("A", 610),), 700, "cursor", 1_000),
+        EventsPage((event("B", 800),), 799, "another", 1_000),
+        SourceError("down"),
+    )
+    found = follow(source, {STREAM: 600})
+
+    assert [600, "cursor", "another"] == [start for _, start in source.asked]
+    assert {contract("A"), contract("B")} == pools_in(found)
+    assert {STREAM: 800} == found.streams
+    assert [True] == ["down" in notice for notice in found.notices]
+
+
+def test_nothing_closed_since() -> None:
+    """A stream that is ahead of the endpoint, or at its newest ledger, stays where it is."""
+    found = follow(Scripted(OutOfRange(300, 999, True)), {STREAM: 1_000})
+
+    assert ({STREAM: 1_000}, []) == (found.streams, found.notices)
+
+
+def test_gap() -> None:
+    """What all endpoints have forgotten is said to be gone, and the stream goes on behind it."""
+    found = follow(Scripted(OutOfRange(700, 1_000, True), end()), {STREAM: 600})
+
+    assert {STREAM: 1_001} == found.streams
+    assert ["events from ledger 600 to 699 are gone"] == [notice.split(";")[0] for notice in found.notices]
+
+
+def test_gap_that_another_endpoint_may_fill() -> None:
+    """While an endpoint that may keep the ledgers cannot be asked, the stream is not moved on over them."""
+    found = follow(Scripted(OutOfRange(700, 1_000, False), end(event("A", 800))), {STREAM: 600})
+
+    assert ({contract("A")}, {}) == (pools_in(found), found.streams)
+    assert "from the endpoints that answer" in found.notices[0]
+
+
+def test_oldest_ledger_that_runs_away() -> None:
+    """An oldest ledger that is gone whenever it is asked for is given up on."""
+    source = Scripted(OutOfRange(700, 1_000, True))
+    found = follow(source)
+
+    assert 4 == len(source.asked)
+    assert ["faster than is asked" in notice for notice in found.notices] == [True]
+
+
+def test_foreign_events() -> None:
+    """Events that were not asked for, of other contracts or topics, name nothing and are told of once."""
+    page = end(event("A"), event("B", factory=contract("spam")), event("C", topic="other"))
+    found = follow(Scripted(page), {STREAM: 600})
+
+    assert {contract("A")} == pools_in(found)
+    assert ["2 events that were not asked for were given, and ignored"] == found.notices
+
+
+def test_undecodable_events() -> None:
+    """Events that could not be decoded are told of."""
+    found = follow(Scripted(EventsPage((), 1_000, None, 1_000, undecodable=3)), {STREAM: 600})
+
+    assert ["events were ignored: 3 events of ledgers up to 1000 cannot be decoded"] == found.notices
+
+
+@pytest.mark.parametrize(("bound", "events"), [("MAX_PAGES", 0), ("MAX_EVENTS", 1)])
+def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> None:
+    """Pages and events of one run are bounded; the next run goes on from the last ledger that was looked at."""
+    monkeypatch.setattr(f"exporter.discovery.events.{bound}", 3)
+    source = Scripted(EventsPage((event("A"),) * events, 650, "cursor", 1_000))
+    found = follow(source, {STREAM: 600})
+
+    assert (3, {STREAM: 651}) == (len(source.asked), found.streams)
+    assert ["the bound of a run" in notice for notice in found.notices] == [True]
+
+
+def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of events makes only so many candidates."""
+    monkeypatch.setattr("exporter.discovery.events.MAX_CANDIDATES", 2)
+
+    assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).candidates)
+
+
+def test_time() -> None:
+    """A source that hangs costs so much time and no more, and what came before stays."""
+
+    class Hanging(Scripted):
+        async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
+            if self.asked:
+                await asyncio.sleep(60)
+            return await super().read_events(filters, start)
+
+    found = follow(Hanging(EventsPage((event("A"),), 650, "cursor", 1_000)), {STREAM: 600}, max_seconds=0.05)
+
+    assert ({contract("A")}, {STREAM: 651}) == (pools_in(found), found.streams)
+    assert ["took longer than 0.05 s" in notice for notice in found.notices] == [True]
+
+
+def test_requests_are_shared() -> None:
+    """Modules that go on from the same ledger share requests of 5 filters of 5 contracts; others have their own."""
+    many = tuple(contract(f"factory {number}") for number in range(27))
+    modules = {
+        "one": Module(EventFilter(many, ("deploy",))),
+        "two": Module(EventFilter((FACTORY,), ("opened", "shop"))),
+    }
+    source = Scripted(end())
+    found = follow(source, modules=modules)
+
+    assert [5, 2] == [len(filters) for filters, _ in source.asked]
+    assert [25, 2 + 1] == [sum(len(each.contracts) for each in filters) for filters, _ in source.asked]
+    assert 28 == len(found.streams)
+    source = Scripted(end())
+    follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, modules=modules)
+    assert [1_001, 1_001, 400] == [start for _, start in source.asked]
+
+
+def test_two_modules_of_one_contract() -> None:
+    """An event goes to every module that asked for it."""
+    modules = {"one": Module(), "two": Module()}
+    found = follow(Scripted(end(event("A"))), {STREAM: 600, ("two", *STREAM[1:]): 600}, modules=modules)
+
+    assert {STREAM: 1_001, ("two", FACTORY, ("deploy",)): 1_001} == found.streams

@@ -1,0 +1,273 @@
+"""What a run leaves for the next: kept whatever happens, refused where it is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.discovery import learn
+from exporter.discovery.memory import (
+    MEMORY_KEY,
+    SET_ASIDE_PREFIX,
+    KnownMarket,
+    Memory,
+    load_memory,
+    save_memory,
+)
+from exporter.errors import LostRaceError, StoreError
+from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.stores.memory_store import MemoryStore
+from tests.blend_chain import account, contract
+
+NETWORK, OTHER = "1" * 64, "2" * 64
+A, B, FACTORY = contract("A"), contract("B"), contract("factory")
+
+
+def known(address: str = A, **changes: Any) -> KnownMarket:
+    """A market that was found at ledger 100."""
+    values: dict[str, Any] = {
+        "protocol": "blend",
+        "address": address,
+        "origin": Origin.LISTED,
+        "first_seen_ledger": 100,
+    }
+    return KnownMarket(**values | changes)
+
+
+def memory_of(*markets: KnownMarket, network: str = NETWORK) -> Memory:
+    """A memory with markets."""
+    memory = Memory(network)
+    for market in markets:
+        memory.learn(market)
+    return memory
+
+
+def content(store: MemoryStore) -> dict[str, Any]:
+    """What stands in the store."""
+    stored = store.get(MEMORY_KEY)
+    assert stored is not None
+    document: dict[str, Any] = json.loads(stored.data)
+    return document
+
+
+def put(store: MemoryStore, document: object) -> bytes:
+    """Write a memory by hand."""
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    store.put(MEMORY_KEY, data)
+    return data
+
+
+class TestKeeping:
+    """What was learned once stays."""
+
+    def test_round_trip(self) -> None:
+        """Markets, pools, cursors of events and learned contracts come back as they were, each network its own."""
+        store = MemoryStore()
+        memory = memory_of(known(), known(B, pool="1-x", origin=Origin.EVENT, confirmed=False, voucher=FACTORY))
+        memory.streams["blend", FACTORY, ("deploy",)] = 77
+        memory.contracts["blend", "v2.1", "factory"] = FACTORY
+        assert save_memory(store, memory)
+        assert save_memory(store, memory_of(known(), network=OTHER))
+
+        assert memory == load_memory(store, NETWORK)
+        assert [A] == [market.address for market in load_memory(store, OTHER).markets.values()]
+        assert [] == list(load_memory(store, "3" * 64).candidates())
+
+    def test_written_only_when_it_changes(self) -> None:
+        """The same memory writes nothing."""
+        store = MemoryStore()
+
+        assert [True, False] == [save_memory(store, memory_of(known())) for _ in range(2)]
+
+    def test_two_runs_at_once(self) -> None:
+        """What another run remembered meanwhile is kept beside what this one did; of cursors the further one."""
+        store = MemoryStore()
+        one, two = memory_of(known()), memory_of(known(B))
+        one.streams["blend", FACTORY, ("deploy",)] = 90
+        two.streams["blend", FACTORY, ("deploy",)] = 80
+        save_memory(store, one)
+        save_memory(store, two)
+        merged = load_memory(store, NETWORK)
+
+        assert {A, B} == {market.address for market in merged.markets.values()}
+        assert {("blend", FACTORY, ("deploy",)): 90} == merged.streams
+
+    def test_race(self) -> None:
+        """A writer that comes between reading and writing is not overwritten."""
+
+        class Racing(MemoryStore):
+            rivals = 2
+
+            def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+                if self.rivals:
+                    self.rivals -= 1
+                    super().put(key, msgspec.json.encode({"version": 1, "networks": {}}) + b" " * self.rivals)
+                return super().swap(key, data, expected_etag)
+
+        store = Racing()
+        save_memory(store, memory_of(known()))
+        assert [A] == [market.address for market in load_memory(store, NETWORK).markets.values()]
+
+        store.rivals = 10**6
+        with pytest.raises(LostRaceError):
+            save_memory(store, memory_of(known(B)))
+
+    def test_first_finding_counts(self) -> None:
+        """How and when a market was found first is kept; that it was read, and who vouches, is added."""
+        memory = memory_of(known(origin=Origin.EVENT, confirmed=False))
+        assert not memory.learn(known(first_seen_ledger=200, voucher=FACTORY))
+
+        assert [known(origin=Origin.EVENT, voucher=FACTORY)] == list(memory.markets.values())
+        assert [Candidate("blend", A, Origin.REMEMBERED, voucher=FACTORY)] == list(memory.candidates())
+
+    def test_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A memory that is full takes no more, keeps what it has, and says so."""
+        monkeypatch.setattr("exporter.discovery.memory.MAX_MARKETS", 1)
+        memory = memory_of(known(), known(B))
+
+        assert [A] == [market.address for market in memory.markets.values()]
+        assert [True] == ["is not added" in notice for notice in memory.notices]
+
+    def test_too_large_to_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What no run would read again is not written."""
+        monkeypatch.setattr("exporter.discovery.memory.MAX_MEMORY_BYTES", 100)
+
+        with pytest.raises(StoreError, match="more than 100"):
+            save_memory(MemoryStore(), memory_of(known()))
+
+
+class TestDamage:
+    """A memory that cannot be read is set aside, and nothing is lost."""
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            b"",
+            b"\xff\xfe",
+            b"{}",
+            b'{"version": 2, "networks": {}}',
+            b'{"version": 1, "networks": []}',
+            b'{"version": 1, "networks": {"short": {"markets": [], "events": [], "contracts": []}}}',
+            b"[" * 100_000,
+        ],
+    )
+    def test_set_aside(self, damaged: bytes) -> None:
+        """The run goes on with what else is known, and the damaged bytes stay under another key."""
+        store = MemoryStore()
+        put(store, damaged)
+        memory = load_memory(store, NETWORK)
+        notices = list(memory.notices)
+        memory.learn(known())
+        save_memory(store, memory)
+        kept = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)]
+
+        assert 1 == len(notices)
+        assert "cannot be read" in notices[0]
+        assert [damaged] == [item.data for item in kept if item is not None]
+        assert ([A], []) == (
+            [market.address for market in load_memory(store, NETWORK).markets.values()],
+            load_memory(store, NETWORK).notices,
+        )
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            {"protocol": "blend", "address": "garbage", "origin": "event", "first_seen_ledger": 1},
+            {"protocol": "blend", "address": account("x"), "origin": "event", "first_seen_ledger": 1},
+            {"protocol": "../blend", "address": B, "origin": "event", "first_seen_ledger": 1},
+            {"protocol": "blend", "address": B, "origin": "heaven", "first_seen_ledger": 1},
+            {"protocol": "blend", "address": B, "origin": "event", "first_seen_ledger": -1},
+            {"protocol": "blend", "address": B, "origin": "event", "first_seen_ledger": 1, "voucher": "x"},
+            {"protocol": "blend", "address": B, "pool": "<script>", "origin": "event", "first_seen_ledger": 1},
+            {"address": B},
+            None,
+            7,
+        ],
+    )
+    def test_garbage_among_good_ones(self, record: Any) -> None:
+        """A record that is none is refused and named; the others are used, and the bytes kept."""
+        store = MemoryStore()
+        save_memory(store, memory_of(known()))
+        document = content(store)
+        document["networks"][NETWORK]["markets"].append(record)
+        damaged = put(store, document)
+        memory = load_memory(store, NETWORK)
+        notices = list(memory.notices)
+        save_memory(store, memory)
+        kept = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)]
+
+        assert [A] == [market.address for market in memory.markets.values()]
+        assert [True] == ["1 records that are none" in notice for notice in notices]
+        assert [damaged] == [item.data for item in kept if item is not None]
+
+    @given(
+        st.recursive(
+            st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        )
+    )
+    def test_anything(self, value: Any) -> None:
+        """No JSON at all makes loading or saving fail."""
+        store = MemoryStore()
+        put(store, {"version": 1, "networks": {NETWORK: {"markets": [value], "events": [value], "contracts": [value]}}})
+        memory = load_memory(store, NETWORK)
+        save_memory(store, memory)
+
+        assert {} == memory.markets
+        assert 1 == len(memory.notices)
+
+
+class TestLearning:
+    """What is new after a reading, and what of it is kept."""
+
+    def reading(self, *addresses: str, members: tuple[str, ...] = (), **changes: Any) -> ProtocolReading:
+        """A reading of markets."""
+        markets = [
+            Market(address, "blend", "v1", "x", "active", None, "0" * 16, None, members) for address in addresses
+        ]
+        return ProtocolReading("blend", markets=markets, **changes)
+
+    @pytest.mark.parametrize(
+        ("origin", "is_new", "is_kept"),
+        [
+            (Origin.CONFIGURATION, False, False),
+            (Origin.DEPLOYMENT, False, True),
+            (Origin.REMEMBERED, True, True),
+            (Origin.EVENT, True, True),
+            (Origin.SNAPSHOT, True, False),
+            (None, True, True),
+        ],
+    )
+    def test_origins(self, origin: Origin | None, is_new: bool, is_kept: bool) -> None:
+        """What operator and lists name is not new; what only operator or file name is not kept unless vouched for."""
+        tried = [] if origin is None else [Candidate("blend", A, origin)]
+        for verified in ({}, {A: FACTORY}):
+            memory = Memory(NETWORK)
+            found = learn(memory, [self.reading(A, verified=verified)], tried, (), 100)
+
+            assert [A] * is_new == [item.market for item in found]
+            assert [A] * (is_kept or bool(verified)) == [market.address for market in memory.markets.values()]
+
+    def test_known_before(self) -> None:
+        """What an earlier run read is not new."""
+        assert [] == learn(Memory(NETWORK), [self.reading(A)], (), [("blend", A, None)], 100)
+
+    def test_pools(self) -> None:
+        """A pool that nothing lists is kept beside its market, once it is a member of it."""
+        memory = Memory(NETWORK)
+        tried = [Candidate("blend", A, Origin.EVENT, pool) for pool in ("1-x", "2-x")]
+        found = learn(memory, [self.reading(A, members=("1-x",))], tried, [("blend", A, None)], 100)
+
+        assert [("1-x", "event")] == [(item.pool, item.origin) for item in found]
+        assert [("blend", A, None), ("blend", A, "1-x")] == list(memory.markets)
+
+    def test_learned_contracts(self) -> None:
+        """A contract that only the chain names is kept for the next run."""
+        memory = Memory(NETWORK)
+        learn(memory, [self.reading(contracts={("v2.1", "factory"): FACTORY})], (), (), 100)
+
+        assert {("blend", "v2.1", "factory"): FACTORY} == memory.contracts

@@ -1,0 +1,366 @@
+"""Discovery over whole runs against the embedded network: what is found, that nothing is lost, what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.config import Settings, load
+from exporter.deployments import FACTORY
+from exporter.discovery import learn, look_around
+from exporter.discovery.memory import MEMORY_KEY, Memory, load_memory, save_memory
+from exporter.ledger import scval
+from exporter.ledger.rpc import RpcSource
+from exporter.ledger.rpc_limits import RpcLimits
+from exporter.ledger.scval_encode import address, symbol, u32
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.blend_entries import Event, deploy_event
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.networks import NETWORKS, Network, network_id
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Origin, ProtocolReading
+from exporter.reading import read_protocols
+from exporter.sources import OpenSource
+from exporter.stores.folder_store import FolderStore
+from tests.blend_chain import account, contract
+from tests.test_pipeline import run, settings_for
+
+LOCAL = NETWORKS["local"]
+
+
+def addresses_of(network: MadeNetwork) -> set[str]:
+    """The markets of a network."""
+    return {market.address for market in network.markets} | {market.address for market in network.alula.markets}
+
+
+def memory_in(folder: Path) -> Memory:
+    """What an output remembers of the local network."""
+    return load_memory(FolderStore(folder), network_id(LOCAL.passphrase))
+
+
+def published_markets(folder: Path) -> set[str]:
+    """The markets that have a document."""
+    return {path.stem for path in (folder / "v1" / "markets").glob("C*.json")}
+
+
+class TestRuns:
+    """One run after another into the same output."""
+
+    def test_new_pool_between_two_runs(self, tmp_path: Path) -> None:
+        """With zones emptied a pool deployed between two runs is found by its event, named, and never lost."""
+        network = MadeNetwork(pools=20, alula_markets=3, event_window=50)
+        known = addresses_of(network)
+        with running(create_app(network)) as url:
+            _, first = run(settings_for(tmp_path, url))
+            assert known == published_markets(tmp_path)
+            network.empty_reward_zones()
+            new = network.deploy_market().address
+            code, second = run(settings_for(tmp_path, url))
+            assert known | {new} == published_markets(tmp_path)
+            for _ in range(60):
+                network.advance()
+            _, third = run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert known | {new} == published_markets(tmp_path)
+        assert {"listed"} == {item["origin"] for item in first["discovered"]}
+        assert [{"protocol": "blend", "market": new, "pool": None, "origin": "event"}] == second["discovered"]
+        assert [] == third["discovered"]
+        assert not [notice for notice in second["notices"] if "events" in notice]
+
+    def test_new_pool_through_events_alone(self, tmp_path: Path) -> None:
+        """Of the events that had gone before the first run nothing is missed but what only they named."""
+        network = MadeNetwork(pools=6, event_window=2)
+        network.empty_reward_zones()
+        lost = network.deploy_market().address
+        for _ in range(5):
+            network.advance()
+        new = network.deploy_market().address
+        with running(create_app(network)) as url:
+            _, facts = run(settings_for(tmp_path, url))
+
+        assert {new} == published_markets(tmp_path)
+        assert lost not in json.dumps(facts)
+
+    def test_gap_in_the_events(self, tmp_path: Path) -> None:
+        """Events that expired between two runs are said to be gone, once."""
+        network = MadeNetwork(pools=6, event_window=3)
+        with running(create_app(network)) as url:
+            run(settings_for(tmp_path, url))
+            for _ in range(10):
+                network.advance()
+            _, second = run(settings_for(tmp_path, url))
+            network.advance()
+            _, third = run(settings_for(tmp_path, url))
+
+        gone = [notice for notice in second["notices"] if "are gone" in notice]
+        assert 1 == len(gone)
+        assert gone[0].startswith("events from ledger 65000001 to 65000007 are gone;")
+        assert not [notice for notice in third["notices"] if "are gone" in notice]
+
+    def test_market_that_vanishes(self, tmp_path: Path) -> None:
+        """A market that is gone from the chain stays remembered, and is reported absent, which is no failure."""
+        network = MadeNetwork(pools=6)
+        gone = network.markets[0]
+        with running(create_app(network)) as url:
+            run(settings_for(tmp_path, url))
+            network.empty_reward_zones()
+            network.remove_market(gone)
+            code, facts = run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert [gone.address] == [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
+        assert ("blend", gone.address, None) in memory_in(tmp_path).markets
+
+    def test_dry_run(self, tmp_path: Path) -> None:
+        """A dry run names what it discovers and remembers nothing."""
+        with running(create_app(MadeNetwork(pools=6))) as url:
+            _, facts = run(settings_for(tmp_path, url), dry_run=True)
+
+        assert facts["discovered"]
+        assert not (tmp_path / MEMORY_KEY).exists()
+
+    def test_discovery_off(self, tmp_path: Path) -> None:
+        """With discovery off nothing is remembered, and no events are asked for."""
+        network, behaviour = MadeNetwork(pools=6), Behaviour()
+        named = tuple({"protocol": "blend", "address": market.address} for market in network.markets[:2])
+        with running(create_app(network, behaviour)) as url:
+            values = {"markets": list(named), "discovery.enabled": False}
+            run(settings_for(tmp_path, url, **values))
+
+        assert {item["address"] for item in named} == published_markets(tmp_path)
+        assert 0 == behaviour.counts["getEvents"]
+        assert not (tmp_path / MEMORY_KEY).exists()
+
+    def test_operators_market_is_not_remembered(self, tmp_path: Path) -> None:
+        """A contract outside of the factory that the operator named is read as long as he names it."""
+        network = MadeNetwork(pools=6)
+        fake = network.deploy_market(through_factory=False).address
+        with running(create_app(network)) as url:
+            _, named = run(settings_for(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
+            assert fake in published_markets(tmp_path)
+            network.advance()
+            run(settings_for(tmp_path, url))
+
+        assert fake not in published_markets(tmp_path)
+        assert [notice for notice in named["notices"] if fake in notice and "[[markets]] names them" in notice]
+
+
+class TestFaults:
+    """Events that are missing, wrong, hostile, or too many."""
+
+    @pytest.mark.parametrize(
+        "failure", [Failure.rpc(-32601, "method not found"), Failure.rpc(-32602, "no such wildcard"), Failure.garbage()]
+    )
+    def test_events_that_fail(self, tmp_path: Path, failure: Failure) -> None:
+        """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
+        network, behaviour = MadeNetwork(pools=6), Behaviour()
+        with running(create_app(network, behaviour)) as url:
+            run(settings_for(tmp_path, url))
+            before = memory_in(tmp_path).streams
+            new = network.deploy_market().address
+            behaviour.fail_next(failure, times=50, method="getEvents")
+            code, facts = run(settings_for(tmp_path, url))
+            assert before == memory_in(tmp_path).streams
+        network.advance()
+        with running(create_app(network)) as url:
+            run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert [notice for notice in facts["notices"] if "could not be read, a later run tries again" in notice]
+        assert new in published_markets(tmp_path)
+
+    def test_garbage_events(self, tmp_path: Path) -> None:
+        """Events of the factory that name nothing, or no pool, cost only a notice."""
+        network = MadeNetwork(pools=6)
+        factory = network.deployments["v2"].factory
+        topic = (symbol("deploy"),)
+        network.publish(
+            (factory, topic, u32(7)),
+            (factory, topic, address(account("somebody"))),
+            (factory, topic, (scval.MAP, None)),
+            (factory, (symbol("other"),), address(contract("not a pool"))),
+            (factory, topic, address(contract("no contract"))),
+        )
+        with running(create_app(network)) as url:
+            code, facts = run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert [notice for notice in facts["notices"] if "names nothing" in notice and "and 2 more" in notice]
+        absent = [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
+        assert [contract("no contract")] == absent
+        assert contract("not a pool") not in json.dumps(facts)
+
+    def test_spam_of_other_contracts(self, tmp_path: Path) -> None:
+        """Ten thousand events of other contracts, of the same topic, are no market, and cost no further request."""
+        network, behaviour = MadeNetwork(pools=6), Behaviour()
+        fake = network.deploy_market(through_factory=False)
+        spam: list[Event] = [
+            (contract(f"spam {number}"), (symbol("deploy"),), address(fake.address)) for number in range(10_000)
+        ]
+        network.publish(*spam)
+        with running(create_app(network, behaviour)) as url:
+            code, _ = run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert fake.address not in published_markets(tmp_path)
+        assert 2 == behaviour.counts["getEvents"]  # one that tells the oldest ledger, one page
+
+    def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
+        """A contract that the factory's event names and its records do not is not read, and said to be left out."""
+        network = MadeNetwork(pools=6)
+        fake = network.deploy_market(through_factory=False)
+        network.publish(deploy_event(network.deployments[fake.generation.label], fake))
+        with running(create_app(network)) as url:
+            code, facts = run(settings_for(tmp_path, url))
+
+        assert 0 == code
+        assert fake.address not in published_markets(tmp_path)
+        assert [notice for notice in facts["notices"] if fake.address in notice and "not read, as anybody" in notice]
+        assert not memory_in(tmp_path).markets["blend", fake.address, None].confirmed
+
+
+@contextmanager
+def counted(network: MadeNetwork) -> Iterator[tuple[str, Behaviour]]:
+    """A server of a network, and the log of what it is asked."""
+    behaviour = Behaviour()
+    with running(create_app(network, behaviour)) as url:
+        yield url, behaviour
+
+
+async def read_all(
+    urls: str | list[str], settings: Settings, memory: Memory, network: Network = LOCAL
+) -> Reading[list[ProtocolReading]]:
+    """Look around and read everything, without rendering it."""
+    limits = RpcLimits(requests_per_second=10_000)
+    async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
+        opened = OpenSource(source, network, [], "local", source.counters)
+        around = await look_around(source, network, PROTOCOLS, memory)
+
+        async def program(view: Any) -> list[ProtocolReading]:
+            return await read_protocols(view, settings, opened, PROTOCOLS, around)
+
+        return await read_at_one_ledger(source, program)
+
+
+def test_factory_that_no_list_has() -> None:
+    """As with v2.1: the backstop names the factory, its events name a pool, its record verifies it; all in one run."""
+    network = MadeNetwork(pools=6)
+    network.empty_reward_zones()
+    deployed = {network.deploy_market().address for _ in range(2)}  # one of each generation
+    lists = [
+        replace(item, contracts=tuple(known for known in item.contracts if known.role != FACTORY))
+        for item in LOCAL.deployments
+        if item.protocol == "blend"
+    ]
+    memory = Memory(network_id(LOCAL.passphrase))
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    with counted(network) as (url, behaviour):
+        reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+        found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
+        asked = behaviour.counts["getLedgerEntries"]
+        asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+
+    [blend] = [part for part in reading.result if part.protocol == "blend"]
+    factories = {label: made.factory for label, made in network.deployments.items()}
+    assert (
+        deployed
+        == {market.address for market in blend.markets}
+        == set(blend.verified)
+        == {item.market for item in found}
+    )
+    assert {("blend", label, FACTORY): factory for label, factory in factories.items()} == memory.contracts
+    assert 1 == 2 * asked - behaviour.counts["getLedgerEntries"]  # the second run knows the factories
+
+
+def test_event_ahead_of_the_ledger_that_is_read() -> None:
+    """A pool that a node names before the others have it is not there yet, and is read by the next run."""
+    network, behaviour = MadeNetwork(pools=6), Behaviour(lags=(0, 4))
+    network.empty_reward_zones()
+    for _ in range(5):
+        network.advance()
+    new = network.deploy_market().address
+    memory = Memory(network_id(LOCAL.passphrase))
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=9, method="getEvents", node=1)
+    with running(create_app(network, behaviour)) as url:
+        nodes = [f"{url}/node/1", f"{url}/node/0"]
+        first = asyncio.run(read_all(nodes, settings, memory))
+        assert [] == learn(memory, first.result, memory.candidates(), memory.confirmed(), first.certificate.ledger)
+        assert not memory.markets["blend", new, None].confirmed
+        for _ in range(4):
+            network.advance()
+        second = asyncio.run(read_all(nodes, settings, memory))
+        found = learn(memory, second.result, memory.candidates(), memory.confirmed(), second.certificate.ledger)
+
+    assert [(new, "event")] == [(item.market, item.origin) for item in found]
+    assert memory.markets["blend", new, None].confirmed
+    assert first.certificate.ledger == memory.markets["blend", new, None].first_seen_ledger - 4
+
+
+@pytest.mark.parametrize(("lags", "every"), [((0, 1), None), ((0,), 10), ((0,), 20)])
+def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
+    """While ledgers close and nodes lag, records and markets are still those of one ledger, and none is lost."""
+    network = MadeNetwork(pools=90, market_count=60, alula_markets=3)
+    for _ in range(6):
+        network.advance()
+    behaviour = Behaviour(lags=lags, advance_every_requests=every)
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    with running(create_app(network, behaviour)) as url:
+        reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
+
+    assert addresses_of(network) == {market.address for part in reading.result for market in part.markets}
+    assert addresses_of(network) == {market for part in reading.result for market in part.verified}
+    assert [] == [notice for part in reading.result for notice in part.notices if "record" in notice]
+
+
+@pytest.mark.parametrize("markets", [3, 60])
+def test_requests(markets: int) -> None:
+    """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
+    network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, changes_per_ledger=0)
+    memory = Memory(network_id(LOCAL.passphrase))
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    with counted(network) as (url, behaviour):
+        reading = asyncio.run(read_all(url, settings, memory))
+
+    waves = 3  # lists and zones; what the zones name; pools
+    assert 1 == reading.certificate.rounds
+    assert markets + 1 + 3 == sum(len(part.markets) for part in reading.result)
+    assert behaviour.counts["getLedgerEntries"] <= -(-reading.certificate.keys // 200) + waves
+
+
+def test_three_hundred_markets(tmp_path: Path) -> None:
+    """Of 300 markets none is lost when zones are emptied, factories silent and events gone; a new one is found."""
+    network = MadeNetwork(pools=300, market_count=297, alula_markets=3, event_window=20, archived=5, missing=3)
+    everything = addresses_of(network)
+    store = FolderStore(tmp_path)
+    settings = load(None, {"network.name": "local", "output.uri": str(tmp_path)}, environment={}).settings
+
+    def read(url: str) -> set[str]:
+        memory = memory_in(tmp_path)
+        reading = asyncio.run(read_all(url, settings, memory))
+        learn(memory, reading.result, (), (), reading.certificate.ledger)
+        save_memory(store, memory)
+        return {market.address for part in reading.result for market in part.markets}
+
+    with counted(network) as (url, _):
+        assert everything == read(url)
+        network.empty_reward_zones()
+        everything.add(network.deploy_market().address)
+        assert everything == read(url)
+        for _ in range(30):
+            network.advance()
+        assert everything == read(url)
+
+    assert everything == {place[1] for place in memory_in(tmp_path).markets}
+    assert {Origin.LISTED, Origin.EVENT} == {market.origin for market in memory_in(tmp_path).markets.values()}
