@@ -1,6 +1,6 @@
-"""The small interface to where a published tree lives: a folder (folder_store.py) or memory (memory_store.py).
+"""The small interface to where a published tree lives: a folder (folder_store.py), a bucket (s3_store.py) or memory.
 
-An object store needs no more than this either. Three classes of writes exist, and each is whole or absent:
+Three classes of writes exist, and each is whole or absent:
 
 - ``put_new``: an immutable object. Its key never gets other bytes.
 - ``put``: a document. A reader gets the old bytes or the new ones, never a mixture.
@@ -200,15 +200,20 @@ def moved_message(key: str) -> str:
 
 
 def open_store(uri: str) -> Store:
-    """Open the store that ``output.uri`` of the configuration names: a path, or ``file://`` and an absolute path.
+    """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
 
-    Nothing is created before the first write.
+    Nothing is created before the first write, and a bucket is not asked for anything before the first operation.
 
     Raises:
         ConfigError: the URI is of a kind that this version cannot write to.
     """
     from exporter.stores.folder_store import FolderStore
 
+    if uri.lower().startswith("s3://"):
+        from exporter.stores.s3_connection import parse_s3_uri
+        from exporter.stores.s3_store import S3Store
+
+        return S3Store(*parse_s3_uri(uri))
     parts = urlsplit(uri)
     if not uri.strip() or "\0" in uri:
         raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
@@ -217,6 +222,6 @@ def open_store(uri: str) -> Store:
     if "://" in uri:
         raise ConfigError(
             f"output.uri is a {parts.scheme}:// URI, which this version cannot write to; "
-            "accepted are the path of a folder and file:///absolute/path"
+            "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
         )
     return FolderStore(Path(uri))

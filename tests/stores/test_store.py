@@ -14,6 +14,7 @@ from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, Store
 from exporter.stores.folder_store import FolderStore
 from exporter.stores.memory_store import MemoryStore
 from exporter.stores.store import Store, Written, check_key, is_key, open_store
+from tests.stores import s3_servers
 from tests.stores.bucket_simulator import BucketSimulator
 
 STORES: dict[str, Callable[[Path], Store]] = {
@@ -22,6 +23,9 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda folder: FolderStore(folder / "public"),
     "hasty folder": lambda folder: FolderStore(folder / "public", durable=False),
     "simulator": lambda _: BucketSimulator(),
+    "moto": lambda _: s3_servers.moto().store(),
+    "moto without a prefix, all by boto3": lambda _: s3_servers.moto().store_of_new_bucket(),
+    "real bucket": lambda _: s3_servers.real_server().store(),
 }
 
 
@@ -262,7 +266,9 @@ def test_open_store(tmp_path: Path, form: str) -> None:
     assert b"1" == (tmp_path / "out" / "a").read_bytes()
 
 
-@pytest.mark.parametrize("uri", ["", "  ", "s3://bucket/prefix", "https://example.org/x", "file://host/x", "a\0b"])
+@pytest.mark.parametrize(
+    "uri", ["", "  ", "s3://", "gs://bucket/prefix", "https://example.org/x", "file://host/x", "a\0b"]
+)
 def test_open_store_refuses(uri: str) -> None:
     """A URI that cannot be written to is refused with the key of the configuration."""
     with pytest.raises(ConfigError, match=r"output\.uri"):

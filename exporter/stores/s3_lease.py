@@ -1,0 +1,225 @@
+"""The hold of a publisher on a bucket: a small object that names it, and that it renews while it works.
+
+A bucket has no lock that ends with its process. So the hold ends by itself, ``lease_seconds`` after it was last
+renewed. Others judge that by the server's clock alone (``Date`` against ``Last-Modified``). The holder judges it by
+the time that passed since it last asked for a renewal, which is never later, and changes nothing any more when less
+is left than a request may take.
+
+That keeps two honest publishers apart. One that stood still at the wrong moment (a suspended machine) may still send
+a request after its hold; every write is therefore conditional as well (s3_writer.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, timedelta
+
+import msgspec
+
+from exporter.errors import ConfigError, ExporterError, LostRaceError
+from exporter.stores.s3_client import Found, S3Client
+from exporter.stores.s3_errors import RefusedError
+from exporter.stores.s3_headers import LEASE_KEY, object_headers
+from exporter.stores.s3_options import MAX_LEASE_SECONDS, S3Options
+from exporter.stores.s3_writer import PUT_RIGHT, Placed, Writer
+
+CLOCK_GRACE_SECONDS = 2
+"""The server's times are cut off to whole seconds; so much longer others wait."""
+
+ROUNDS = 3
+"""So often a publisher tries to get hold when somebody else changes the lease at the same moment."""
+
+Monotonic = Callable[[], float]
+"""A clock of seconds that never goes back."""
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    """What stands in the object. ``renewals`` makes every renewal other bytes, hence another etag."""
+
+    holder: str | None
+    lease_seconds: float
+    renewals: int
+
+
+def monotonic() -> float:
+    """Seconds since the machine started; where the system tells, including those during which it was suspended."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class Lease:
+    """The hold of one publisher. `acquire` gives it; a thread renews it until `release`."""
+
+    def __init__(self, client: S3Client, options: S3Options, clock: Monotonic) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._holder = secrets.token_hex(16)
+        self._renewals = 0
+        self._etag = ""
+        self._ends = 0.0  # by our clock; never later than by the server's
+        self._lost = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_until_released, name="s3-lease", daemon=True)
+
+    @classmethod
+    def acquire(
+        cls, client: S3Client, options: S3Options, *, clock: Monotonic = monotonic, renewing: bool = True
+    ) -> Lease:
+        """Get hold of a bucket.
+
+        Args:
+            client: reaches the bucket.
+            options: say how long the hold lasts without a renewal.
+            clock: measures it.
+            renewing: False leaves the renewing to the caller.
+
+        Raises:
+            LostRaceError: at once, when another publisher holds it.
+        """
+        lease = cls(client, options, clock)
+        lease._acquire()
+        if renewing:
+            lease._thread.start()
+        return lease
+
+    def check(self) -> None:
+        """Pass if a request that begins now ends while the hold lasts.
+
+        Raises:
+            LostRaceError: the hold was lost, or may be lost before the request ends.
+        """
+        if self._lost:
+            raise LostRaceError(self._lost)
+        if self._clock() + self._options.margin_seconds >= self._ends:
+            self._lose("it could not be renewed in time")
+            raise LostRaceError(self._lost)
+
+    def renew(self) -> None:
+        """Make the hold last from now on.
+
+        Raises:
+            LostRaceError: another publisher has taken it.
+            StoreError: the server could not be asked; what is left of the hold stays.
+        """
+        asked = self._clock()
+        self._renewals += 1
+        try:
+            self._etag = self._write(self._holder, self._etag, self._refuse_after_release).etag
+        except LostRaceError:
+            self._lose("another publisher took it")
+            raise LostRaceError(self._lost) from None
+        self._ends = asked + self._options.lease_seconds
+
+    def release(self) -> None:
+        """End the hold, so that others need not wait; a lease that was lost is left alone."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._lost:
+            return
+        self._renewals += 1
+        # Written over, not deleted: not every server can delete on a condition. Where this fails, the hold runs out.
+        with suppress(ExporterError):
+            self._write(None, self._etag)
+
+    # -- getting hold -------------------------------------------------------------------------------------------
+
+    def _acquire(self) -> None:
+        for _ in range(ROUNDS):
+            asked = self._clock()
+            standing = self._client.get(LEASE_KEY)
+            if standing is not None:
+                self._refuse_if_held(standing)
+            with suppress(LostRaceError):
+                self._etag = self._write(self._holder, None if standing is None else standing.etag).etag
+                self._ends = asked + self._options.lease_seconds
+                self._refuse_careless_server()
+                return
+        raise LostRaceError(f"another publisher got hold of {self._uri} at this moment; let it finish and run again")
+
+    def _refuse_if_held(self, standing: Found) -> None:
+        lease = _read(standing, self._options.lease_seconds)
+        if lease.holder is None:
+            return
+        until = standing.modified + timedelta(seconds=lease.lease_seconds + CLOCK_GRACE_SECONDS)
+        if standing.answered < until:
+            raise LostRaceError(
+                f"another publisher holds {self._uri} until {until.astimezone(UTC):%H:%M:%S} UTC, or longer while it "
+                "works; let it finish and run again"
+            )
+
+    def _refuse_careless_server(self) -> None:
+        """Make sure, once for each connection, that the server refuses writes whose condition is not met."""
+        connection = self._client.connection
+        if connection.conditions_work:
+            return
+        body = self._body(self._holder)
+        for match in (None, f'"{"0" * 32}"'):
+            try:
+                self._client.attempts.make(
+                    lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match)  # noqa: B023
+                )
+            except RefusedError as refused:
+                if refused.status != 412:
+                    raise self._client.error(refused, "write", LEASE_KEY, PUT_RIGHT) from refused
+                continue
+            raise ConfigError(
+                f"output.uri: the server of {self._uri} ignores If-{'None-' if match is None else ''}Match, so two "
+                "publishers could overwrite each other; use AWS S3, Cloudflare R2 or Ceph RADOS Gateway"
+            )
+        connection.conditions_work = True
+
+    # -- keeping it ---------------------------------------------------------------------------------------------
+
+    def _renew_until_released(self) -> None:
+        pause = self._options.lease_seconds / 5
+        while not self._ended.wait(pause):
+            try:
+                self.renew()
+                pause = self._options.lease_seconds / 5
+            except (LostRaceError, _ReleasedError):
+                return
+            except Exception:  # whatever it is, it may pass; if it does not, the hold runs out, and `check` says so
+                pause = self._options.lease_seconds / 20
+
+    def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> Placed:
+        body = self._body(holder)
+        headers = object_headers(LEASE_KEY, body)
+        return Writer(self._client, may_write).replace(self._client, LEASE_KEY, body, headers, expected)
+
+    def _refuse_after_release(self) -> None:
+        if self._ended.is_set():
+            raise _ReleasedError
+
+    def _body(self, holder: str | None) -> bytes:
+        return msgspec.json.encode(_Lease(holder, self._options.lease_seconds, self._renewals))
+
+    def _lose(self, why: str) -> None:
+        self._lost = (
+            f"the hold on {self._uri} was lost ({why}); another publisher may be at work there, so this run was not "
+            "finished. Run again"
+        )
+
+    @property
+    def _uri(self) -> str:
+        return self._client.connection.uri
+
+
+class _ReleasedError(Exception):
+    """The lease is being released, so it need not be renewed any more."""
+
+
+def _read(standing: Found, otherwise: float) -> _Lease:
+    """Read a lease; one that cannot be understood holds for as long as ours would."""
+    try:
+        lease = msgspec.json.decode(standing.data, type=_Lease)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Lease("", otherwise, 0)
+    if not 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS:
+        return _Lease(lease.holder, otherwise, lease.renewals)
+    return lease

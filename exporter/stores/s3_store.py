@@ -1,0 +1,332 @@
+"""A bucket of S3, or of a server that speaks its protocol, as a store.
+
+- Every object is sent whole with one request; it is there when that was answered, for every reader.
+- Every write is conditional on what was seen before (s3_writer.py), and inside `exclusive` on the publisher's hold as
+  well (s3_lease.py). What is there already is not sent again (s3_known.py).
+- A document also stands under its extensionless path (aliases.py). Listings hide these copies.
+- The bulk of the writes goes through obstore, many at once (s3_upload.py, s3_parallel.py).
+
+What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
+right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
+quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
+once. moto accepts any credentials and checks no digest. Servers that ignore conditions are refused before anything
+that readers can find is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from exporter.api.headers import kind_of
+from exporter.errors import ExporterError, LostRaceError, StoreError
+from exporter.files import FileKind
+from exporter.stores.aliases import alias_of, is_alias
+from exporter.stores.s3_client import MAX_DELETED, S3Client
+from exporter.stores.s3_connection import S3Connection
+from exporter.stores.s3_headers import object_headers
+from exporter.stores.s3_known import Known, is_md5
+from exporter.stores.s3_lease import Lease, Monotonic, monotonic
+from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_parallel import in_parallel
+from exporter.stores.s3_upload import Uploader, uploader_for
+from exporter.stores.s3_writer import Placed, Writer
+from exporter.stores.store import ObjectInfo, StoredObject, Written, check_key, check_prefix, etag_of, is_key
+
+if TYPE_CHECKING:
+    from boto3.session import Session
+
+ALIAS_ROUNDS = 5
+"""So often the pointer's alias is written again when somebody else wrote it at the same moment."""
+
+
+class S3Store:
+    """A tree of objects below a prefix of a bucket.
+
+    Args:
+        bucket: the name of the bucket.
+        prefix: what all keys begin with in the bucket, without slashes at its ends; may be empty.
+        options: bounds on time, tries and memory.
+        session: a boto3 session with credentials and region; None: that of the environment.
+        endpoint_url: the server; None: that of the environment, or AWS.
+        clock: measures how long the hold lasts.
+
+    Raises:
+        ConfigError: no bucket can have this name. A bucket that cannot be reached or written to is reported by the
+            first request.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        options: S3Options | None = None,
+        session: Session | None = None,
+        endpoint_url: str | None = None,
+        clock: Monotonic = monotonic,
+    ) -> None:
+        self._options = options or S3Options()
+        self._connection = S3Connection(bucket, prefix, self._options, session, endpoint_url)
+        self._client = S3Client(self._connection)
+        self._clock = clock
+        self._lock = Lock()
+        self._lease: Lease | None = None
+        self._known: Known | None = None  # inside `exclusive` only
+        self._uploader_made: Uploader | None = None
+        self._digests_are_etags = True
+
+    @property
+    def uri(self) -> str:
+        """The bucket's URI."""
+        return self._connection.uri
+
+    def close(self) -> None:
+        """Close the connections that are open; the store can be used again."""
+        self._uploader_made = None
+        self._connection.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> StoredObject | None:
+        """See Store. An alias can be read, too."""
+        found = self._client.get(check_key(key))
+        if self._known is not None and kind_of(key) is FileKind.DOCUMENT:
+            # What a publisher decides by must not be replaced when it has changed since.
+            self._known.note_read(key, None if found is None else found.etag)
+        return None if found is None else StoredObject(found.data, found.etag)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See Store; in ascending order of the keys."""
+        for entry in self._client.entries(check_prefix(prefix)):
+            if is_key(entry.key) and not is_alias(entry.key):
+                yield ObjectInfo(entry.key, entry.size, entry.modified)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> bool:
+        """See Store."""
+        known = self._known or self._new_known()
+        if not known.covers(_check_own(key)):
+            self._look_at(known, key)
+        alias = alias_of(key)
+        if alias is not None and not known.covers(alias):
+            self._look_at(known, alias)
+        return self._put_document(self._writer(), known, key, data)
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """See Store."""
+        return self._put_immutable(self._writer(), self._known or self._new_known(), _check_own(key), data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """See Store."""
+        return self._put_all(files, self._put_document, immutable=False)
+
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        """See Store."""
+        return self._put_all(files, self._put_immutable, immutable=True)
+
+    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+        """See Store. The alias follows, and never goes back either."""
+        alias = alias_of(_check_own(key))
+        seen = None if alias is None else self._client.head(alias)
+        headers = object_headers(key, data)
+        placed = self._writer().replace(self._client, key, data, headers, expected_etag, ours_alone=True)
+        if self._known is not None:
+            self._known.note(key, placed.etag)
+        if alias is not None:
+            self._follow(alias, key, data, None if seen is None else seen.etag, placed.etag)
+        return placed.etag
+
+    def delete(self, keys: Iterable[str]) -> int:
+        """See Store; aliases go with their documents. Costs a HEAD for each object, to count those that were there."""
+        removed = 0
+        remaining = iter(keys)
+        while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
+            self._check_hold()
+            there = [
+                key for key in self._in_parallel(batch, lambda key: key if self._client.head(key) else None) if key
+            ]
+            aliases = [alias for key in batch if (alias := alias_of(key)) is not None]
+            if gone := [*there, *aliases]:
+                self._client.delete(gone, self._check_hold)
+            removed += len(there)
+            if self._known is not None:
+                for key in gone:
+                    self._known.note(key, None)
+        return removed
+
+    def remove_leftovers(self, before: datetime) -> int:
+        """See Store; these are uploads in parts, which the exporter never makes, but others may have begun here."""
+        return self._client.abort_uploads(before, self._check_hold)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """See Store. Where the process dies, the hold ends ``lease_seconds`` after it was last renewed.
+
+        Raises:
+            LostRaceError: also by any writing method inside, as soon as the hold is not sure any more.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise LostRaceError(f"this process is already publishing to {self.uri}")
+        try:
+            self._lease = Lease.acquire(self._client, self._options, clock=self._clock)
+            self._known = self._new_known()
+            try:
+                yield
+            finally:
+                lease, self._lease, self._known = self._lease, None, None
+                lease.release()
+        finally:
+            self._lock.release()
+
+    # -- single objects -----------------------------------------------------------------------------------------
+
+    def _put_immutable(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
+        etag = known.etag(key)
+        if etag is not None and self._is_same(key, etag, data):
+            return False
+        placed = writer.create(self._uploader(), key, data, object_headers(key, data))
+        self._learn(known, key, data, placed)
+        if not placed.written:
+            known.note_found(key)
+        return placed.written
+
+    def _put_document(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
+        written = self._put_known(writer, known, key, data, None)
+        alias = alias_of(key)
+        if alias is not None:
+            self._put_known(writer, known, alias, data, key)
+        return written
+
+    def _put_known(self, writer: Writer, known: Known, key: str, data: bytes, document: str | None) -> bool:
+        """Write a document or an alias, conditional on what is known to stand there."""
+        etag = known.etag(key)
+        if etag is not None and self._is_same(key, etag, data):
+            return False
+        placed = writer.replace(self._uploader(), key, data, object_headers(key, data, document), etag)
+        self._learn(known, key, data, placed)
+        return placed.written
+
+    def _follow(self, alias: str, key: str, data: bytes, seen: str | None, pointer_etag: str) -> None:
+        """Let an alias be what the pointer is, unless the pointer has moved on.
+
+        The alias's etag is always read before the pointer is seen to be ours. So whoever moves the pointer after
+        that either finds our alias and replaces it, or has replaced it before, and then our condition fails.
+        """
+        headers = object_headers(alias, data, key)
+        for _ in range(ALIAS_ROUNDS):
+            try:
+                self._writer().replace(self._client, alias, data, headers, seen)
+                return
+            except LostRaceError:
+                described = self._client.head(alias)
+                seen = None if described is None else described.etag
+                pointer = self._client.head(key)
+                if pointer is None or pointer.etag != pointer_etag:
+                    return
+        raise StoreError(f"{alias} changes again and again while it is written; another publisher may be at work")
+
+    def _is_same(self, key: str, etag: str, data: bytes) -> bool:
+        """Say whether the object with this etag has these bytes."""
+        if etag == _md5(data):
+            return True
+        if self._digests_are_etags and is_md5(etag):
+            return False
+        # Encrypted by KMS or uploaded in parts: the etag says nothing, the digest that was sent with it does.
+        described = self._client.head(key)
+        return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
+
+    def _learn(self, known: Known, key: str, data: bytes, placed: Placed) -> None:
+        known.note(key, placed.etag)
+        if placed.written and placed.etag != _md5(data):
+            self._digests_are_etags = False
+
+    def _look_at(self, known: Known, key: str) -> None:
+        described = self._client.head(key)
+        known.note(key, None if described is None else described.etag)
+
+    # -- many objects -------------------------------------------------------------------------------------------
+
+    def _put_all(
+        self,
+        files: Iterable[tuple[str, bytes]],
+        put: Callable[[Writer, Known, str, bytes], bool],
+        *,
+        immutable: bool,
+    ) -> Written:
+        known = self._known or self._new_known()
+        stop = Event()
+
+        def may_write() -> None:
+            if stop.is_set():
+                raise _StoppedError
+            self._check_hold()
+
+        writer = Writer(self._client, may_write)
+
+        def write(file: tuple[str, bytes]) -> Written:
+            key, data = file
+            return Written(1, 0, len(data)) if put(writer, known, key, data) else Written(unchanged=1)
+
+        def looked_up() -> Iterator[tuple[str, bytes]]:
+            for key, data in files:
+                known.look(_check_own(key), immutable=immutable)
+                if not immutable and (alias := alias_of(key)) is not None:
+                    known.look(alias, immutable=False)
+                yield key, data
+
+        self._uploader()  # made here, not by many threads at once
+        total = Written()
+        for written in in_parallel(
+            looked_up(),
+            write,
+            workers=self._options.concurrency,
+            size_of=lambda file: len(file[1]),
+            most_bytes=self._options.in_flight_bytes,
+            stop=stop,
+        ):
+            total += written
+        return total
+
+    def _if_there(self, key: str) -> str | None:
+        return None if self._client.head(key) is None else key
+
+    def _in_parallel(self, keys: Iterable[str], work: Callable[[str], str | None]) -> Iterator[str | None]:
+        self._uploader()
+        return in_parallel(keys, work, workers=self._options.concurrency, stop=Event())
+
+    def _writer(self) -> Writer:
+        return Writer(self._client, self._check_hold)
+
+    def _check_hold(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
+    def _uploader(self) -> Uploader:
+        if self._uploader_made is None:
+            self._uploader_made = uploader_for(self._client)
+        return self._uploader_made
+
+    def _new_known(self) -> Known:
+        return Known(lambda prefix, shallow: self._client.entries(prefix, shallow=shallow))
+
+
+class _StoppedError(ExporterError):
+    """Another write of the same bulk failed, so this one is not begun."""
+
+
+def _check_own(key: str) -> str:
+    """Return the key if it may name an object, and is not kept for an alias."""
+    if is_alias(check_key(key)):
+        raise StoreError(f"{key} is kept for a copy of {key}.json; write that")
+    return key
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()

@@ -1,0 +1,71 @@
+"""Extensionless copies of documents (exporter/stores/aliases.py): api.md section 4, "Files behind it"."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.api.routes import Served, route
+from exporter.stores.aliases import alias_of, is_alias
+
+M = "C" + "A" * 55
+T = "C" + "B" * 55
+
+PUBLIC = {
+    "v1/assets/index.json": "v1/assets",
+    f"v1/assets/{M}/{T}.json": f"v1/assets/{M}/{T}",
+    f"v1/assets/{M}/{T}/history/1d.json": f"v1/assets/{M}/{T}/history",
+    "v1/markets.json": "v1/markets",
+    "v1/markets/index.json": "v1/markets",
+    f"v1/markets/{M}.json": f"v1/markets/{M}",
+    f"v1/tokens/{T}.json": f"v1/tokens/{T}",
+    "v1/protocol/summary.json": "v1/protocol/summary",
+    "v1/protocols.json": "v1/protocols",
+    "v1/system/status.json": "v1/system/status",
+    "v1/history.json": "v1/history",
+}
+
+WITHOUT_ALIAS = [
+    "index.html",
+    "v1/openapi.json",
+    "v1/assets/empty.json",
+    "v1/assets/limit/20.json",
+    f"v1/assets/market/{M}/index.json",
+    f"v1/assets/market/{M}/limit/5.json",
+    f"v1/assets/market/{M}/token/{T}/index.json",
+    f"v1/assets/token/{T}/index.json",
+    f"v1/assets/{M}/{T}/history/5m.json",
+    f"v1/assets/{M}/{T}/history/1w.json",
+    "v1/pages/abc.json",
+    "v1/buckets/abc.json",
+    "v1/runs/7-abc.json",
+    "v1/system/intent.json",
+    "v1/system/superseded.json",
+    "history/pools/date=2026-11-21/1.parquet",
+    "state/history-buckets.bin",
+    "v1/markets/not-a-strkey.json",
+    "v1/assets",
+]
+
+
+@pytest.mark.parametrize("key", PUBLIC)
+def test_public_paths(key: str) -> None:
+    """A document that answers a path without a query string also stands under that path, and the rule agrees."""
+    alias = alias_of(key)
+
+    assert PUBLIC[key] == alias
+    assert is_alias(alias)
+    answer = route(f"/{alias}", "", (1, 20))
+    assert isinstance(answer, Served)
+    assert key in answer.keys
+
+
+@pytest.mark.parametrize("key", WITHOUT_ALIAS)
+def test_other_keys(key: str) -> None:
+    """Pages, records, what only a query string picks, and what has its extension in the path stand once."""
+    assert None is alias_of(key)
+
+
+@pytest.mark.parametrize("key", [*PUBLIC, *WITHOUT_ALIAS[:-1]])
+def test_no_key_of_the_tree_looks_like_an_alias(key: str) -> None:
+    """Whatever a run writes can be told from the copies."""
+    assert not is_alias(key)

@@ -1,0 +1,205 @@
+"""URIs of buckets, and how credentials, region and endpoint are found (exporter/stores/s3_connection.py)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.errors import ConfigError, ExporterError
+from exporter.stores.s3_connection import S3Connection, parse_s3_uri
+from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_store import S3Store
+from exporter.stores.store import open_store
+
+OPTIONS = S3Options(connect_seconds=1, read_seconds=2, tries=2, pause_seconds=0.01)
+
+AWS_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+)
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep what this machine knows of AWS out of the tests."""
+    for name in AWS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any credentials."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("s3://bucket", ("bucket", "")),
+        ("s3://bucket/", ("bucket", "")),
+        ("s3://my.bucket-1/api", ("my.bucket-1", "api")),
+        ("s3://bucket/api/public/", ("bucket", "api/public")),
+        ("S3://bucket/a=b", ("bucket", "a=b")),
+    ],
+)
+def test_uris(uri: str, place: tuple[str, str]) -> None:
+    """A URI names a bucket and a prefix; slashes at its end mean nothing."""
+    store = open_store(uri)
+
+    assert place == parse_s3_uri(uri)
+    assert "/".join(["s3:/", *filter(None, place)]) == store.uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://",
+        "s3:///prefix",
+        "s3://b",
+        "s3://-bucket",
+        "s3://bucket//x",
+        "s3://bucket/a//b",
+        "s3://bucket/../x",
+        "s3://bucket/.hidden",
+        "s3://bucket/a b",
+        "s3://bucket/x?region=eu",
+        "s3://bucket/x#y",
+        "s3://bucket/x?",
+        "s3://bucket:9000/x",
+        "s3://[bucket/x",
+        "s3://bucket/" + "x" * 700,
+        "s3://arn:aws:s3:eu-west-1:1:accesspoint/x",
+    ],
+)
+def test_uris_that_name_no_place(uri: str) -> None:
+    """Anything else is refused with the key of the configuration and what is accepted."""
+    with pytest.raises(ConfigError, match=r"output\.uri.*s3://bucket/prefix"):
+        open_store(uri)
+
+
+def test_secrets_in_a_uri() -> None:
+    """Credentials in the URI are refused, and not repeated."""
+    with pytest.raises(ConfigError, match=r"environment") as refused:
+        open_store("s3://AKIDEXAMPLE:hush@bucket/x")
+
+    assert "hush" not in str(refused.value)
+    assert "AKID" not in str(refused.value)
+
+
+def test_opening_costs_nothing() -> None:
+    """Opening a bucket imports neither client and asks nobody."""
+    program = (
+        "import sys; from exporter.stores.store import open_store; open_store('s3://bucket/x'); "
+        "print(sorted({'boto3', 'botocore', 'obstore'} & set(sys.modules)))"
+    )
+
+    assert "[]\n" == subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_no_credentials() -> None:
+    """Without credentials the first request says which variables to set."""
+    with pytest.raises(ConfigError, match=r"no credentials for s3://bucket/x; set AWS_ACCESS_KEY_ID"):
+        S3Store("bucket", "x", options=OPTIONS).get("a")
+
+
+@pytest.mark.parametrize("secret", ["AWS_SECRET_ACCESS_KEY", None])
+def test_half_credentials(monkeypatch: pytest.MonkeyPatch, secret: str | None) -> None:
+    """Half a pair of keys and a profile that is not there are told from none at all."""
+    if secret is None:
+        monkeypatch.setenv("AWS_PROFILE", "nobody")
+    else:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    with pytest.raises(ConfigError, match=r"credentials for s3://bucket/x: .*(nobody|missing: AWS_SECRET_ACCESS_KEY)"):
+        S3Store("bucket", "x", options=OPTIONS).get("a")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_no_server_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not reached is named by the bucket, after a bounded number of tries."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    with pytest.raises(ExporterError, match=r"cannot read s3://bucket/x/a: the server is not reached \(2 tries\)"):
+        S3Store("bucket", "x", options=OPTIONS).get("a")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_bad_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that is no URL is an error of the configuration that does not repeat it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "user:hush@host")
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL_S3") as refused:
+        S3Store("bucket", "x", options=OPTIONS).get("a")
+
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize(
+    ("variables", "endpoint", "region", "style"),
+    [
+        ({}, "https://s3.amazonaws.com", None, None),
+        ({"AWS_REGION": "eu-central-1"}, "https://s3.eu-central-1.amazonaws.com", "eu-central-1", None),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "https://s3.eu-west-1.amazonaws.com", "eu-west-1", None),
+        ({"AWS_ENDPOINT_URL": "https://r2.example.org"}, "https://r2.example.org", None, "path"),
+        (
+            {"AWS_ENDPOINT_URL": "https://a.example.org", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:8000"},
+            "http://127.0.0.1:8000",
+            None,
+            "path",
+        ),
+    ],
+)
+def test_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str, region: str | None, style: str | None
+) -> None:
+    """Region and endpoint are those of the usual variables; other servers than AWS get the bucket in the path."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    connection = S3Connection("bucket", "", S3Options(concurrency=5))
+    client = connection.boto
+    config: Any = client.meta.config
+
+    assert endpoint == client.meta.endpoint_url
+    assert region == connection.session.region_name
+    assert style == (config.s3 or {}).get("addressing_style")
+    assert (10, 30, 9) == (config.connect_timeout, config.read_timeout, config.max_pool_connections)
+    connection.close()
+
+
+def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A profile brings its keys, region and endpoint."""
+    monkeypatch.setenv("AWS_PROFILE", "lending")
+    (tmp_path / "credentials").write_text("[lending]\naws_access_key_id=AKIDPROFILE\naws_secret_access_key=hush\n")
+    (tmp_path / "config").write_text(
+        "[profile lending]\nregion=eu-north-1\nendpoint_url=https://ceph.example.org:8080\n"
+    )
+    connection = S3Connection("bucket", "", S3Options())
+    credentials = connection.session.get_credentials()
+
+    assert credentials is not None
+    assert ("AKIDPROFILE", "eu-north-1") == (credentials.access_key, connection.session.region_name)
+    assert "https://ceph.example.org:8080" == connection.boto.meta.endpoint_url
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"lease_seconds": 88}, {"lease_seconds": 3601}, {"concurrency": 0}, {"tries": 0}, {"read_seconds": 200}]
+)
+def test_bounds_that_do_not_fit(bounds: dict[str, int]) -> None:
+    """A hold must last longer than the requests that rely on it."""
+    with pytest.raises(ConfigError):
+        S3Options(**bounds)  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""What people are told when a bucket refuses (exporter/stores/s3_errors.py), alike from both clients."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from botocore import exceptions as botocore
+
+from exporter.errors import ConfigError, ExporterError, StoreError
+from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
+from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_store import S3Store
+from tests.s3.bucket_objects import BUCKET
+from tests.s3.faults import Answer, Cut, Hang, Reset
+from tests.s3.wire_bucket import WireBucket
+from tests.stores.s3_servers import OPTIONS, wire_store
+
+FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
+
+
+@pytest.fixture(scope="module")
+def running_bucket() -> Iterator[WireBucket]:
+    """A bucket that can be told what to answer."""
+    with WireBucket() as bucket:
+        yield bucket
+
+
+@pytest.fixture(scope="module")
+def stores(running_bucket: WireBucket) -> Iterator[dict[bool, S3Store]]:
+    """A store that writes by obstore, and one that writes by boto3."""
+    stores = {way: store_at(running_bucket, use_obstore=way) for way in (True, False)}
+    yield stores
+    for store in stores.values():
+        store.close()
+
+
+@pytest.fixture
+def bucket(running_bucket: WireBucket) -> WireBucket:
+    """The bucket, empty."""
+    running_bucket.forget()
+    running_bucket.objects.clear()
+    return running_bucket
+
+
+@pytest.fixture(params=[True, False], ids=["obstore", "boto3"])
+def store(request: pytest.FixtureRequest, bucket: WireBucket, stores: dict[bool, S3Store]) -> S3Store:
+    """Each of the stores, empty."""
+    return stores[request.param]
+
+
+def store_at(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
+    return wire_store(bucket, "alice", name, options=replace(FAST, **bounds))  # type: ignore[arg-type]
+
+
+def puts(bucket: WireBucket) -> list[int]:
+    return [call.status for call in bucket.calls if call.operation == "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (Answer(403, "AccessDenied"), StoreError, r"s3://bucket/p/a: access is denied; allow s3:PutObject"),
+        (
+            Answer(403, "SignatureDoesNotMatch"),
+            ConfigError,
+            r"refused \(SignatureDoesNotMatch\); set AWS_",
+        ),
+        (Answer(403, "InvalidAccessKeyId"), ConfigError, r"refused \(InvalidAccessKeyId\)"),
+        (Answer(400, "ExpiredToken"), ConfigError, r"refused \(ExpiredToken\)"),
+        (Answer(403, "RequestTimeTooSkewed"), ConfigError, "clock of this machine"),
+        (Answer(400, "AuthorizationHeaderMalformed"), ConfigError, "in another region .*AWS_REGION"),
+        (Answer(501, "NotImplemented"), ConfigError, "does not implement"),
+        (Answer(400, "EntityTooLarge"), StoreError, r"s3://bucket/p/a: .*status 400 EntityTooLarge; run again"),
+    ],
+)
+def test_refusals(bucket: WireBucket, store: S3Store, answer: Answer, error: type[ExporterError], text: str) -> None:
+    """A refusal that will not pass is not tried again, and its message says what to do."""
+    bucket.disturb_next("alice", answer)
+    with pytest.raises(error, match=text) as refused:
+        store.put_new("a", b"1")
+
+    assert "127.0.0.1" not in str(refused.value)
+    assert [answer.status] == puts(bucket)
+
+
+@pytest.mark.parametrize("by_obstore", [True, False])
+def test_no_such_bucket(bucket: WireBucket, *, by_obstore: bool) -> None:
+    """A bucket that is not there is an error of the configuration, whichever request finds it out."""
+    store = store_at(bucket, "another-bucket", use_obstore=by_obstore)
+    for request in (
+        lambda: store.get("a"),
+        lambda: list(store.list("")),
+        lambda: store.put_new("v1/pages/x.json", b"1"),
+        lambda: store.swap("a", b"1", None),
+        lambda: store.put_many([("a", b"1")]),
+    ):
+        with pytest.raises(ConfigError, match="there is no bucket another-bucket"):
+            request()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(503),
+        Answer(500),
+        Answer(429),
+        Answer(409, "ConditionalRequestConflict"),
+        Reset(),
+        Reset(after=True),
+        Hang(),
+        Hang(after=True),
+        Cut(),
+    ],
+    ids=str,
+)
+def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: Answer | Reset | Hang | Cut) -> None:
+    """A failure that passes goes unnoticed; a write that took effect unanswered is known by its bytes."""
+    assert store.put_new("y", b"1")
+    writes: dict[str, Callable[[str], object]] = {
+        "v1/pages/x.json": lambda key: store.put_new(key, b"1"),
+        "y": lambda key: store.swap(key, b"2", hashlib.md5(b"1", usedforsecurity=False).hexdigest()),
+        "z": lambda key: store.swap(key, b"3", None),
+    }
+    if isinstance(fault, Hang):  # which takes its time
+        del writes["y"], writes["z"]
+    for key, write in writes.items():
+        bucket.disturb_next("alice", fault)
+        assert write(key)
+        bucket.calm()
+    expected = {"p/v1/pages/x.json": b"1", "p/y": b"2", "p/z": b"3"}
+
+    assert {f"p/{key}": expected[f"p/{key}"] for key in writes} == {
+        key: stored.data for key, stored in bucket.objects.items() if key.removeprefix("p/") in writes
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Answer(503), r"status 503 SlowDown \(3 tries\)"),
+        (Hang(), r"no answer in time \(3 tries\)"),
+        (Reset(), r"not reached \(3 tries\)"),
+    ],
+    ids=str,
+)
+def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | Hang | Reset, text: str) -> None:
+    """What lasts is an error after the last try, which names the object."""
+    bucket.disturb_next("alice", fault, more=20)
+    with pytest.raises(StoreError, match=r"cannot write s3://bucket/p/a: .*" + text):
+        store.put_new("a", b"1")
+
+    assert 3 == len(puts(bucket))
+
+
+def test_time_is_bounded(bucket: WireBucket) -> None:
+    """No try begins after the deadline."""
+    store = store_at(bucket, tries=100, pause_seconds=0.05, longest_pause_seconds=0.1, deadline_seconds=0.3)
+    bucket.disturb_next("alice", Answer(503), more=100)
+    with pytest.raises(StoreError, match="503"):
+        store.get("a")
+    store.close()
+
+    assert 2 <= len(bucket.calls) <= 8
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "passing"),
+    [
+        (botocore.EndpointConnectionError(endpoint_url="x"), UNREACHABLE, True),
+        (botocore.ConnectTimeoutError(endpoint_url="x"), TIMEOUT, True),
+        (botocore.ReadTimeoutError(endpoint_url="x"), TIMEOUT, True),
+        (botocore.ConnectionClosedError(endpoint_url="x"), UNREACHABLE, True),
+        (botocore.ProxyConnectionError(proxy_url="x"), UNREACHABLE, True),
+        (botocore.IncompleteReadError(actual_bytes=1, expected_bytes=2), CUT_OFF, True),
+        (botocore.NoCredentialsError(), NO_CREDENTIALS, False),
+        (botocore.SSLError(endpoint_url="x", error=ValueError()), "Untrusted", False),
+        (botocore.ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRoleWithWebIdentity"), NO_CREDENTIALS, False),
+        (botocore.UnknownServiceError(service_name="x", known_service_names="y"), "UnknownServiceError", False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_of_boto3(error: Exception, code: str, *, passing: bool) -> None:
+    """Each error of boto3 is told by what it means for the request."""
+    refused = refusal_of(error)
+
+    assert refused is not None
+    assert (code, passing) == (refused.code, refused.passing)
+    assert isinstance(explained(refused, "read", "bucket", "key", "right"), ConfigError | StoreError)
+
+
+def test_other_errors_are_left_alone() -> None:
+    """What neither client raised is not taken for a refusal."""
+    assert None is refusal_of(ValueError("x"))
+    assert None is refusal_of(KeyboardInterrupt())
+
+
+def test_bounds_of_a_store() -> None:
+    """The bounds of a store leave a hold room for its slowest request."""
+    assert S3Options().margin_seconds * 2 < S3Options().lease_seconds

@@ -1,0 +1,343 @@
+"""The hold of a publisher on a bucket (exporter/stores/s3_lease.py), with clocks that go where a test sends them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from exporter.errors import ConfigError, LostRaceError, StoreError
+from exporter.stores.s3_client import S3Client
+from exporter.stores.s3_connection import S3Connection
+from exporter.stores.s3_headers import LEASE_KEY
+from exporter.stores.s3_lease import Lease, monotonic
+from exporter.stores.s3_store import S3Store
+from tests.s3.bucket_objects import BUCKET
+from tests.s3.faults import Answer, Reset
+from tests.s3.wire_bucket import WireBucket
+from tests.stores import s3_servers
+from tests.stores.s3_servers import OPTIONS, wire_store
+
+LEASE = f"p/{LEASE_KEY}"
+SECONDS = OPTIONS.lease_seconds
+MARGIN = OPTIONS.margin_seconds
+
+
+class Clocks:
+    """The server's clock and the publishers' own one."""
+
+    def __init__(self) -> None:
+        self.server = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+        self.own = 1000.0
+
+    def advance(self, seconds: float) -> None:
+        self.server += timedelta(seconds=seconds)
+        self.own += seconds
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    """Both clocks."""
+    return Clocks()
+
+
+@pytest.fixture
+def bucket(clocks: Clocks) -> Iterator[WireBucket]:
+    """A bucket that goes by the server's clock."""
+    with WireBucket(lambda: clocks.server) as bucket:
+        yield bucket
+
+
+@pytest.fixture
+def publisher(bucket: WireBucket, clocks: Clocks) -> Iterator[Callable[[str], S3Store]]:
+    """Makes stores of different publishers."""
+    stores: list[S3Store] = []
+
+    def make(name: str) -> S3Store:
+        stores.append(wire_store(bucket, name, clock=lambda: clocks.own))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+def lease_of(bucket: WireBucket) -> dict[str, object]:
+    document: dict[str, object] = json.loads(bucket.objects[LEASE].data)
+    return document
+
+
+def client_of(bucket: WireBucket, name: str) -> S3Client:
+    connection = S3Connection(BUCKET, "p", OPTIONS, s3_servers._session(name), bucket.endpoint)
+    return S3Client(connection)
+
+
+def acquire(bucket: WireBucket, clocks: Clocks, name: str) -> Lease:
+    """Get hold without a thread that renews it."""
+    return Lease.acquire(client_of(bucket, name), OPTIONS, clock=lambda: clocks.own, renewing=False)
+
+
+def test_another_publisher_is_refused_at_once(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
+    """While one publisher works another is refused, and told until when; afterwards it need not wait."""
+    alice, bob = publisher("alice"), publisher("bob")
+    with alice.exclusive():
+        began = time.monotonic()
+        with (
+            pytest.raises(LostRaceError, match=r"holds s3://bucket/p until 10:01:02 UTC") as refused,
+            bob.exclusive(),
+        ):
+            pass
+        assert 5 > time.monotonic() - began
+        alice.put("a", b"1")
+    with bob.exclusive():
+        bob.put("a", b"2")
+
+    assert 5 == refused.value.exit_code
+    assert b"2" == bucket.objects["p/a"].data
+    assert None is lease_of(bucket)["holder"]
+
+
+def test_the_hold_is_hidden_and_private(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
+    """No listing shows the lease, no key of a store names it, and no cache keeps it."""
+    alice = publisher("alice")
+    with alice.exclusive():
+        assert [] == list(alice.list(""))
+        with pytest.raises(StoreError, match="not a key"):
+            alice.delete([LEASE_KEY])
+
+    assert [] == list(alice.list(""))
+    assert "private, no-store" == bucket.objects[LEASE].headers["cache-control"]
+    assert "application/json" == bucket.objects[LEASE].headers["content-type"]
+
+
+def test_a_dead_publisher(bucket: WireBucket, clocks: Clocks) -> None:
+    """The hold of a publisher that died ends by the server's clock, two seconds after it ran out."""
+    dead = acquire(bucket, clocks, "alice")
+    for wait in (SECONDS - 1, 1, 1):
+        clocks.server += timedelta(seconds=wait)
+        with pytest.raises(LostRaceError, match="until 10:01:02 UTC"):
+            acquire(bucket, clocks, "bob")
+    clocks.advance(1)
+    heir = acquire(bucket, clocks, "bob")
+
+    heir.check()
+    with pytest.raises(LostRaceError, match="another publisher took it"):
+        dead.renew()
+    with pytest.raises(LostRaceError, match="another publisher took it"):
+        dead.check()
+    holder = lease_of(bucket)["holder"]
+    dead.release()
+    assert holder == lease_of(bucket)["holder"]
+
+
+def test_wrong_clocks_of_publishers(bucket: WireBucket, clocks: Clocks) -> None:
+    """What a publisher's own clock says of the day does not matter for taking over."""
+    acquire(bucket, clocks, "alice")
+    clocks.own += 10 * SECONDS
+    with pytest.raises(LostRaceError, match="holds"):
+        acquire(bucket, clocks, "bob")
+
+
+def test_renewal(bucket: WireBucket, clocks: Clocks) -> None:
+    """A hold that is renewed lasts from then on."""
+    lease = acquire(bucket, clocks, "alice")
+    for _ in range(5):
+        clocks.advance(SECONDS / 2)
+        lease.renew()
+    lease.check()
+
+    with pytest.raises(LostRaceError, match="until 10:03:32 UTC"):
+        acquire(bucket, clocks, "bob")
+    lease.release()
+    acquire(bucket, clocks, "bob").check()
+
+
+def test_a_thread_renews_it(bucket: WireBucket) -> None:
+    """Somebody who works for long keeps the hold without doing anything for it."""
+    options = replace(OPTIONS, connect_seconds=0.2, read_seconds=0.2, lease_seconds=1.0)
+    lease = Lease.acquire(client_of(bucket, "alice"), options)
+    deadline = time.monotonic() + 20
+    while int(str(lease_of(bucket)["renewals"])) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    lease.release()
+
+    assert None is lease_of(bucket)["holder"]
+    assert 4 <= int(str(lease_of(bucket)["renewals"]))
+    assert [] == [thread for thread in threading.enumerate() if thread.name == "s3-lease"]
+
+
+def test_nothing_is_written_after_the_hold(
+    bucket: WireBucket, clocks: Clocks, publisher: Callable[[str], S3Store]
+) -> None:
+    """When less is left than a request may take, every method that changes something refuses before it asks."""
+    alice = publisher("alice")
+    alice.put("old", b"1")
+    with alice.exclusive():
+        alice.put_many([("a", b"1")])
+        clocks.advance(SECONDS - MARGIN - 0.1)
+        alice.put("b", b"1")
+        clocks.advance(0.1)
+        calls = len(bucket.calls)
+        for write in (
+            lambda: alice.put_new("v1/pages/x.json", b"1"),
+            lambda: alice.put_many([("a", b"2")]),
+            lambda: alice.put_new_many([("v1/pages/x.json", b"1"), ("v1/pages/y.json", b"1")]),
+            lambda: alice.swap("c", b"1", None),
+            lambda: alice.delete(["old"]),
+        ):
+            with pytest.raises(LostRaceError, match=r"the hold on s3://bucket/p was lost .*Run again"):
+                write()
+        assert {"LIST", "GET", "HEAD"} >= {call.operation for call in bucket.calls[calls:]}
+
+    assert {"p/old", "p/a", "p/b", LEASE} == set(bucket.objects)
+
+
+def test_a_hold_that_cannot_be_renewed(bucket: WireBucket, clocks: Clocks) -> None:
+    """A server that fails for a while costs nothing; when it is back the hold goes on."""
+    lease = acquire(bucket, clocks, "alice")
+    bucket.disturb_next("alice", Answer(503), more=OPTIONS.tries - 1)
+    clocks.advance(10)
+    with pytest.raises(StoreError, match="503"):
+        lease.renew()
+    lease.check()
+    lease.renew()
+    clocks.advance(SECONDS - MARGIN - 1)
+
+    lease.check()
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_answer_that_was_lost(bucket: WireBucket, clocks: Clocks, *, taken: bool) -> None:
+    """A lease that was written without an answer is known again: at the beginning, and at a renewal."""
+    if taken:
+        acquire(bucket, clocks, "carol").release()
+    bucket.disturb("alice", 1, Reset(after=True))
+    lease = acquire(bucket, clocks, "alice")
+    bucket.disturb_next("alice", Reset(after=True))
+    lease.renew()
+
+    lease.check()
+    with pytest.raises(LostRaceError, match="holds"):
+        acquire(bucket, clocks, "bob")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[1", b'{"holder": 5}', b'{"holder":"x","lease_seconds":1e9,"renewals":1}']
+)
+def test_a_lease_that_cannot_be_understood(bucket: WireBucket, clocks: Clocks, text: bytes) -> None:
+    """What is no lease holds as long as ours would, and no longer."""
+    client = client_of(bucket, "carol")
+    client.connection.boto.put_object(Bucket=BUCKET, Key=LEASE, Body=text)
+    with pytest.raises(LostRaceError, match="until 10:01:02 UTC"):
+        acquire(bucket, clocks, "bob")
+    clocks.advance(SECONDS + 2)
+
+    acquire(bucket, clocks, "bob").check()
+
+
+@pytest.mark.parametrize("standing", ["nothing", "released", "expired"])
+def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, standing: str) -> None:
+    """Of sixteen publishers that begin together one gets hold, whatever stood there."""
+    if standing != "nothing":
+        earlier = acquire(bucket, clocks, "carol")
+        if standing == "released":
+            earlier.release()
+        clocks.advance(SECONDS + 2)
+    client = client_of(bucket, "everybody")
+    held: list[Lease] = []
+    refused: list[LostRaceError] = []
+    together = threading.Barrier(16)
+
+    def contend() -> None:
+        together.wait(10)
+        try:
+            held.append(Lease.acquire(client, OPTIONS, clock=lambda: clocks.own, renewing=False))
+        except LostRaceError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=contend) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert (1, 15) == (len(held), len(refused))
+    held[0].check()
+
+
+def test_publish_then_sweep(publisher: Callable[[str], S3Store]) -> None:
+    """The same publisher holds the bucket again and again; inside a hold it is refused as anybody."""
+    alice = publisher("alice")
+    for _ in range(3):
+        with alice.exclusive():
+            alice.put("a", b"1")
+            with pytest.raises(LostRaceError, match="this process is already publishing"), alice.exclusive():
+                pass
+
+
+class _Careless(S3Client):
+    """Sends no condition of one kind, as a server does that ignores it."""
+
+    def __init__(self, connection: S3Connection, *, ignores_match: bool) -> None:
+        super().__init__(connection)
+        self._ignores_match = ignores_match
+
+    def put(self, key, data, headers, match):  # type: ignore[no-untyped-def]
+        ignored = (match is not None) == self._ignores_match
+        if ignored:
+            self.connection.boto.put_object(Bucket=BUCKET, Key=self.connection.full(key), Body=data)
+            return "0"
+        return super().put(key, data, headers, match)
+
+
+@pytest.mark.parametrize("ignores_match", [True, False])
+def test_a_server_that_ignores_conditions(bucket: WireBucket, *, ignores_match: bool) -> None:
+    """A server that writes against a condition is refused before anything but the lease was written."""
+    client = _Careless(client_of(bucket, "alice").connection, ignores_match=ignores_match)
+    with pytest.raises(ConfigError, match=r"ignores If-(None-)?Match"):
+        Lease.acquire(client, OPTIONS, renewing=False)
+
+    assert {LEASE} == set(bucket.objects)
+
+
+def test_conditions_are_proved_once(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
+    """The two writes that must be refused are made at the first hold only."""
+    alice = publisher("alice")
+    counts = []
+    for _ in range(2):
+        bucket.forget()
+        with alice.exclusive():
+            pass
+        counts.append([(call.operation, call.status) for call in bucket.calls])
+
+    assert [("GET", 404), ("PUT", 200), ("PUT", 412), ("PUT", 412), ("PUT", 200)] == counts[0]
+    assert [("GET", 200), ("PUT", 200), ("PUT", 200)] == counts[1]
+
+
+def test_the_machine_clock() -> None:
+    """The clock of a hold goes on by itself and never back."""
+    first = monotonic()
+
+    assert 0 <= monotonic() - first < 5
+
+
+@pytest.mark.parametrize("name", s3_servers.SERVERS)
+def test_two_publishers_on_a_server(name: str) -> None:
+    """On a server that others wrote, too, one publisher keeps out another, and its hold ends with its work."""
+    server = s3_servers.server(name)
+    alice = server.store()
+    bob = server.store(alice.uri.rpartition("/")[2])
+    for _ in range(2):
+        with alice.exclusive():
+            with pytest.raises(LostRaceError, match="holds"), bob.exclusive():
+                pass
+            alice.put_many([("a", b"1"), ("v1/markets.json", b"2")])
+        with bob.exclusive():
+            bob.put_many([("a", b"2"), ("v1/markets.json", b"3")])
+    alice.close()
+    bob.close()

@@ -1,0 +1,93 @@
+"""Many small things at once (exporter/stores/s3_parallel.py)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from exporter.stores.s3_parallel import in_parallel
+
+
+def test_results() -> None:
+    """Every item is worked on once, and several at the same time."""
+    together = threading.Barrier(4)
+
+    def work(number: int) -> int:
+        if number < 4:
+            together.wait(10)
+        return number * number
+
+    results = in_parallel(iter(range(100)), work, workers=4, stop=threading.Event())
+
+    assert [number * number for number in range(100)] == sorted(results)
+
+
+def test_nothing_to_do() -> None:
+    """An empty stream gives nothing."""
+    assert [] == list(in_parallel([], str, workers=4, stop=threading.Event()))
+
+
+@pytest.mark.parametrize("where", ["work", "stream", "reader"])
+def test_an_error_ends_it(where: str) -> None:
+    """An error of the work, the stream or the reader ends it when what was begun has ended; the rest never begins."""
+    stop = threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+
+    def stream() -> Iterator[int]:
+        yield from range(50)
+        if where == "stream":
+            raise KeyError(50)
+        yield from range(50, 1000)
+
+    def work(number: int) -> int:
+        begun.append(number)
+        if where == "work" and number == 50:
+            raise KeyError(number)
+        stop.wait(0.001)
+        ended.append(number)
+        return number
+
+    def read() -> None:
+        for count, _ in enumerate(in_parallel(stream(), work, workers=4, stop=stop)):
+            if where == "reader" and count == 50:
+                raise KeyError(count)
+
+    with pytest.raises(KeyError, match="50"):
+        read()
+    # A generator that its reader left ends when it is collected, which CPython does at once.
+    assert stop.is_set()
+    assert 80 >= len(begun)
+    assert set(begun) - {50} <= set(ended) | {50}
+    assert [] == [thread for thread in threading.enumerate() if thread.name.startswith("s3_")]
+
+
+def test_bounds() -> None:
+    """No more items are taken from the stream than twice the workers, nor more bytes than allowed."""
+    taken = 0
+    done = 0
+    most_items = most_bytes = 0
+
+    def stream(size: int) -> Iterator[int]:
+        nonlocal taken, most_items, most_bytes
+        for _ in range(60):
+            taken += 1
+            most_items = max(most_items, taken - done)
+            most_bytes = max(most_bytes, (taken - done) * size)
+            yield size
+
+    def work(size: int) -> int:
+        time.sleep(0.002)
+        return size
+
+    for size, items in ((1, 2 * 3 + 1), (40, 3)):
+        taken = done = most_items = 0
+        for _ in in_parallel(
+            stream(size), work, workers=3, size_of=lambda size: size, most_bytes=100, stop=threading.Event()
+        ):
+            done += 1
+        assert (60, 60) == (taken, done)
+        assert items >= most_items

@@ -1,0 +1,189 @@
+"""Publishers that write the same keys, and servers with conditions of their own (exporter/stores/s3_writer.py)."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from exporter.api.headers import POINTER_KEY
+from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
+from exporter.stores.s3_store import S3Store
+from exporter.stores.store import Written
+from tests.s3 import bucket_objects
+from tests.s3.faults import Stall
+from tests.s3.wire_bucket import WireBucket
+from tests.stores.s3_servers import OPTIONS, S3Server, data_in
+
+ALIAS = "v1/system/status"
+
+
+def test_a_publisher_that_lost_its_hold_unnoticed(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """A document, an alias and a removal that a later run made are not taken back by one that is late."""
+    files = [("v1/markets.json", b"old"), ("index.html", b"old"), ("v1/history.json", b"old")]
+    alice.put_many(files)
+    with alice.exclusive():
+        alice.put_many([("v1/protocols.json", b"1")])  # now she knows what is there
+        bob.put("v1/markets.json", b"newer")
+        with pytest.raises(LostRaceError, match=r"v1/markets\.json was written by another publisher"):
+            alice.put_many([("v1/markets.json", b"older")])
+        bucket.objects["p/v1/history"] = bucket.objects["p/v1/markets"]
+        with pytest.raises(LostRaceError, match="v1/history was written"):
+            alice.put_many([("v1/history.json", b"older")])
+        bob.delete(["v1/protocols.json"])
+        with pytest.raises(LostRaceError, match=r"v1/protocols\.json"):
+            alice.put("v1/protocols.json", b"2")
+
+    assert b"newer" == data_in(bucket)["v1/markets"] == data_in(bucket)["v1/markets.json"]
+    assert "v1/protocols.json" not in data_in(bucket)
+
+
+def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """A document that a publisher read under its hold, and somebody wrote since, is not replaced."""
+    bob.put("v1/system/intent.json", b"1")
+    with alice.exclusive():
+        alice.get("v1/system/intent.json")
+        alice.get("v1/history.json")
+        bob.put("v1/system/intent.json", b"2")
+        bob.put("v1/history.json", b"2")
+        for key in ("v1/system/intent.json", "v1/history.json"):
+            with pytest.raises(LostRaceError, match=key):
+                alice.put(key, b"3")
+
+    assert {"v1/system/intent.json": b"2", "v1/history.json": b"2", "v1/history": b"2"} == data_in(bucket)
+
+
+@pytest.mark.parametrize("by_obstore", [True, False])
+def test_one_of_sixteen_creates(server: S3Server, *, by_obstore: bool) -> None:
+    """Of sixteen that create the same immutable object with other bytes each, one does."""
+    store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
+
+    def create(number: int) -> bool:
+        try:
+            return store.put_new("v1/pages/x.json", b"%d" % number)
+        except ImmutableKeyError:
+            return False
+
+    store.get("x")
+    with ThreadPoolExecutor(16) as pool:
+        winners = [number for number, won in enumerate(pool.map(create, range(16))) if won]
+    stored = store.get("v1/pages/x.json")
+    store.close()
+
+    assert 1 == len(winners)
+    assert stored is not None
+    assert b"%d" % winners[0] == stored.data
+
+
+def test_a_counter(server: S3Server) -> None:
+    """No addition by compare-and-swap is lost, and the alias ends as the pointer does."""
+    store = server.store()
+    store.swap(POINTER_KEY, b"0", None)
+
+    def add(adder: int) -> None:
+        while True:
+            stored = store.get(POINTER_KEY)
+            assert stored is not None
+            count = int(stored.data.split()[0]) + 1
+            try:
+                # Named, because a store takes the bytes that it sent without an answer for its own, whoever wrote them.
+                store.swap(POINTER_KEY, b"%d by %d" % (count, adder), stored.etag)
+            except LostRaceError:
+                continue
+            return
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(12)))
+    pointer, alias = store.get(POINTER_KEY), store.get(ALIAS)
+    store.close()
+
+    assert pointer is not None
+    assert alias is not None
+    assert pointer.data.startswith(b"12 ")
+    assert pointer == alias
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store, position: int) -> None:
+    """Wherever a publisher is held up (at its look, the pointer or the alias), a later one's alias stays."""
+    first = bob.swap(POINTER_KEY, b"0", None)
+    alice.get("x")
+    go_on = threading.Event()
+    stall = Stall(go_on)
+    bucket.disturb("alice", len(bucket.calls_of("alice")) + position, stall)
+    outcome: list[object] = []
+
+    def swap() -> None:
+        try:
+            outcome.append(alice.swap(POINTER_KEY, b"1", first))
+        except LostRaceError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    assert stall.reached.wait(10)
+    standing = bob.get(POINTER_KEY)
+    assert standing is not None
+    bob.swap(POINTER_KEY, b"2", standing.etag)
+    go_on.set()
+    thread.join(20)
+
+    assert (b"2", b"2") == (data_in(bucket)[POINTER_KEY], data_in(bucket)[ALIAS])
+    assert isinstance(outcome[0], LostRaceError) == (position < 2)
+
+
+def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice: S3Store) -> None:
+    """Where an older alias came between, the publisher whose pointer stands writes its own over it."""
+    first = alice.swap(POINTER_KEY, b"0", None)
+    go_on = threading.Event()
+    stall = Stall(go_on)
+    bucket.disturb("alice", len(bucket.calls_of("alice")) + 2, stall)
+    thread = threading.Thread(target=lambda: alice.swap(POINTER_KEY, b"2", first))
+    thread.start()
+    assert stall.reached.wait(10)
+    bucket.objects[f"p/{ALIAS}"] = replace(bucket.objects[f"p/{ALIAS}"], data=b"1")
+    go_on.set()
+    thread.join(20)
+
+    assert (b"2", b"2") == (data_in(bucket)[POINTER_KEY], data_in(bucket)[ALIAS])
+
+
+def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:
+    """A pointer that another publisher moved to the very same bytes is lost all the same; a document is not."""
+    bob.swap(POINTER_KEY, b"1", None)
+    with pytest.raises(LostRaceError, match="status"):
+        alice.swap(POINTER_KEY, b"1", None)
+    with alice.exclusive():
+        alice.put_many([("v1/markets.json", b"0")])
+        bob.put("v1/markets.json", b"1")
+        assert Written(0, 1, 0) == alice.put_many([("v1/markets.json", b"1")])
+
+
+def test_a_server_that_wants_etags_without_quotes(
+    bucket: WireBucket, alice: S3Store, bob: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ceph compares If-Match without quotes (facts/technology.md 3); that is found out once, and then kept to."""
+    monkeypatch.setattr(bucket_objects, "_names", lambda condition, etag: condition == etag)
+    first = alice.swap("a", b"1", None)
+    second = alice.swap("a", b"2", first)
+    third = alice.swap("a", b"3", second)
+    with pytest.raises(LostRaceError):
+        alice.swap("a", b"4", second)
+    bob.swap("a", b"5", third)
+
+    assert b"5" == data_in(bucket)["a"]
+    assert [200, 412, 200, 200, 412] == [call.status for call in bucket.calls_of("alice") if call.operation == "PUT"]
+
+
+def test_a_server_that_refuses_every_condition(
+    bucket: WireBucket, alice: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes neither form is told from a lost race."""
+    monkeypatch.setattr(bucket_objects, "_names", lambda *_: False)
+    first = alice.swap("a", b"1", None)
+    with pytest.raises(StoreError, match="does not implement conditional writes"):
+        alice.swap("a", b"2", first)
+
+    assert b"1" == data_in(bucket)["a"]

@@ -1,0 +1,348 @@
+"""Trees in a bucket (exporter/stores/s3_store.py): headers, aliases, conditions, and what is not sent again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from exporter.api.headers import POINTER_KEY
+from exporter.errors import ImmutableKeyError, StoreError
+from exporter.stores.s3_known import FOUND_BEFORE_LISTING
+from exporter.stores.s3_store import S3Store
+from exporter.stores.store import Written, etag_of
+from tests.s3.bucket_objects import Stored
+from tests.s3.faults import Answer
+from tests.s3.wire_bucket import WireBucket
+from tests.stores import s3_servers
+from tests.stores.s3_servers import OPTIONS, S3Server, data_in, sent, wire_store
+
+MARKET = "C" + "A" * 55
+ALIAS = "v1/system/status"
+PAGES = "public, max-age=31536000, immutable"
+DOCUMENTS = "public, max-age=30"
+POINTER = "public, max-age=5, must-revalidate"
+PRIVATE = "private, no-store"
+
+
+HEADERS = {
+    "index.html": ("text/html; charset=utf-8", DOCUMENTS),
+    "v1/assets/index.json": ("application/json", DOCUMENTS),
+    "v1/assets": ("application/json", DOCUMENTS),
+    "v1/pages/x.json": ("application/json", PAGES),
+    "v1/buckets/x.json": ("application/json", PAGES),
+    "history/pools/date=2026-11-21/7.parquet": ("application/vnd.apache.parquet", PAGES),
+    "v1/runs/7-0.json": ("application/json", DOCUMENTS),
+    POINTER_KEY: ("application/json", POINTER),
+    ALIAS: ("application/json", POINTER),
+    "v1/system/intent.json": ("application/json", PRIVATE),
+    "v1/system/superseded.json": ("application/json", PRIVATE),
+    "state/history-buckets.bin": ("application/octet-stream", PRIVATE),
+}
+
+
+@pytest.mark.parametrize("by_obstore", [True, False])
+def test_headers(server: S3Server, *, by_obstore: bool) -> None:
+    """Each class of object has its content type, cache lifetime and digest; an alias those of its document."""
+    store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
+    store.put_many((key, key.encode()) for key in HEADERS if key not in ("v1/assets", ALIAS, POINTER_KEY))
+    store.swap(POINTER_KEY, POINTER_KEY.encode(), None)
+    prefix = store.uri.split("/", 3)[3]
+    store.close()
+    heads = {key: server.client.head_object(Bucket=server.bucket, Key=f"{prefix}/{key}") for key in HEADERS}
+    documents = {"v1/assets": "v1/assets/index.json", ALIAS: POINTER_KEY}
+
+    assert HEADERS == {key: (head["ContentType"], head["CacheControl"]) for key, head in heads.items()}
+    assert {key: {"sha256": etag_of(documents.get(key, key).encode())} for key in HEADERS} == {
+        key: head["Metadata"] for key, head in heads.items()
+    }
+    assert all("ContentEncoding" not in head for head in heads.values())
+
+
+def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
+    """A document also stands under its path; the copy is hidden, kept up, repaired, and deleted with it."""
+    alice.put_many([("v1/markets.json", b"1"), (f"v1/markets/{MARKET}.json", b"2"), ("index.html", b"3")])
+    alice.put("v1/history.json", b"4")
+    assert {
+        "v1/markets.json": b"1",
+        "v1/markets": b"1",
+        f"v1/markets/{MARKET}.json": b"2",
+        f"v1/markets/{MARKET}": b"2",
+        "index.html": b"3",
+        "v1/history.json": b"4",
+        "v1/history": b"4",
+    } == data_in(bucket)
+    assert ["index.html", "v1/history.json", "v1/markets.json", f"v1/markets/{MARKET}.json"] == [
+        info.key for info in alice.list("")
+    ]
+
+    del bucket.objects["p/v1/markets"]
+    bucket.objects["p/v1/history"] = bucket.objects["p/index.html"]
+    with alice.exclusive():
+        assert Written(0, 2, 0) == alice.put_many([("v1/markets.json", b"1"), ("v1/history.json", b"4")])
+    assert (b"1", b"4") == (data_in(bucket)["v1/markets"], data_in(bucket)["v1/history"])
+
+    assert 2 == alice.delete(["v1/markets.json", f"v1/markets/{MARKET}.json"])
+    assert {"index.html", "v1/history.json", "v1/history"} == set(data_in(bucket))
+
+
+def test_keys_of_aliases(alice: S3Store) -> None:
+    """What could be taken for a copy cannot be written or deleted by itself."""
+    for operation in (
+        lambda: alice.put("v1/markets", b""),
+        lambda: alice.put_new("v1/pages/x", b""),
+        lambda: alice.put_many([("v1/markets", b"")]),
+        lambda: alice.swap("v1/system/status", b"", None),
+        lambda: alice.delete(["v1/markets"]),
+    ):
+        with pytest.raises(StoreError, match=r"kept for a copy of v1/[a-z/]+\.json"):
+            operation()
+
+
+def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> None:
+    """A run that changes nothing lists each folder once and writes nothing."""
+    documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(30)]
+    documents += [("v1/markets.json", b"m"), ("index.html", b"i"), (f"v1/assets/{MARKET}/p.json", b"a")]
+    buckets = [(f"v1/buckets/{number}.json", b"%d" % number) for number in range(30)]
+    with alice.exclusive():
+        alice.put_new_many(buckets)
+        alice.put_many(documents)
+    bucket.forget()
+    with alice.exclusive():
+        assert Written(0, 30, 0) == alice.put_new_many(buckets)
+        assert Written(0, 33, 0) == alice.put_many(documents)
+        assert [] == sent(bucket)
+        assert ["", "v1/", "v1/assets/", "v1/buckets/", "v1/markets/"] == sorted(sent(bucket, "LIST"))
+        assert [] == sent(bucket, "HEAD")
+
+        assert Written(1, 32, 3) == alice.put_many([("index.html", b"new"), *documents[:31], documents[32]])
+        assert ["index.html"] == sent(bucket)
+
+
+def test_the_bucket_is_what_counts(bucket: WireBucket, alice: S3Store) -> None:
+    """What somebody removed or changed by hand is repaired by the next run, whatever an earlier one wrote."""
+    documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(5)]
+    with alice.exclusive():
+        alice.put_many(documents)
+    del bucket.objects["p/v1/markets/1.json"]
+    bucket.objects["p/v1/markets/3.json"] = bucket.objects["p/v1/markets/2.json"]
+    with alice.exclusive():
+        assert Written(2, 3, 2) == alice.put_many(documents)
+
+    assert dict(documents) == data_in(bucket)
+
+
+def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """Pages are expected to be new and not listed; when enough of them are there already, they are."""
+    pages = [(f"v1/pages/{number:03}.json", b"%d" % number) for number in range(300)]
+    with alice.exclusive():
+        alice.put_new_many(pages[:250])
+    assert [] == sent(bucket, "LIST")
+    bucket.forget()
+    with bob.exclusive():
+        assert Written(50, 250, 150) == bob.put_new_many(pages)
+
+    assert ["v1/pages/"] == sent(bucket, "LIST")
+    assert 50 + FOUND_BEFORE_LISTING + 2 * OPTIONS.concurrency + 1 >= len(sent(bucket))
+    assert dict(pages) == data_in(bucket)
+
+
+def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
+    """Listings go on after 1000 keys, and so does what is known of a bucket and what is deleted."""
+    files = [(f"v1/markets/{number:05}.json", b"%d" % number) for number in range(1100)]
+    bucket.objects.update((f"p/{key}", Stored(data, datetime.now(UTC), {})) for key, data in files)
+    with alice.exclusive():
+        assert Written(0, 1100, 0) == alice.put_many(files)
+    assert [("LIST", "p/v1/markets/")] * 2 == [
+        (call.operation, call.key) for call in bucket.calls if call.key[-1] == "/"
+    ]
+    assert [key for key, _ in files] == [info.key for info in alice.list("v1/markets/")]
+    assert 1100 == alice.delete(key for key, _ in files)
+
+    assert {} == data_in(bucket)
+
+
+def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3Store) -> None:
+    """Also where the listing knows the object, other bytes under an immutable key are an error that leaves it."""
+    with alice.exclusive():
+        alice.put_new_many([("v1/buckets/x.json", b"1")])
+        for files in ([("v1/buckets/x.json", b"2")], [("v1/pages/y.json", b"1"), ("v1/pages/y.json", b"2")]):
+            with pytest.raises(ImmutableKeyError, match=files[-1][0]):
+                alice.put_new_many(files)
+
+    assert b"1" == data_in(bucket)["v1/buckets/x.json"]
+
+
+def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None:
+    """When one object is refused the others are not begun any more, and the error names it."""
+    taken = 0
+
+    def stream() -> Iterator[tuple[str, bytes]]:
+        nonlocal taken
+        for taken in range(1, 2001):
+            yield f"v1/pages/{taken:04}.json", b"1"
+
+    alice.get("x")
+    bucket.disturb_next("alice", Answer(403, "AccessDenied"), more=5000)
+    with pytest.raises(StoreError, match=r"s3://bucket/p/v1/pages/00\d\d\.json: access is denied"):
+        alice.put_new_many(stream())
+
+    assert 4 * OPTIONS.concurrency >= taken
+    assert taken >= len(sent(bucket))
+    assert {} == data_in(bucket)
+
+
+def test_a_bulk_is_never_all_in_memory(bucket: WireBucket) -> None:
+    """The stream is read as objects are sent: so many of them, and so many bytes, are on the way and no more."""
+    store = wire_store(bucket, "alice", options=replace(OPTIONS, concurrency=4, in_flight_bytes=10_000))
+    store.get("x")
+    ahead: list[int] = []
+
+    def stream(count: int, size: int) -> Iterator[tuple[str, bytes]]:
+        for number in range(count):
+            ahead.append(number - len(bucket.objects))
+            yield f"v1/pages/{size}-{number:04}.json", bytes(size)
+
+    store.put_new_many(stream(200, 10))
+    assert 8 >= max(ahead)
+    bucket.objects.clear()
+    ahead.clear()
+    store.put_new_many(stream(50, 4000))
+    assert 2 >= max(ahead)
+    bucket.objects.clear()
+    ahead.clear()
+    store.put_new_many(stream(5, 20_000))
+    store.close()
+
+    assert 1 >= max(ahead)
+    assert 5 == len(bucket.objects)
+
+
+def test_etags_that_are_no_digests(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where etags say nothing of the bytes, the digest among the metadata does, and nothing is sent again."""
+    opaque = property(lambda stored: hashlib.md5(b"salt" + stored.data, usedforsecurity=False).hexdigest())
+    monkeypatch.setattr(Stored, "etag", opaque)
+    documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(5)]
+    for client in ("alice", "bob"):
+        store = wire_store(bucket, client)
+        with store.exclusive():
+            store.put_new_many([(f"v1/pages/{client}.json", b"1")])
+            written = store.put_many(documents)
+            assert Written(1, 4, 1) == store.put_many([("v1/markets/0.json", client.encode()[:1]), *documents[1:]])
+            store.put("v1/markets/0.json", b"0")
+        store.close()
+
+    assert Written(0, 5, 0) == written
+
+
+def test_deleting_one_by_one(bucket: WireBucket, alice: S3Store) -> None:
+    """Where the server cannot delete many objects at once, they are deleted singly from then on."""
+    alice.put_many([(f"v1/x/{number}.txt", b"1") for number in range(6)])
+    alice.get("x")
+    calls = len(bucket.calls_of("alice"))
+    bucket.disturb("alice", calls + 3, Answer(501, "NotImplemented"))
+    assert 3 == alice.delete([f"v1/x/{number}.txt" for number in range(3)])
+    assert 3 == alice.delete([f"v1/x/{number}.txt" for number in range(7)])
+
+    assert {} == data_in(bucket)
+    assert 1 == len(sent(bucket, "DELETE MANY"))
+
+
+def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that the server could not delete just then is tried again; one it refuses is named."""
+    store = wire_store(bucket, "alice")
+    store.put_many([("a.txt", b"1"), ("b.txt", b"1"), ("c.txt", b"1")])
+    client = store._connection.boto
+    answers = ["InternalError", "AccessDenied"]
+    asked: list[list[str]] = []
+
+    def delete_objects(**arguments):  # type: ignore[no-untyped-def]
+        keys = [item["Key"] for item in arguments["Delete"]["Objects"]]
+        asked.append([key.rpartition("/")[2] for key in keys])
+        code = answers.pop(0)
+        return {"Errors": [{"Key": key, "Code": code} for key in keys if key.endswith("b.txt")]}
+
+    monkeypatch.setattr(client, "delete_objects", delete_objects)
+    with pytest.raises(StoreError, match=r"cannot delete s3://.*/b\.txt: access is denied"):
+        store.delete(["a.txt", "b.txt", "c.txt"])
+    store.close()
+
+    assert [["a.txt", "b.txt", "c.txt"], ["b.txt"]] == [sorted(keys) for keys in asked]
+
+
+def test_unfinished_uploads(server: S3Server) -> None:
+    """Uploads in parts that somebody began below the prefix and left are aborted when they are old enough."""
+    store = server.store()
+    prefix = store.uri.split("/", 3)[3]
+    for name in ("a", "b"):
+        server.client.create_multipart_upload(Bucket=server.bucket, Key=f"{prefix}/{name}")
+    server.client.create_multipart_upload(Bucket=server.bucket, Key=f"{prefix}-other/a")
+    now = datetime.now(UTC)
+
+    if server is not s3_servers.moto():  # for which every upload began in 2010
+        assert 0 == store.remove_leftovers(now - timedelta(hours=1))
+    assert 2 == store.remove_leftovers(now + timedelta(hours=1))
+    assert 0 == store.remove_leftovers(now + timedelta(hours=1))
+    store.close()
+
+
+def test_a_prefix_of_its_own(server: S3Server) -> None:
+    """Two trees in one bucket do not see each other, also where one prefix begins with the other."""
+    first = server.store()
+    second = server.store(first.uri.rpartition("/")[2] + "-more")
+    first.put_many([("a", b"1"), ("v1/markets.json", b"1")])
+    second.put_many([("a", b"2"), ("b", b"2")])
+
+    assert ["a", "v1/markets.json"] == [info.key for info in first.list("")]
+    assert ["a", "b"] == [info.key for info in second.list("")]
+    assert 0 == first.delete(["b"])
+    assert second.uri == f"s3://{server.bucket}/{first.uri.rpartition('/')[2]}-more"
+    first.close()
+    second.close()
+
+
+def test_every_character_of_keys(server: S3Server) -> None:
+    """Both clients write a key as it is, whatever characters it has."""
+    keys = ["a/b~+@,c=d_e-f..g", "date=2026-11-21/1.parquet", "~", "=", "+", "@,", "A" * 255]
+    for by_obstore in (True, False):
+        store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
+        store.put_many((key, key.encode()) for key in keys)
+        assert sorted(keys) == sorted(info.key for info in store.list(""))
+        assert {key: key.encode() for key in keys} == {
+            key: stored.data for key in keys if (stored := store.get(key)) is not None
+        }
+        store.close()
+
+
+def test_large_objects(server: S3Server) -> None:
+    """An object that obstore would not get through a slow line in time is whole, too, and under the same conditions."""
+    store = server.store()
+    large = bytes(range(256)) * 5000
+    assert Written(1, 0, len(large)) == store.put_new_many([("history/pools/x.parquet", large)])
+    assert not store.put_new("history/pools/x.parquet", large)
+    with pytest.raises(ImmutableKeyError):
+        store.put_new("history/pools/x.parquet", large[1:])
+    assert not store.put_many([("history/pools/x.parquet", large)]).written
+    stored = store.get("history/pools/x.parquet")
+    store.close()
+
+    assert stored is not None
+    assert large == stored.data
+
+
+def test_documents_where_pages_are_expected(alice: S3Store) -> None:
+    """A document is looked up in every folder, so it can be replaced in any."""
+    for data in (b"1", b"2"):
+        assert Written(1, 0, 1) == alice.put_many([("history/x/readme.txt", data)])
+
+
+def test_a_store_that_was_closed(alice: S3Store) -> None:
+    """A closed store opens again at the next request."""
+    alice.put("a", b"1")
+    alice.close()
+    alice.close()
+
+    assert not alice.put("a", b"1")
