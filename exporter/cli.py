@@ -243,6 +243,9 @@ def edge(platform: str, config_path: Path | None, root: str | None, origin: str 
 @main.command()
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many of Alula's.")
+@click.option(
+    "--other-protocols/--no-other-protocols", default=True, show_default=True, help="Some of every other protocol."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger of the made network.")
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file instead of a made network.")

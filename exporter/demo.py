@@ -10,6 +10,7 @@ from exporter.config import load
 from exporter.console import Console
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_protocols import SOME
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 
@@ -26,7 +27,7 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
     """
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-    made = f"{pools} made Blend pools and {ALULA_MARKETS} Alula markets"
+    made = f"{pools} made Blend pools, {ALULA_MARKETS} Alula markets, and some of every other protocol"
     console.event("demo", f"an embedded network of {made}, at ledger {ledger}", ledger=ledger)
     network = MadeNetwork(
         pools=pools,
@@ -35,6 +36,7 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
         start_time=now - now % CLOSE_SECONDS,
         close_seconds=CLOSE_SECONDS,
         alula_markets=ALULA_MARKETS,
+        others=SOME,
     )
     with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
         flags: dict[str, Any] = {

@@ -19,11 +19,22 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.views import BlendViews
+from exporter.protocols.k2.views import K2Views
+from exporter.protocols.peridot.views import PeridotViews
+from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import Compared, NoView, ProtocolViews, Row, ViewCall
+from exporter.protocols.xoxno.views import XoxnoViews
 from exporter.reading import read_protocols, reading_deadline, view_limits
 from exporter.sources import OpenSource
 
-VIEWS: Mapping[str, ProtocolViews] = {"alula": AlulaViews(), "blend": BlendViews()}
+VIEWS: Mapping[str, ProtocolViews] = {
+    "alula": AlulaViews(),
+    "blend": BlendViews(),
+    "k2": K2Views(),
+    "peridot": PeridotViews(),
+    "slender": SlenderViews(),
+    "xoxno": XoxnoViews(),
+}
 """The protocols that have view functions: one line each."""
 
 MAX_OTHER_TIMES = 100

@@ -95,4 +95,4 @@ K2 = Deployment(
 )
 """Three routers; of the second and third the tokens are not listed, so that their reserves have to name them."""
 
-LOCAL: tuple[Deployment, ...] = (*BLEND, ALULA)
+LOCAL: tuple[Deployment, ...] = (*BLEND, ALULA, K2, PERIDOT, SLENDER, XOXNO)

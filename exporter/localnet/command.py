@@ -9,6 +9,7 @@ from exporter.errors import ConfigError
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
+from exporter.localnet.made_protocols import NONE, SOME
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import serve_forever
 from exporter.localnet.server import create_app
@@ -21,6 +22,7 @@ def serve_network(
     *,
     pools: int,
     alula_markets: int,
+    other_protocols: bool,
     seed: int,
     start_ledger: int | None,
     snapshot: Path | None,
@@ -39,7 +41,11 @@ def serve_network(
         network = snapshot_network(LedgerSnapshot.load(snapshot))
     else:
         network = MadeNetwork(
-            pools=pools, alula_markets=alula_markets, seed=seed, start_ledger=start_ledger or DEFAULT_START_LEDGER
+            pools=pools,
+            alula_markets=alula_markets,
+            others=SOME if other_protocols else NONE,
+            seed=seed,
+            start_ledger=start_ledger or DEFAULT_START_LEDGER,
         )
     behaviour = Behaviour(
         lags=lags or (0,),

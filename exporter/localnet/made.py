@@ -32,6 +32,7 @@ from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.contracts import made_wasm, wasm_hash
 from exporter.localnet.made_assets import Feed, FeedKind, make_feeds, make_oracles, make_tokens
 from exporter.localnet.made_markets import make_deployments, make_market, make_markets, market_sizes
+from exporter.localnet.made_protocols import NONE, OtherMarkets, Others
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.oracle_contract import ORACLE_WASM, asset_entry, oracle_instance
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM
@@ -54,7 +55,8 @@ class MadeNetwork(LocalNetwork):
     `advance`, ``changes_per_ledger`` reserves change as a user's operation changes them, and ``prices_per_ledger``
     feeds get a new price. ``archived`` and ``missing`` of the reserves have archived entries, or no ``ResData`` at all.
     ``alula`` has as many markets of Alula as ``alula_markets`` says, with their own oracle; of their pools
-    ``alula_archived`` and ``alula_missing`` cannot be read. The rest of the network is the same with and without them.
+    ``alula_archived`` and ``alula_missing`` cannot be read. ``others`` says what there is of the other protocols. The
+    rest of the network is the same with and without all of these.
     With ``market_count`` the pools are spread evenly over so many markets; events are kept ``event_window`` ledgers.
     """
 
@@ -74,6 +76,7 @@ class MadeNetwork(LocalNetwork):
         alula_markets: int = 0,
         alula_archived: int = 0,
         alula_missing: int = 0,
+        others: Others = NONE,
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
     ) -> None:
@@ -99,8 +102,10 @@ class MadeNetwork(LocalNetwork):
         self.alula = AlulaMarkets(
             seed, alula_markets, self.tokens, start_time, archived=alula_archived, missing=alula_missing
         )
+        self.others = OtherMarkets(others, seed, self.tokens, start_time)
         entries = dict(self._first_entries(start_ledger, start_time))
         entries |= self.alula.first_entries(start_ledger, start_time)
+        entries |= self.others.first_entries(start_ledger, start_time)
         chain = Chain(
             entries,
             start_ledger=start_ledger,
@@ -124,7 +129,9 @@ class MadeNetwork(LocalNetwork):
             feed.move(self._random)
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
         changes += self.alula.advance(self.chain, ledger, time)
-        return self.chain.close(changes, close_time=time)
+        changes += self.others.advance(self.chain, ledger, time)
+        events = [(event.contract, event.topics, event.value) for event in self.others.events_of(ledger)]
+        return self.chain.close(changes, close_time=time, events=events)
 
     def deploy_market(self, size: int = 2, *, through_factory: bool = True) -> Market:
         """Close a ledger in which somebody deploys a Blend pool with so many reserves; gives the market.

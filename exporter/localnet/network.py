@@ -6,12 +6,17 @@ from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.alula_contract import run_market
 from exporter.localnet.alula_entries import MARKET_WASM_HASH
-from exporter.localnet.blend_contract import run_pool
+from exporter.localnet.blend_contract import run_pool as run_blend_pool
 from exporter.localnet.blend_reserve import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
+from exporter.localnet.k2_made import CODE as K2_CODE
 from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
+from exporter.localnet.peridot_contract import PERIDOT_CODE
+from exporter.localnet.slender_contract import SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
+from exporter.localnet.xoxno_contract import run_aggregator, run_controller, run_pool
+from exporter.localnet.xoxno_entries import AGGREGATOR_WASM_HASH, CONTROLLER_WASM_HASH, POOL_WASM_HASH
 from exporter.networks import NETWORKS, network_id
 
 CODE = Contracts(
@@ -20,7 +25,13 @@ CODE = Contracts(
         TOKEN_WASM_HASH: run_token,
         OWN_LAYOUT_WASM_HASH: run_token,
         MARKET_WASM_HASH: run_market,
-        V2.wasm_hash: run_pool,
+        V2.wasm_hash: run_blend_pool,
+        CONTROLLER_WASM_HASH: run_controller,
+        POOL_WASM_HASH: run_pool,
+        AGGREGATOR_WASM_HASH: run_aggregator,
+        **K2_CODE,
+        **PERIDOT_CODE,
+        **SLENDER_CODE,
     },
     stellar_asset=run_token,
 )
