@@ -20,7 +20,7 @@ from exporter.ledger import strkey
 from exporter.protocols.base import Candidate, Origin
 from exporter.stores.store import Store, StoredObject
 
-MEMORY_KEY = "state/known-markets.json"
+MEMORY_KEY = "state/known-markets.memory"
 """No part of the API. To remove it makes the next run begin anew: what only events ever named is then lost."""
 
 SET_ASIDE_PREFIX = "state/known-markets.unreadable-"
@@ -164,7 +164,7 @@ def save_memory(store: Store, memory: Memory) -> bool:
         if len(data) > MAX_MEMORY_BYTES:
             raise StoreError(f"{MEMORY_KEY} would have {len(data)} bytes, more than {MAX_MEMORY_BYTES}")
         if stored is not None and not whole:
-            store.put_new(f"{SET_ASIDE_PREFIX}{hashlib.sha256(stored.data).hexdigest()[:16]}.json", stored.data)
+            store.put_new(f"{SET_ASIDE_PREFIX}{hashlib.sha256(stored.data).hexdigest()[:16]}.memory", stored.data)
         try:
             store.swap(MEMORY_KEY, data, None if stored is None else stored.etag)
         except LostRaceError:
