@@ -39,7 +39,7 @@ class CompactedFile:
 
 
 def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> CompactedFile:
-    """Make one file of several that the history's manifest names, ascending by ledger and of one schema version.
+    """Make one file of several, ascending by their first ledger and of one schema version.
 
     Raises:
         StoreError: a file is missing, not the one that is named, or has columns that this version does not know.
@@ -52,7 +52,7 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
         "schema_version": str(files[0].schema_version),
         "network": _common_network(parts),
         "first_ledger": str(files[0].first_ledger),
-        "last_ledger": str(files[-1].last_ledger),
+        "last_ledger": str(max(file.last_ledger for file in files)),
         "exporter_version": exporter.__version__,
     }
     buffer = io.BytesIO()
@@ -64,7 +64,7 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
     rows = sum(file.rows for file in files)
     _check_written(folder, data, parts, stretches, rows)
     digest = hashlib.sha256(data).hexdigest()
-    first, last = files[0].first_ledger, files[-1].last_ledger
+    first, last = files[0].first_ledger, max(file.last_ledger for file in files)
     key = f"{folder}{first}-{last}-{digest[:12]}.parquet"
     entry = HistoryFile(
         key=key,

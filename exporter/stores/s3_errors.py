@@ -88,7 +88,10 @@ def refusal_of(error: BaseException) -> RefusedError | None:
 
 def _of_boto3(error: BaseException) -> RefusedError | None:
     from botocore import exceptions as botocore
+    from urllib3.exceptions import HTTPError
 
+    if isinstance(error, HTTPError):  # botocore lets these out where an answer breaks off
+        return RefusedError(0, CUT_OFF)
     if isinstance(error, botocore.ClientError):
         if error.operation_name.startswith(("AssumeRole", "GetRoleCredentials")):
             return RefusedError(0, NO_CREDENTIALS)

@@ -64,6 +64,7 @@ class Lease:
         self._ends = 0.0  # by our clock; never later than by the server's
         self._lost = ""
         self._ended = threading.Event()
+        self._renewing = threading.Lock()
         self._thread = threading.Thread(target=self._renew_until_released, name="s3-lease", daemon=True)
 
     @classmethod
@@ -99,6 +100,18 @@ class Lease:
             self._lose("it could not be renewed in time")
             raise LostRaceError(self._lost)
 
+    def confirm(self) -> None:
+        """Ask the server whether the lease is ours still, so that what was read before is of our time.
+
+        Raises:
+            LostRaceError: another publisher has taken it.
+        """
+        with self._renewing:
+            described = self._client.head(LEASE_KEY)
+            if described is None or described.etag != self._etag:
+                self._lose("another publisher took it")
+                raise LostRaceError(self._lost)
+
     def renew(self) -> None:
         """Make the hold last from now on.
 
@@ -106,14 +119,15 @@ class Lease:
             LostRaceError: another publisher has taken it.
             StoreError: the server could not be asked; what is left of the hold stays.
         """
-        asked = self._clock()
-        self._renewals += 1
-        try:
-            self._etag = self._write(self._holder, self._etag, self._refuse_after_release).etag
-        except LostRaceError:
-            self._lose("another publisher took it")
-            raise LostRaceError(self._lost) from None
-        self._ends = asked + self._options.lease_seconds
+        with self._renewing:
+            asked = self._clock()
+            self._renewals += 1
+            try:
+                self._etag = self._write(self._holder, self._etag, self._refuse_after_release).etag
+            except LostRaceError:
+                self._lose("another publisher took it")
+                raise LostRaceError(self._lost) from None
+            self._ends = asked + self._options.lease_seconds
 
     def release(self) -> None:
         """End the hold, so that others need not wait; a lease that was lost is left alone."""

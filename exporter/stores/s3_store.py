@@ -27,7 +27,7 @@ from exporter.api.headers import kind_of
 from exporter.errors import ExporterError, LostRaceError, StoreError
 from exporter.files import FileKind
 from exporter.stores.aliases import alias_of, is_alias
-from exporter.stores.s3_client import MAX_DELETED, S3Client
+from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client
 from exporter.stores.s3_connection import S3Connection
 from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_known import Known, is_md5
@@ -249,6 +249,8 @@ class S3Store:
 
     def _look_at(self, known: Known, key: str) -> None:
         described = self._client.head(key)
+        if self._lease is not None:
+            self._lease.confirm()
         known.note(key, None if described is None else described.etag)
 
     # -- many objects -------------------------------------------------------------------------------------------
@@ -294,9 +296,6 @@ class S3Store:
             total += written
         return total
 
-    def _if_there(self, key: str) -> str | None:
-        return None if self._client.head(key) is None else key
-
     def _in_parallel(self, keys: Iterable[str], work: Callable[[str], str | None]) -> Iterator[str | None]:
         self._uploader()
         return in_parallel(keys, work, workers=self._options.concurrency, stop=Event())
@@ -314,7 +313,12 @@ class S3Store:
         return self._uploader_made
 
     def _new_known(self) -> Known:
-        return Known(lambda prefix, shallow: self._client.entries(prefix, shallow=shallow))
+        return Known(self._listed)
+
+    def _listed(self, prefix: str, shallow: bool) -> Iterator[Entry]:
+        yield from self._client.entries(prefix, shallow=shallow)
+        if self._lease is not None:
+            self._lease.confirm()  # what was listed is older than any later publisher's writes: we hold the lease still
 
 
 class _StoppedError(ExporterError):

@@ -1,0 +1,242 @@
+"""What S3 does with the requests that a store makes: the objects of one bucket, strongly consistent, in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+from exporter.stores.store import Clock
+
+BUCKET = "bucket"
+
+_KEPT_HEADERS = ("content-type", "cache-control", "content-encoding", "content-disposition", "content-language")
+_XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_NAMESPACE = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+
+CODES = {
+    400: "BadRequest",
+    404: "NoSuchKey",
+    405: "MethodNotAllowed",
+    409: "ConditionalRequestConflict",
+    412: "PreconditionFailed",
+    429: "TooManyRequests",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "SlowDown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object: its bytes, when it was written, and the headers it was written with."""
+
+    data: bytes
+    modified: datetime
+    headers: Mapping[str, str]
+
+    @property
+    def etag(self) -> str:
+        """MD5, as for every object that was put in one part."""
+        return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class Objects:
+    """The objects of the bucket. Nothing here is safe for threads; ``headers`` have lower-case names everywhere."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.by_key: dict[str, Stored] = {}
+        self._clock = clock
+
+    def answer(
+        self, operation: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Reply:
+        if bucket != BUCKET:
+            return error(404, "NoSuchBucket", key)
+        match operation:
+            case "GET" | "HEAD":
+                return self._read(key, headers, with_body=operation == "GET")
+            case "PUT":
+                return self._write(key, headers, body)
+            case "COPY":
+                return self._copy(key, headers)
+            case "DELETE":
+                return self._delete(key, headers)
+            case "DELETE MANY":
+                return self._delete_many(body)
+            case "LIST":
+                return self._list(query)
+            case "LIST UPLOADS":
+                return Reply(200, _xml(), f"{_XML}<ListMultipartUploadsResult{_NAMESPACE}/>".encode())
+            case "BUCKET":
+                return Reply(200)
+        return error(501, "NotImplemented", key)
+
+    def _read(self, key: str, headers: Mapping[str, str], *, with_body: bool) -> Reply:
+        stored = self.by_key.get(key)
+        if stored is None:
+            return error(404, "NoSuchKey", key)
+        answer = dict(stored.headers) | {
+            "ETag": f'"{stored.etag}"',
+            "Last-Modified": format_datetime(stored.modified, usegmt=True),
+        }
+        if _names(headers.get("if-none-match", ""), stored.etag):
+            return Reply(304, answer)
+        if "if-match" in headers and not _names(headers["if-match"], stored.etag):
+            return error(412, "PreconditionFailed", key)
+        if not with_body:
+            return Reply(200, answer | {"Content-Length": str(len(stored.data))})
+        first, _, last = headers.get("range", "").removeprefix("bytes=").partition("-")
+        if first.isdigit() and int(first) < len(stored.data):
+            part = stored.data[int(first) : int(last) + 1 if last.isdigit() else None]
+            whole = len(stored.data)
+            answer["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{whole}"
+            return Reply(206, answer, part)
+        return Reply(200, answer, stored.data)
+
+    def _write(self, key: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        digest = headers.get("x-amz-content-sha256", "")
+        if len(digest) == 64 and digest != hashlib.sha256(body).hexdigest():
+            return error(400, "XAmzContentSHA256Mismatch", key)
+        refused = self._refused(key, headers)
+        if refused is not None:
+            return refused
+        return self._store(key, headers, body)
+
+    def _store(self, key: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        kept = {
+            name: value for name, value in headers.items() if name in _KEPT_HEADERS or name.startswith("x-amz-meta-")
+        }
+        encodings = [
+            part for part in kept.pop("content-encoding", "").split(",") if part.strip() not in ("", "aws-chunked")
+        ]
+        if encodings:
+            kept["content-encoding"] = ",".join(encodings)
+        stored = Stored(body, self._clock(), {"content-type": "binary/octet-stream"} | kept)
+        self.by_key[key] = stored
+        return Reply(200, {"ETag": f'"{stored.etag}"'})
+
+    def _copy(self, key: str, headers: Mapping[str, str]) -> Reply:
+        source = self.by_key.get(unquote(headers["x-amz-copy-source"]).removeprefix("/").partition("/")[2])
+        if source is None:
+            return error(404, "NoSuchKey", key)
+        wanted = headers.get("x-amz-copy-source-if-match")
+        refused = self._refused(key, headers)
+        if refused is not None or (wanted is not None and not _names(wanted, source.etag)):
+            return refused or error(412, "PreconditionFailed", key)
+        replace = headers.get("x-amz-metadata-directive", "COPY") == "REPLACE"
+        self._store(key, headers if replace else source.headers, source.data)
+        body = f'{_XML}<CopyObjectResult{_NAMESPACE}><ETag>"{source.etag}"</ETag></CopyObjectResult>'
+        return Reply(200, _xml(), body.encode())
+
+    def _refused(self, key: str, headers: Mapping[str, str]) -> Reply | None:
+        """Judge the condition of a write."""
+        present = self.by_key.get(key)
+        if headers.get("if-none-match") == "*" and present is not None:
+            return error(412, "PreconditionFailed", key)
+        if "if-match" in headers:
+            if present is None:
+                return error(404, "NoSuchKey", key)
+            if not _names(headers["if-match"], present.etag):
+                return error(412, "PreconditionFailed", key)
+        return None
+
+    def _delete(self, key: str, headers: Mapping[str, str]) -> Reply:
+        if "if-match" in headers and key in self.by_key:
+            refused = self._refused(key, headers)
+            if refused is not None:
+                return refused
+        self.by_key.pop(key, None)
+        return Reply(204)
+
+    def _delete_many(self, body: bytes) -> Reply:
+        root = ElementTree.fromstring(body)
+        keys = [element.text or "" for element in root.iter() if element.tag.rpartition("}")[2] == "Key"]
+        if len(keys) > 1000:
+            return error(400, "MalformedXML", "")
+        for key in keys:
+            self.by_key.pop(key, None)
+        quiet = any(element.tag.endswith("Quiet") and element.text == "true" for element in root.iter())
+        told = "" if quiet else "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        return Reply(200, _xml(), f"{_XML}<DeleteResult{_NAMESPACE}>{told}</DeleteResult>".encode())
+
+    def _list(self, query: Mapping[str, str]) -> Reply:
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        start = unquote(query["continuation-token"]) if "continuation-token" in query else query.get("start-after", "")
+        limit = min(int(query.get("max-keys") or 1000), 1000)
+        entries: list[str] = []
+        prefixes: set[str] = set()
+        last, truncated = "", False
+        for key in sorted(self.by_key):
+            if not key.startswith(prefix) or key <= start:
+                continue
+            cut = key.find(delimiter, len(prefix)) if delimiter else -1
+            group = key[: cut + len(delimiter)] if cut >= 0 else ""
+            if group and (group in prefixes or start.startswith(group)):
+                continue
+            if len(entries) + len(prefixes) >= limit:
+                truncated = True
+                break
+            last = key
+            if group:
+                prefixes.add(group)
+                last = group + "\U0010ffff"
+                continue
+            stored = self.by_key[key]
+            moment = stored.modified.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stored.modified.microsecond // 1000:03}Z"
+            entries.append(
+                f"<Contents><Key>{_name(key, query)}</Key><LastModified>{moment}</LastModified>"
+                f"<ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.data)}</Size>"
+                "<StorageClass>STANDARD</StorageClass></Contents>"
+            )
+        entries += [f"<CommonPrefixes><Prefix>{_name(p, query)}</Prefix></CommonPrefixes>" for p in sorted(prefixes)]
+        token = f"<NextContinuationToken>{escape(quote(last))}</NextContinuationToken>" if truncated else ""
+        encoding = "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
+        body = (
+            f"{_XML}<ListBucketResult{_NAMESPACE}><Name>{BUCKET}</Name>{encoding}"
+            f"<Prefix>{_name(prefix, query)}</Prefix>"
+            f"<KeyCount>{len(entries)}</KeyCount><MaxKeys>{limit}</MaxKeys>"
+            f"<IsTruncated>{str(truncated).lower()}</IsTruncated>{token}{''.join(entries)}</ListBucketResult>"
+        )
+        return Reply(200, _xml(), body.encode())
+
+
+def operation_of(method: str, key: str, query: Mapping[str, str]) -> str:
+    if not key:
+        if method == "GET":
+            return "LIST UPLOADS" if "uploads" in query else "LIST" if "list-type" in query else "BUCKET"
+        return "DELETE MANY" if method == "POST" and "delete" in query else "BUCKET"
+    if "uploads" in query or "uploadId" in query:
+        return "MULTIPART"
+    return method
+
+
+def _names(tags: str, etag: str) -> bool:
+    return any(tag.strip().removeprefix("W/").strip('"') == etag for tag in tags.split(",") if tag)
+
+
+def _name(key: str, query: Mapping[str, str]) -> str:
+    return quote(key, safe="/") if query.get("encoding-type") == "url" else escape(key)
+
+
+def _xml() -> dict[str, str]:
+    return {"Content-Type": "application/xml"}
+
+
+def error(status: int, code: str, key: str) -> Reply:
+    body = f"{_XML}<Error><Code>{code}</Code><Message>{code}</Message><Key>{escape(key)}</Key></Error>"
+    return Reply(status, _xml(), body.encode())

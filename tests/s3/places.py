@@ -1,0 +1,254 @@
+"""Where the scenarios run: a place in a simulated bucket or on a real server, and what can be seen of it there."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+from exporter.errors import ExporterError
+from exporter.publishing.publish import PublishResult, publish
+from exporter.publishing.published import read_current_listing, read_published
+from exporter.stores.aliases import alias_of
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_store import S3Store
+from exporter.stores.store import Store, is_key, utc_now
+from tests.publishing.published_tree import assert_whole, status_of
+from tests.s3.bucket_objects import BUCKET
+from tests.s3.reader import Reader, run_at
+from tests.s3.wire_bucket import WireBucket
+
+FAST = S3Options(
+    connect_seconds=0.5, read_seconds=0.5, tries=4, pause_seconds=0.01, longest_pause_seconds=0.02, deadline_seconds=20
+)
+"""Bounds for a bucket on the same machine that is made to fail."""
+
+
+class JumpingClock:
+    """The clock of a simulated bucket: the wall clock, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.ahead)
+
+    def advance(self, seconds: float) -> None:
+        """Jump ahead."""
+        self.ahead += seconds
+
+
+class Place(Protocol):
+    """Where a tree is published to."""
+
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        """The URI to publish to."""
+        ...
+
+    def environment(self, client: str) -> Mapping[str, str]:
+        """The variables by which a client finds it."""
+        ...
+
+    def fetch(self, key: str) -> bytes | None:
+        """Read as the public does; may be called by many threads."""
+        ...
+
+    def objects(self) -> dict[str, bytes]:
+        """Everything that is there, by key, those that no reader is meant to see included."""
+        ...
+
+
+class WirePlace:
+    """A place in a simulated bucket."""
+
+    def __init__(self, bucket: WireBucket, prefix: str = "api") -> None:
+        self.bucket = bucket
+        self.prefix = prefix
+        self._local = threading.local()
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{BUCKET}/{self.prefix}"
+
+    def environment(self, client: str) -> Mapping[str, str]:
+        return self.bucket.environment(client)
+
+    def fetch(self, key: str) -> bytes | None:
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            address = urlsplit(self.bucket.endpoint)
+            connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+            self._local.connection = connection
+        try:
+            connection.request("GET", f"/{BUCKET}/{quote(self.prefix)}/{quote(key)}")
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ConnectionError(str(error)) from error
+        if answer.status not in (200, 404):
+            raise ConnectionError(f"status {answer.status}")
+        return data if answer.status == 200 else None
+
+    def close(self) -> None:
+        """Close the connection of this thread."""
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            del self._local.connection
+
+    def objects(self) -> dict[str, bytes]:
+        with self.bucket.lock:
+            base = f"{self.prefix}/"
+            return {
+                key.removeprefix(base): stored.data
+                for key, stored in self.bucket.objects.items()
+                if key.startswith(base)
+            }
+
+
+class RealPlace:
+    """A place in a bucket of a real server, which is made if it is not there."""
+
+    def __init__(self, variables: Mapping[str, str], prefix: str) -> None:
+        import boto3
+
+        self._variables = {name: value for name, value in variables.items() if name.startswith("AWS_")}
+        self.prefix = prefix
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=variables["AWS_ENDPOINT_URL_S3"],
+            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+            region_name=variables["AWS_DEFAULT_REGION"],
+        )
+        self._client.create_bucket(Bucket=BUCKET)
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{BUCKET}/{self.prefix}"
+
+    def environment(self, client: str) -> Mapping[str, str]:
+        return self._variables
+
+    def fetch(self, key: str) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{key}")
+            with closing(answer["Body"]) as body:
+                data: bytes = body.read()
+        except self._client.exceptions.NoSuchKey:
+            return None
+        return data
+
+    def objects(self) -> dict[str, bytes]:
+        base = f"{self.prefix}/"
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=base)
+        keys = [entry["Key"].removeprefix(base) for page in pages for entry in page.get("Contents", ())]
+        with ThreadPoolExecutor(8) as pool:
+            return {key: data for key, data in zip(keys, pool.map(self.fetch, keys), strict=True) if data is not None}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+
+_sessions = threading.local()
+
+
+def open_place(
+    place: Place, client: str, options: S3Options = FAST, clock: Callable[[], float] = time.monotonic
+) -> S3Store:
+    """Open a place as a client of a name, in this process; close it afterwards."""
+    from boto3.session import Session
+
+    variables = place.environment(client)
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
+    key, secret, region = (variables[name] for name in names)
+    sessions: dict[str, Session] = _sessions.__dict__  # a session takes long to make, and is not for several threads
+    if key not in sessions:
+        sessions[key] = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name=region)
+    endpoint = variables["AWS_ENDPOINT_URL_S3"]
+    return S3Store(BUCKET, place.prefix, options=options, session=sessions[key], endpoint_url=endpoint, clock=clock)
+
+
+def publish_ledger(store: Store, ledger: int) -> PublishResult:
+    """Publish the run of a ledger as the pipeline would."""
+    run = run_at(ledger)
+    return publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, now=utc_now)
+
+
+def seen_of(objects: Mapping[str, bytes]) -> MemoryStore:
+    """The files of a place, as a store that costs no requests."""
+    store = MemoryStore()
+    for key, data in objects.items():
+        if is_key(key):
+            store.put(key, data)
+    return store
+
+
+def assert_readable(place: Place, *ledgers: int) -> int:
+    """Check that one of these runs is published and whole, and that a reader finds no fault; gives its ledger."""
+    return _assert_readable(place.objects(), *ledgers)
+
+
+def _assert_readable(objects: Mapping[str, bytes], *ledgers: int) -> int:
+    store = seen_of(objects)
+    published = read_published(store)
+    assert published is not None
+    ledger = published.pointer.observed_ledger
+    assert ledger in ledgers
+    assert_whole(store, run_at(ledger))
+    reader = Reader(objects.get)
+    reader.look()
+    assert [] == reader.broken, reader.broken
+    assert 1 == reader.rounds
+    return ledger
+
+
+def assert_settled(place: Place, ledger: int) -> None:
+    """Check that this run is published with every document its own, and that each alias is equal to its document."""
+    objects = place.objects()
+    _assert_readable(objects, ledger)
+    store = seen_of(objects)
+    published = read_published(store)
+    assert published is not None
+    run = run_at(ledger)
+    aliases = 0
+    for file in read_current_listing(store, published.pointer).files:
+        if file.kind == "document":
+            assert run.document(file.key) == objects[file.key], file.key
+        alias = alias_of(file.key)
+        if alias is not None:
+            assert objects[file.key] == objects[alias], alias
+            aliases += 1
+    pointer_alias = alias_of("v1/system/status.json")
+    assert pointer_alias is not None
+    assert objects["v1/system/status.json"] == objects[pointer_alias]
+    assert aliases > 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt to publish ended: with a result, or an error of the exporter."""
+
+    result: PublishResult | None
+    error: ExporterError | None
+
+
+def attempt(store: Store, ledger: int) -> Outcome:
+    """Try to publish."""
+    try:
+        return Outcome(publish_ledger(store, ledger), None)
+    except ExporterError as error:
+        return Outcome(None, error)

@@ -1,0 +1,234 @@
+"""A publish over an earlier one, disturbed at every single call that it makes to the bucket, one after the other.
+
+After each the old run or the new one is published and whole, and a later run repairs what was left and completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from exporter.errors import LostRaceError, StoreError
+from exporter.stores.s3_headers import LEASE_KEY
+from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_store import S3Store
+from tests.s3.bucket_objects import Stored
+from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset
+from tests.s3.places import (
+    FAST,
+    JumpingClock,
+    WirePlace,
+    assert_readable,
+    assert_settled,
+    attempt,
+    open_place,
+    publish_ledger,
+)
+from tests.s3.publishers import Job, Publisher
+from tests.s3.wire_bucket import WireBucket
+
+OLD, NEW, LATER = 100, 102, 103
+ONE_BY_ONE = replace(FAST, concurrency=1)
+"""One call after the other, so that a position means the same call each time."""
+
+PATIENT = replace(ONE_BY_ONE, connect_seconds=20.0, read_seconds=20.0)
+"""For those to whom nothing happens, however busy the machine is."""
+
+AFTER_ITS_LEASE = 600.0
+
+PASSING: dict[str, Fault] = {
+    "refused with 503": Answer(503),
+    "refused with 500": Answer(500),
+    "refused with 409": Answer(409, "ConditionalRequestConflict", writes=True),
+    "reset": Reset(),
+    "answer lost": Reset(after=True),
+    "answer cut off": Cut(),
+    "no answer": Hang(),
+    "no answer, done": Hang(after=True),
+}
+
+
+class Scene:
+    """A bucket in which the old run is published, each time it is set."""
+
+    def __init__(self) -> None:
+        self.clock = JumpingClock()
+        self.bucket = WireBucket(self.clock)
+        self.place = WirePlace(self.bucket)
+        self._base: dict[str, Stored] = {}
+        self._stores: list[S3Store] = []
+
+    def __enter__(self) -> Scene:
+        self.bucket.__enter__()
+        publish_ledger(self.store("old"), OLD)
+        self._base = dict(self.bucket.objects)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close_stores()
+        self.place.close()
+        self.bucket.__exit__(None, None, None)
+
+    def store(self, client: str, options: S3Options = PATIENT) -> S3Store:
+        """A store of a client of this name, until the scene is set again."""
+        made = open_place(self.place, client, options)
+        self._stores.append(made)
+        return made
+
+    def _close_stores(self) -> None:
+        while self._stores:
+            self._stores.pop().close()
+
+    def set(self) -> None:
+        """Put everything back to where the old run is published."""
+        self._close_stores()
+        with self.bucket.lock:
+            self.bucket.forget()
+            self.bucket.objects.clear()
+            self.bucket.objects.update(self._base)
+
+    def calls(self) -> int:
+        """How many calls an undisturbed publish of the new run makes."""
+        self.set()
+        publish_ledger(self.store("counted"), NEW)
+        assert_settled(self.place, NEW)
+        return len(self.bucket.calls_of("counted"))
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    """One bucket for the tests of this file; each case sets it anew."""
+    with Scene() as made:
+        yield made
+
+
+def every_case(names: list[str], calls: int, case: Callable[[Scene, str, int], None]) -> int:
+    """Do a case for every fault at every call, some at a time, each in a bucket of its own; gives how many."""
+
+    def work(share: list[tuple[str, int]]) -> int:
+        with Scene() as scene:
+            for name, position in share:
+                try:
+                    case(scene, name, position)
+                except BaseException as error:
+                    error.add_note(f"{name} at call {position}: {scene.bucket.calls_of(f'{name} {position}')}")
+                    raise
+        return len(share)
+
+    cases = [(name, position) for name in names for position in range(calls)]
+    with ThreadPoolExecutor(8) as pool:
+        return sum(pool.map(work, (cases[start::8] for start in range(8))))
+
+
+def passing(scene: Scene, name: str, position: int) -> None:
+    """Something passes by: the run does not even notice."""
+    scene.set()
+    scene.bucket.disturb("disturbed", position, PASSING[name])
+    publish_ledger(scene.store("disturbed", ONE_BY_ONE), NEW)
+
+    assert_settled(scene.place, NEW)
+
+
+def lasting(scene: Scene, name: str, position: int) -> None:
+    """It lasts: the run fails with an error that says what, a reader is served, and a later run makes all whole."""
+    scene.set()
+    client = "disturbed"
+    fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
+    scene.bucket.disturb(client, position, fault, more=10_000)
+    outcome = attempt(scene.store(client, ONE_BY_ONE), NEW)
+    scene.bucket.calm()
+    if outcome.error is not None:
+        assert isinstance(outcome.error, StoreError | LostRaceError)
+        assert outcome.error.__cause__ is not None or isinstance(outcome.error, LostRaceError)
+
+    standing = assert_readable(scene.place, OLD, NEW)
+    assert outcome.error is not None or standing == NEW
+    scene.clock.advance(AFTER_ITS_LEASE)
+    publish_ledger(scene.store("later"), LATER)
+    assert_settled(scene.place, LATER)
+
+
+def test_something_passes_by(scene: Scene) -> None:
+    """A call that is refused, lost or cut off once is made again, and the run is published as if nothing had been."""
+    calls = scene.calls()
+    for number, name in enumerate(PASSING):
+        if "no answer" not in name:
+            for position in range(number, calls, 13):
+                passing(scene, name, position)
+
+    assert calls > 40
+
+
+def test_something_lasts(scene: Scene) -> None:
+    """When every call from one on fails, readers keep the run they have, and a later run completes."""
+    calls = scene.calls()
+    for number, name in enumerate(["access denied", "reset", "answer lost"]):
+        for position in range(number * 6, calls, 17):
+            lasting(scene, name, position)
+
+
+@pytest.mark.slow
+def test_something_passes_by_at_every_call(scene: Scene) -> None:
+    """As above: each fault, at each call."""
+    calls = scene.calls()
+
+    assert calls * len(PASSING) == every_case([*PASSING], calls, passing)
+
+
+@pytest.mark.slow
+def test_something_lasts_from_every_call(scene: Scene) -> None:
+    """As above: each fault that lasts, from each call on."""
+    calls = scene.calls()
+    names = [*PASSING, "access denied"]
+
+    assert calls * len(names) == every_case(names, calls, lasting)
+
+
+def killed(scene: Scene, position: int, *, after: bool) -> bool:
+    """A process is killed at a call; gives whether its run had become the published one."""
+    scene.set()
+    client = "killed"
+    job = Job(scene.place.uri, scene.place.environment(client), NEW, options=PATIENT)
+    publisher = Publisher(job)
+    scene.bucket.disturb(client, position, Kill(publisher.kill, after=after))
+    assert -9 == publisher.start().join()
+    scene.bucket.quiesce()
+    assert len(scene.bucket.calls_of(client)) - position in (1, 2)  # a listing may have been under way beside it
+    standing = assert_readable(scene.place, OLD, NEW)
+
+    if b'"holder":"' in scene.place.objects()[LEASE_KEY]:
+        with pytest.raises(LostRaceError):  # it may still be at work, for all the others can know
+            publish_ledger(scene.store("hasty"), LATER)
+    scene.clock.advance(AFTER_ITS_LEASE)
+    if standing == OLD and position % 2:
+        publish_ledger(scene.store("again"), NEW)
+        assert_settled(scene.place, NEW)
+    publish_ledger(scene.store("later"), LATER)
+    assert_settled(scene.place, LATER)
+    return standing == NEW
+
+
+def test_killed(scene: Scene) -> None:
+    """A process that is killed at some calls leaves the old run whole, and the next one waits only for its lease."""
+    calls = scene.calls()
+
+    assert not any(killed(scene, position, after=bool(position % 2)) for position in range(7, calls - 3, 9))
+
+
+@pytest.mark.slow
+def test_killed_at_every_call() -> None:
+    """As above: at each call, before and after it took effect; from the swap of the pointer on, the new run stands."""
+    with Scene() as scene:
+        calls = scene.calls()
+    became: dict[int, bool] = {}
+
+    def case(scene: Scene, name: str, position: int) -> None:
+        became[2 * position + (name == "after")] = killed(scene, position, after=name == "after")
+
+    assert 2 * calls == every_case(["before", "after"], calls, case)
+    switched = sorted(became).index(next(number for number in sorted(became) if became[number]))
+    assert [False] * switched + [True] * (2 * calls - switched) == [became[number] for number in sorted(became)]
+    assert 2 * calls - 20 < switched < 2 * calls

@@ -1,0 +1,279 @@
+"""Publishers that meet: two at once, one that stood still and goes on late, and readers all the while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
+from exporter.publishing.sweep import sweep
+from tests.s3.faults import Stall
+from tests.s3.places import (
+    FAST,
+    JumpingClock,
+    Outcome,
+    WirePlace,
+    assert_settled,
+    attempt,
+    open_place,
+    publish_ledger,
+)
+from tests.s3.scenarios import Told, killed_at_random, publish_until_done, races, readers, sweep_now, two_at_once
+from tests.s3.wire_bucket import Call, WireBucket
+
+OLD, NEW, LATER, LAST = 100, 102, 103, 105
+AFTER_ITS_LEASE = 600.0
+
+PATIENT = replace(FAST, concurrency=1, connect_seconds=20.0, read_seconds=20.0)
+"""Waits for an answer for as long as a test needs, so that a call that is held up goes on."""
+
+
+@pytest.fixture
+def clock() -> JumpingClock:
+    """The clock of the bucket."""
+    return JumpingClock()
+
+
+@pytest.fixture
+def place(clock: JumpingClock) -> Iterator[WirePlace]:
+    """A place in an empty bucket."""
+    with WireBucket(clock) as bucket:
+        made = WirePlace(bucket)
+        yield made
+        made.close()
+
+
+def publish_in(place: WirePlace, client: str, ledger: int) -> None:
+    """Publish and close the store."""
+    with closing(open_place(place, client, PATIENT)) as store:
+        publish_ledger(store, ledger)
+
+
+# -- two at once ----------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_at_once(place: WirePlace) -> None:
+    """Of two processes that publish the same ledger, exactly one wins; the other ends with code 5 or 3."""
+    assert 3 == sum(races(place, 3).values())
+
+
+def test_older_and_newer_at_once(place: WirePlace) -> None:
+    """Of two processes with different ledgers, the newer one's documents stand if it published, and one always does."""
+    for ledger in (100, 110, 120):
+        codes = two_at_once(place, ledger, ledger + 2)
+
+        assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
+        assert 0 in codes
+        assert_settled(place, ledger + 2 if codes[1] == 0 else ledger)
+
+
+def test_many_threads_at_once(place: WirePlace) -> None:
+    """Of eight publishers of the same ledger in threads, exactly one wins, ledger after ledger."""
+    stores = [open_place(place, f"thread-{number}", PATIENT) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for ledger in (100, 101):
+            outcomes: list[Outcome] = list(pool.map(lambda store: attempt(store, ledger), stores))  # noqa: B023
+            codes = [0 if outcome.error is None else outcome.error.exit_code for outcome in outcomes]
+
+            assert 1 == codes.count(0)
+            assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
+            assert_settled(place, ledger)
+    for store in stores:
+        store.close()
+
+
+# -- one that stands still --------------------------------------------------------------------------------------------
+
+
+def calls_of_publish() -> list[Call]:
+    """The calls that publishing the new run over the old one takes."""
+    with WireBucket() as bucket:
+        place = WirePlace(bucket)
+        publish_in(place, "old", OLD)
+        with closing(open_place(place, "counted", PATIENT)) as store:
+            publish_ledger(store, NEW)
+        return bucket.calls_of("counted")
+
+
+def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
+    """Let a client stand still at a call: this one and all that follow it wait, those of its other threads, too."""
+    until = threading.Event()
+    stall = Stall(until, after=after)
+    bucket.disturb(client, position + 1, Stall(until), more=10_000)
+    bucket.disturb(client, position, stall)
+    return stall
+
+
+def begins_to_stand(stall: Stall) -> None:
+    """Wait until a client stands still."""
+    assert stall.reached.wait(20)
+    time.sleep(0.05)  # a call of another thread may just have begun
+
+
+def stand_still(position: int, *, after: bool) -> Outcome:
+    """An older run stands still at a call until its hold is over and a newer run is published, and then goes on.
+
+    Its own clock stood still as well, so it believes in its hold: only the conditions of its writes can stop it.
+    """
+    clock = JumpingClock()
+    with WireBucket(clock) as bucket, ThreadPoolExecutor(1) as pool:
+        place = WirePlace(bucket)
+        publish_in(place, "old", OLD)
+        stall = hold_up(bucket, "late", position, after=after)
+        late = open_place(place, "late", PATIENT)
+        running = pool.submit(attempt, late, NEW)
+        try:
+            begins_to_stand(stall)
+            clock.advance(AFTER_ITS_LEASE)
+            publish_in(place, "newer", LATER)
+            assert_settled(place, LATER)
+        finally:
+            stall.until.set()
+        outcome = running.result(30)
+        late.close()
+
+        assert_settled(place, LATER)
+        clock.advance(AFTER_ITS_LEASE)
+        publish_in(place, "last", LAST)
+        assert_settled(place, LAST)
+    return outcome
+
+
+def test_stands_still_and_goes_on() -> None:
+    """Whatever call it stood still at, the older run changes nothing of the newer one, and says that it lost."""
+    calls = calls_of_publish()
+    cases = [(position, bool(position % 2)) for position in range(2, len(calls), 9)]
+    # Before a listing is the worst moment: what it tells then is of the newer run.
+    cases += [(position, False) for position, call in enumerate(calls) if call.operation == "LIST"]
+    for position, after in cases:
+        outcome = stand_still(position, after=after)
+        assert (
+            outcome.error is None or EXIT_LOST_RACE == outcome.error.exit_code or EXIT_SOURCE == outcome.error.exit_code
+        )
+
+
+@pytest.mark.slow
+def test_stands_still_at_every_call() -> None:
+    """As above, at every call, before it took effect and after; it succeeds only if its pointer had been swapped."""
+    calls = len(calls_of_publish())
+    cases = [(position, after) for position in range(calls) for after in (False, True)]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda case: stand_still(case[0], after=case[1]), cases))
+    codes = [0 if outcome.error is None else outcome.error.exit_code for outcome in outcomes]
+
+    assert {0, EXIT_LOST_RACE, EXIT_SOURCE} >= set(codes)
+    assert [0] * codes.count(0) == codes[-codes.count(0) :]
+    assert 2 <= codes.count(0) <= 10
+
+
+def test_call_arrives_after_its_client_is_gone(place: WirePlace, clock: JumpingClock) -> None:
+    """A write that its client gave up on, and that arrives when a newer run is published, is refused."""
+    publish_in(place, "old", OLD)
+    bucket = place.bucket
+    with closing(open_place(place, "counted", replace(FAST, concurrency=1))) as store:
+        publish_ledger(store, NEW)
+    writes = [number for number, call in enumerate(bucket.calls_of("counted")) if call.operation == "PUT"]
+    for position in writes[3:-6:9]:
+        ledger = 1_000 + 10 * position
+        publish_in(place, f"before-{position}", ledger)
+        stall = Stall(threading.Event())
+        bucket.disturb(f"gone-{position}", position, stall, more=1_000)
+        with closing(open_place(place, f"gone-{position}", replace(FAST, concurrency=1, tries=1))) as gone:
+            assert attempt(gone, ledger + 2).error is not None
+        clock.advance(AFTER_ITS_LEASE)
+        publish_in(place, f"newer-{position}", ledger + 3)
+        stall.until.set()
+        bucket.quiesce()
+
+        assert_settled(place, ledger + 3)
+
+
+def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list[float]) -> str | None:
+    """Let a sweep stand still at a call until a newer run is published; gives why it refused."""
+    for ledger in (OLD, NEW, LATER):  # the third market comes with the second and vanishes with the last
+        publish_in(place, str(ledger), ledger)
+    stall = hold_up(place.bucket, "sweeper", position)
+    with ThreadPoolExecutor(1) as pool, closing(open_place(place, "sweeper", PATIENT, clock=lambda: ahead[-1])) as late:
+        running = pool.submit(sweep, late, timedelta(0))
+        begins_to_stand(stall)
+        clock.advance(AFTER_ITS_LEASE)
+        ahead.append(AFTER_ITS_LEASE)
+        publish_in(place, "newer", LAST)  # the third market is back
+        stall.until.set()
+        return running.result(30).refused
+
+
+def test_sweep_that_stood_still_removes_nothing() -> None:
+    """A sweep that stood still beyond its hold notices, and leaves what a newer run names."""
+    position, deletes = 4, 0
+    while not deletes:
+        clock = JumpingClock()
+        with WireBucket(clock) as bucket:
+            place = WirePlace(bucket)
+            refused = sweep_late(place, clock, position, [0.0])
+            calls = bucket.calls_of("sweeper")
+            deletes = sum(call.operation.startswith("DELETE") for call in calls)
+            if not deletes:
+                assert refused is not None
+                assert_settled(place, LAST)
+        position += 1
+
+    assert 12 < position
+
+
+def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: JumpingClock) -> None:
+    """Removals have no condition: one that was sent in time and arrives after the hold is made good by the next run."""
+    with WireBucket() as other:
+        counted = WirePlace(other)
+        for ledger in (OLD, NEW, LATER):
+            publish_in(counted, str(ledger), ledger)
+        with closing(open_place(counted, "sweeper", PATIENT)) as store:
+            sweep(store, timedelta(0))
+        operations = [call.operation for call in other.calls_of("sweeper")]
+    sweep_late(place, clock, operations.index("DELETE MANY"), [0.0])
+    with pytest.raises(AssertionError):
+        assert_settled(place, LAST)
+    clock.advance(AFTER_ITS_LEASE)
+    publish_in(place, "repairing", LAST + 3)
+
+    assert_settled(place, LAST + 3)
+
+
+# -- readers ----------------------------------------------------------------------------------------------------------
+
+
+def test_readers_walk_all_the_time(place: WirePlace) -> None:
+    """Two readers see nothing broken while runs are published, killed and swept."""
+    told = Told()
+    publish_in(place, "first", 99)
+    with readers(place, told, 2):
+        for ledger in range(100, 106):
+            publish_until_done(place, ledger, told)
+            if ledger % 2:
+                sweep_now(place, told, retention=5.0)
+
+    assert [] == told.broken
+    assert 3 == told.swept
+    assert told.walks > 10
+    assert_settled(place, 105)
+
+
+@pytest.mark.slow
+def test_readers_while_publishers_are_killed(place: WirePlace) -> None:
+    """Three readers see nothing broken while publishers are killed at random moments."""
+    told = Told()
+    with readers(place, told, 3):
+        outcome = killed_at_random(place, Random(1), 12, 0.6)
+
+    assert [] == told.broken
+    assert 12 == outcome.killed
+    assert told.rounds > 3
+    assert_settled(place, outcome.newest)

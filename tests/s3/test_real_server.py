@@ -1,0 +1,115 @@
+"""The same promises on a real S3 server, the Ceph RADOS Gateway; scripts/test-s3 starts it and runs these."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from exporter.errors import LostRaceError
+from exporter.stores.store import etag_of
+from tests.s3.places import RealPlace, assert_settled, open_place, publish_ledger
+from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
+from tests.s3.scenarios import (
+    Told,
+    killed_at_random,
+    publish_until_done,
+    races,
+    readers,
+    sweep_now,
+    two_at_once,
+)
+
+pytestmark = pytest.mark.skipif(
+    given_gateway() is None, reason=f"{ENDPOINT_VARIABLE} names no S3 server; run scripts/test-s3"
+)
+
+
+@pytest.fixture
+def place() -> Iterator[RealPlace]:
+    """A place in a bucket of the real server that no other test uses."""
+    variables = given_gateway()
+    assert variables is not None
+    with closing(RealPlace(variables, f"test-{secrets.token_hex(4)}")) as made:
+        yield made
+
+
+def test_conditions_of_the_store(place: RealPlace) -> None:
+    """Objects are made once, replaced only as they were seen, listed without their aliases, and removed with them."""
+    with closing(open_place(place, "")) as store, closing(open_place(place, "")) as other:
+        assert store.put_new("v1/pages/one.json", b"1")
+        assert not store.put_new("v1/pages/one.json", b"1")
+        etag = store.swap("v1/system/status.json", b"{}", None)
+        with pytest.raises(LostRaceError):
+            other.swap("v1/system/status.json", b"[]", None)
+        second = other.swap("v1/system/status.json", b"[]", etag)
+        with pytest.raises(LostRaceError):
+            store.swap("v1/system/status.json", b"{}", etag)
+        stored = store.get("v1/system/status.json")
+        assert stored is not None
+        assert (b"[]", second) == (stored.data, stored.etag)
+        assert {"v1/pages/one.json", "v1/system/status.json"} == {info.key for info in store.list("")}
+        assert b"[]" == place.fetch("v1/system/status")
+        assert 2 == store.delete(["v1/pages/one.json", "v1/system/status.json", "v1/pages/two.json"])
+        assert {} == place.objects()
+
+
+def test_many_objects(place: RealPlace) -> None:
+    """Hundreds of objects at once arrive with their bytes, and are not sent a second time."""
+    files = [(f"v1/pages/{number}.json", str(number).encode() * 100) for number in range(300)]
+    with closing(open_place(place, "")) as store:
+        assert (300, 0) == ((told := store.put_new_many(files)).written, told.unchanged)
+        assert (0, 300) == ((told := store.put_new_many(files)).written, told.unchanged)
+
+    there = place.objects()
+    assert {key: etag_of(data) for key, data in files} == {key: etag_of(data) for key, data in there.items()}
+
+
+def test_publish_and_sweep(place: RealPlace) -> None:
+    """Runs follow each other and are swept; what is published is whole, and its aliases are equal to its documents."""
+    told = Told()
+    with closing(open_place(place, "")) as store:
+        for ledger in (100, 102, 103, 105):
+            publish_ledger(store, ledger)
+            assert_settled(place, ledger)
+    sweep_now(place, told)
+
+    assert 1 == told.swept
+    assert_settled(place, 105)
+
+
+def test_two_processes_at_once(place: RealPlace) -> None:
+    """Of two processes that publish the same ledger, exactly one wins; of an older and a newer one, at least one."""
+    assert 6 == sum(races(place, 6).values())
+    codes = two_at_once(place, 201, 202)
+    assert 0 in codes
+    assert_settled(place, 202 if codes[1] == 0 else 201)
+
+
+def test_killed_processes_and_readers(place: RealPlace) -> None:
+    """Processes killed at random moments leave the old run whole; three readers see nothing broken all the while."""
+    told = Told()
+    with readers(place, told, 3):
+        outcome = killed_at_random(place, Random(2), 4, 0.5)
+
+    assert [] == told.broken
+    assert 4 == outcome.killed
+    assert told.rounds > 3
+
+
+def test_readers_walk_all_the_time(place: RealPlace) -> None:
+    """Three readers see nothing broken while runs are published and swept."""
+    told = Told()
+    publish_until_done(place, 99, told)
+    with readers(place, told, 3):
+        for ledger in range(100, 108):
+            publish_until_done(place, ledger, told)
+            if ledger % 3 == 0:
+                sweep_now(place, told, retention=10.0)
+
+    assert [] == told.broken
+    assert told.walks > 10
+    assert_settled(place, 107)
