@@ -1,0 +1,92 @@
+"""A real nginx with TLS over a published tree, that logs what was asked of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.edge.nginx_server import free_port, nginx_or_skip, running, write_main
+
+_HTTP = """
+    log_format asked escape=json
+        '{{"method": "$request_method", "path": "$uri", "status": $status, '
+        '"bytes": $body_bytes_sent, "range": "$http_range"}}';
+    types {{ application/json json; application/vnd.apache.parquet parquet; }}
+"""
+_SERVER = """
+        listen 127.0.0.1:{port} ssl;
+        ssl_certificate "{folder}/localhost.pem";
+        ssl_certificate_key "{folder}/localhost.key";
+        root "{root}";
+        access_log "{folder}/access.log" asked;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as nginx logged it; ``bytes`` is what it sent without headers."""
+
+    method: str
+    path: str
+    status: int
+    bytes: int
+    range: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebServer:
+    """A tree behind HTTPS with plain files and nothing else, as any static host has it."""
+
+    url: str
+    authority: Path
+    """The certificate that a client must trust."""
+    log: Path
+
+    @property
+    def trust(self) -> dict[str, str]:
+        """The variables by which curl, Node, Polars and Python trust the authority."""
+        return dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"), str(self.authority))
+
+    def asked(self) -> list[Asked]:
+        """Every request so far."""
+        if not self.log.exists():
+            return []
+        return [Asked(**json.loads(line)) for line in self.log.read_text().splitlines()]
+
+
+@contextlib.contextmanager
+def https_server(tree: Path, folder: Path) -> Iterator[WebServer]:
+    """Serve a tree over HTTPS until the block ends; skips where nginx or openssl is not installed."""
+    program = nginx_or_skip()
+    folder.mkdir(parents=True, exist_ok=True)
+    _make_certificate(folder)
+    plain, secure = free_port(), free_port()
+    configuration = write_main(
+        folder, plain, _HTTP.format(), _SERVER.format(port=secure, folder=folder, root=tree.resolve())
+    )
+    with running(program, configuration, secure):
+        yield WebServer(f"https://localhost:{secure}", folder / "authority.pem", folder / "access.log")
+
+
+def _make_certificate(folder: Path) -> None:
+    """An authority of two days, and localhost's certificate from it: some clients refuse one that is its own."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("openssl is not installed, so there is no certificate to try HTTPS with")
+    for name, more in (
+        ("authority", ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=keyCertSign"]),
+        ("localhost", ["-CA", "authority.pem", "-CAkey", "authority.key", "-addext", "basicConstraints=CA:FALSE",
+                       "-addext", "subjectAltName=DNS:localhost"]),
+    ):  # fmt: skip
+        subprocess.run(
+            [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+             "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem", *more],
+            cwd=folder, check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
