@@ -20,21 +20,21 @@ from exporter.stores.folder_store import FolderStore
 from tests.bench.timing import Finding, Spread
 from tests.snapshot_files import write_snapshots
 
-FILES, QUICK_FILES = 500, 12
-POOLS = 40
+FILES, QUICK_FILES = 500, 4
+POOLS, QUICK_POOLS = 40, 4
 
 
 def run(quick: bool = False) -> list[Finding]:
     """The time of each, and that all three give the same bytes."""
     folder = Path(tempfile.mkdtemp(prefix="exporter-backfill-"))
     try:
-        return _measure(folder, QUICK_FILES if quick else FILES)
+        return _measure(folder, *((QUICK_FILES, QUICK_POOLS) if quick else (FILES, POOLS)), cluster=not quick)
     finally:
         shutil.rmtree(folder)
 
 
-def _measure(folder: Path, count: int) -> list[Finding]:
-    files = write_snapshots(MadeNetwork(pools=POOLS, alula_markets=1, close_seconds=600), folder / "snapshots", count)
+def _measure(folder: Path, count: int, pools: int, *, cluster: bool) -> list[Finding]:
+    files = write_snapshots(MadeNetwork(pools=pools, alula_markets=1, close_seconds=600), folder / "snapshots", count)
     size = sum(file.stat().st_size for file in files) / count
     seconds: dict[str, float] = {}
     trees = {}
@@ -49,7 +49,7 @@ def _measure(folder: Path, count: int) -> list[Finding]:
         )
     ]  # fmt: skip
     assert trees["one"] == trees["two"], "one and two processes gave different bytes"
-    clustered = _on_a_cluster(folder / "dask", files)
+    clustered = _on_a_cluster(folder / "dask", files) if cluster else None
     if clustered is not None:
         tree, took, killed = clustered
         assert killed, "the backfill was over before a worker was killed"

@@ -27,8 +27,8 @@ from tests.bench.timing import Finding, Spread, Target, duel
 from tests.history.bucket_judge import Observation
 from tests.history.runs import frame_of
 
-DAYS, QUICK_DAYS = 30, 2
-SECONDS = 300
+DAYS, SECONDS = 30, 300
+QUICK_DAYS, QUICK_SECONDS = 2, 7_200
 POOLS, TOKENS = 100, 12
 BEGIN = 1_793_491_200  # 2026-11-01T00:00:00Z
 
@@ -43,14 +43,14 @@ def run(quick: bool = False) -> list[Finding]:
     """Bytes a row, the query's time, compaction's time and memory."""
     folder = Path(tempfile.mkdtemp(prefix="exporter-history-"))
     try:
-        return _measure(folder, QUICK_DAYS if quick else DAYS)
+        return _measure(folder, *((QUICK_DAYS, QUICK_SECONDS) if quick else (DAYS, SECONDS)))
     finally:
         shutil.rmtree(folder)
 
 
-def _measure(folder: Path, days: int) -> list[Finding]:
+def _measure(folder: Path, days: int, seconds_apart: int) -> list[Finding]:
     store = FolderStore(folder / "tree")
-    write_runs(store, days)
+    write_runs(store, days, seconds_apart)
     before = _files(store)
     rows = sum(file.rows for file in before)
 
@@ -100,10 +100,10 @@ def _measure(folder: Path, days: int) -> list[Finding]:
     ]  # fmt: skip
 
 
-def write_runs(store: FolderStore, days: int) -> None:
+def write_runs(store: FolderStore, days: int, seconds_apart: int = SECONDS) -> None:
     """Every run's file and the manifest; numbers move from run to run as those of real pools do."""
     manifest = None
-    for ledger, time, frame in _runs(days):
+    for ledger, time, frame in _runs(days, seconds_apart):
         part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network="made")
         store.put_new(part.file.key, part.file.data)
         manifest = extend_history(manifest, part.entry) if manifest is None else _appended(manifest, part.entry)
@@ -117,13 +117,13 @@ def _appended(manifest: HistoryManifest, entry: HistoryFile) -> HistoryManifest:
     return HistoryManifest(manifest.schema_version, entry.last_ledger, manifest.files)
 
 
-def _runs(days: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
+def _runs(days: int, seconds_apart: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
     random = Random(1)
     places = [(made_address(f"market {pool // 5}"), made_address(f"token {pool % TOKENS}")) for pool in range(POOLS)]
     supplied = [random.randrange(10**9, 10**15) for _ in places]
     borrowed = [amount // random.randint(2, 9) for amount in supplied]
-    for number in range(days * 86_400 // SECONDS):
-        ledger, time = 60_000_000 + number * 58, BEGIN + number * SECONDS
+    for number in range(days * 86_400 // seconds_apart):
+        ledger, time = 60_000_000 + number * 58, BEGIN + number * seconds_apart
         for pool in range(POOLS):  # interest in each, an operation in some
             borrowed[pool] += borrowed[pool] // 1_000_000
             supplied[pool] += supplied[pool] // 2_000_000
