@@ -47,7 +47,7 @@ class StoreSource:
     def __init__(self, store: Store) -> None:
         self.uri = store.uri
         self._store = store
-        self._distant = store.uri.startswith("s3://")
+        self._distant = store.reads_at_once > 1
 
     async def get(self, key: str, most: int) -> bytes | None:
         """See `TreeSource`."""

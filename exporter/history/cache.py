@@ -21,7 +21,8 @@ from exporter.errors import StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, OBSERVATIONS
 from exporter.history.series import Series
-from exporter.stores.store import Store, etag_of
+from exporter.stores.reading import read_many
+from exporter.stores.store import Store, StoredObject, etag_of
 
 STATE_KEY = "state/history-buckets.bin"
 """No part of the API: its ending is none that is served. It may be removed at any time."""
@@ -76,7 +77,9 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
     """
     files = iter([file for file in _files(manifest, before) if file.first_ledger > series.through_ledger])
     while batch := list(islice(files, BATCH_FILES)):
-        observations = pl.concat([_observations(store, file) for file in batch])
+        by_key = {file.key: file for file in batch}
+        read = {key: _observations(stored, by_key[key]) for key, stored in read_many(store, by_key)}
+        observations = pl.concat([read[file.key] for file in batch])  # in the order of the ledgers
         if observations.height:
             newest = observations.select(pl.col("observed_ledger", "ledger_close_time").max()).row(0)
             yield from series.extend(observations, *newest)
@@ -98,8 +101,7 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
     return sorted((file for file in files if file.last_ledger < before), key=lambda file: file.first_ledger)
 
 
-def _observations(store: Store, file: HistoryFile) -> pl.DataFrame:
-    stored = store.get(file.key)
+def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
     if stored is None:
         raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
     if etag_of(stored.data) != file.sha256:

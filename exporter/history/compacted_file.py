@@ -22,7 +22,8 @@ from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import file_reference
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_TYPES, HISTORY_COLUMNS, PARQUET_DTYPES
-from exporter.stores.store import Store, etag_of
+from exporter.stores.reading import read_many
+from exporter.stores.store import Store, StoredObject, etag_of
 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a compacted file are sorted."""
@@ -45,7 +46,9 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
         StoreError: a file is missing, not the one that is named, or has columns that this version does not know.
         CheckError: what was written does not read back as the rows of the parts, or the parts contradict each other.
     """
-    parts = [_Part.read(store, file) for file in files]
+    by_key = {file.key: file for file in files}
+    read = {key: _Part.of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
+    parts = [read[file.key] for file in files]
     stretches = list(_stretches(parts))
     metadata = {
         "table": "pools",
@@ -86,8 +89,7 @@ class _Part:
     network: str
 
     @classmethod
-    def read(cls, store: Store, file: HistoryFile) -> _Part:
-        stored = store.get(file.key)
+    def of(cls, stored: StoredObject | None, file: HistoryFile) -> _Part:
         if stored is None:
             raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
         if etag_of(stored.data) != file.sha256:

@@ -8,7 +8,8 @@ from exporter.api.headers import POINTER_KEY
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.publishing.publish import RunSummary
 from exporter.publishing.published import ListedFile, read_current_listing, read_published
-from exporter.stores.store import Store, etag_of
+from exporter.stores.reading import read_many
+from exporter.stores.store import Store, StoredObject, etag_of
 
 MAX_FILES = 1_000
 """How many files of a run are read back: all of a small run, a sample of a large one."""
@@ -38,8 +39,9 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
         if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
         chosen = _chosen(read_current_listing(store, pointer).files, summary.run_id, max_files)
-        for file in chosen:
-            _compare(store, file)
+        by_key = {file.key: file for file in chosen}
+        for key, stored in read_many(store, by_key):
+            _compare(stored, by_key[key])
     except StoreError as error:
         raise PublishedCheckError(f"the published run cannot be read back: {error}") from error
     return len(chosen)
@@ -51,8 +53,7 @@ def _chosen(files: list[ListedFile], run_id: str, max_files: int | None) -> list
     return random.Random(run_id).sample(files, max_files)
 
 
-def _compare(store: Store, file: ListedFile) -> None:
-    stored = store.get(file.key)
+def _compare(stored: StoredObject | None, file: ListedFile) -> None:
     if stored is None:
         raise PublishedCheckError(f"{file.key} is missing, though the run's manifest lists it")
     if len(stored.data) != file.bytes or etag_of(stored.data) != file.sha256:

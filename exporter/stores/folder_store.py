@@ -93,6 +93,11 @@ class FolderStore:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
+    @property
+    def reads_at_once(self) -> int:
+        """See Store."""
+        return 1
+
     def get(self, key: str) -> StoredObject | None:
         """See Store."""
         with reported("read", check_key(key)):

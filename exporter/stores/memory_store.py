@@ -50,6 +50,11 @@ class MemoryStore:
         """Say that this is memory, and over what."""
         return "memory:" if self._underlay is None else f"memory over {self._underlay.uri}"
 
+    @property
+    def reads_at_once(self) -> int:
+        """See Store."""
+        return 1
+
     def get(self, key: str) -> StoredObject | None:
         """See Store."""
         check_key(key)

@@ -4,7 +4,7 @@
 - Every write is conditional on what was seen before (s3_writer.py), and inside `exclusive` on the publisher's hold as
   well (s3_lease.py). What is there already is not sent again (s3_known.py).
 - A document also stands under its extensionless path (aliases.py). Listings hide these copies.
-- The bulk of the writes goes through obstore, many at once (s3_upload.py, s3_parallel.py).
+- The bulk of the writes goes through obstore, many at once (s3_upload.py, parallel.py).
 
 What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
 right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
@@ -27,13 +27,13 @@ from exporter.api.headers import kind_of
 from exporter.errors import ExporterError, LostRaceError, StoreError
 from exporter.files import FileKind
 from exporter.stores.aliases import alias_of, is_alias
+from exporter.stores.parallel import in_parallel
 from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client
 from exporter.stores.s3_connection import S3Connection
 from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_known import Known, is_md5
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_options import S3Options
-from exporter.stores.s3_parallel import in_parallel
 from exporter.stores.s3_upload import Uploader, uploader_for
 from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_key, check_prefix, etag_of, is_key
@@ -92,6 +92,11 @@ class S3Store:
         self._connection.close()
 
     # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def reads_at_once(self) -> int:
+        """See Store."""
+        return self._options.concurrency
 
     def get(self, key: str) -> StoredObject | None:
         """See Store. An alias can be read, too."""

@@ -73,6 +73,11 @@ class Store(Protocol):
         """The name of the store for people: a folder's path or a bucket's URI. Holds no secret."""
         ...
 
+    @property
+    def reads_at_once(self) -> int:
+        """How many calls of ``get`` are worth making at the same time; 1: it is no use, and may not be done."""
+        ...
+
     def get(self, key: str) -> StoredObject | None:
         """Read an object; None when there is none under this key."""
         ...

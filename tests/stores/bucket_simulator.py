@@ -74,6 +74,10 @@ class BucketSimulator:
     def uri(self) -> str:
         return "simulated bucket"
 
+    @property
+    def reads_at_once(self) -> int:
+        return 1
+
     def get(self, key: str) -> StoredObject | None:
         with self._operation("get", key):
             return self.inner.get(key)

@@ -1,4 +1,4 @@
-"""Many small things at once (exporter/stores/s3_parallel.py)."""
+"""Many small things at once (exporter/stores/parallel.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.stores.s3_parallel import in_parallel
+from exporter.stores.parallel import in_parallel
 
 
 def test_results() -> None:

@@ -38,7 +38,7 @@ def in_parallel(
     finished: SimpleQueue[Future[_R]] = SimpleQueue()
     sizes: dict[Future[_R], int] = {}
     held = 0
-    with ThreadPoolExecutor(workers, thread_name_prefix="s3") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="store") as pool:
         try:
             for item in items:
                 size = size_of(item)
