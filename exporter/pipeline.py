@@ -44,7 +44,7 @@ from exporter.publishing.publish import PublishResult, RunSummary, publish
 from exporter.publishing.published import check_newer, read_current_listing, read_published
 from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
-from exporter.reading import read_protocols, reading_deadline, view_limits
+from exporter.reading import read_protocols, reading_deadline, router_for, view_limits
 from exporter.report import RunReport
 from exporter.site import SiteFacts, render_site
 from exporter.sources import OpenSource, open_source
@@ -120,6 +120,7 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
 async def _read_from(opened: OpenSource, run: Run) -> None:
     run.network = opened.network.passphrase
     around = known = None
+    router = router_for(run.settings, opened)
     if run.settings.discovery.enabled:
         run.memory = load_memory(run.store, network_id(run.network))
         known = run.memory.confirmed()
@@ -128,11 +129,13 @@ async def _read_from(opened: OpenSource, run: Run) -> None:
             if run.memory is not None:
                 around = await look_around(opened.source, opened.network, run.modules, run.memory)
             program = partial(read_protocols, settings=run.settings, opened=opened, modules=run.modules, around=around)
-            reading = await read_at_one_ledger(opened.source, program, view_limits(run.settings))
+            reading = await read_at_one_ledger(opened.source, program, view_limits(run.settings), router)
             run.readings, run.certificate = reading.result, reading.certificate
             run.close_time = await opened.source.close_time(reading.certificate.ledger)
     finally:
-        run.report.add(reading=opened.report())
+        run.report.add(reading=opened.report(), router=None if router is None else router.report())
+    if router is not None and run.readings:
+        run.readings[0].notices += router.notices
     if run.memory is None or around is None or known is None:
         return
     named = candidates(run.settings, opened.network, run.modules, opened.instances, around.found)
@@ -281,7 +284,7 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     yield from render_errors()
     assert run.history is not None, "the step that makes the run's Parquet file has not run"
     history = extend_history(read_history_manifest(run.store), run.history.entry)
-    yield from render_site(SiteFacts(tables, run.network, protocol_list(*covered), series, history, run.history.entry.key))
+    yield from render_site(SiteFacts(tables, run.network, protocol_list(*covered), series, history))
 
 
 def _histories(run: Run) -> Generator[RenderedFile, None, Series]:
