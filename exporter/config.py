@@ -31,6 +31,7 @@ ACCEPTED: dict[str, str] = {
     "network.request_timeout_seconds": "a number from 1 to 600",
     "network.read_deadline_seconds": "a number from 1 to 3600: the longest a whole reading may take",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
+    "network.router": "true, or false to ask for every price with a request of its own",
     "output.uri": "the path of a folder, or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
     "output.default_page_size": "one of output.page_sizes",
@@ -72,6 +73,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
     read_deadline_seconds: Annotated[float, Meta(ge=1, le=3600)] = 300.0
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
+    router: bool = True
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

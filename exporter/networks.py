@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from exporter.deployments import Deployment, deployments_of
-from exporter.deployments.local import LOCAL
+from exporter.deployments import Deployment, KnownContract, deployments_of, router_of
+from exporter.deployments.local import LOCAL, LOCAL_ROUTER
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A Stellar network: its passphrase identifies it; nothing else does."""
+    """A Stellar network: its passphrase identifies it; nothing else does.
+
+    ``router`` is a contract that makes many calls in one simulation (`exporter.ledger.router`), if one is known.
+    """
 
     name: str
     passphrase: str
     deployments: tuple[Deployment, ...] = field(default=())
+    router: KnownContract | None = None
 
+
+_MAINNET, _TESTNET = deployments_of("mainnet"), deployments_of("testnet")
 
 NETWORKS: dict[str, Network] = {
-    "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", deployments_of("mainnet")),
-    "testnet": Network("testnet", "Test SDF Network ; September 2015", deployments_of("testnet")),
-    "local": Network("local", "Standalone Network ; February 2017", LOCAL),
+    "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", _MAINNET, router_of("mainnet")),
+    "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET, router_of("testnet")),
+    "local": Network("local", "Standalone Network ; February 2017", LOCAL, LOCAL_ROUTER),
 }
 """By the name that the configuration uses."""
 

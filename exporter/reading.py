@@ -11,6 +11,7 @@ from exporter.config import Settings
 from exporter.discovery import Surroundings, candidates
 from exporter.discovery.drift import check_lists
 from exporter.errors import SourceError
+from exporter.ledger.router import Router
 from exporter.ledger.view import LedgerView, ViewLimits
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.sources import OpenSource
@@ -31,14 +32,18 @@ async def read_protocols(
     listed = opened.network.deployments if settings.discovery.enabled else ()
     deployments = listed if around is None else around.deployments
     found = candidates(settings, opened.network, modules, opened.instances, () if around is None else around.found)
-    drift = check_lists(view, [item for item in listed if item.protocol in modules], whole=opened.whole)
+    checked = check_lists(view, [item for item in listed if item.protocol in modules], whole=opened.whole)
     readings = [
         module.read(view, found[name], [item for item in deployments if item.protocol == name])
         for name, module in modules.items()
     ]
-    notices, *read = await _all(drift, *readings)
+    drifts, *read = await _all(checked, *readings)
     for reading in read:
-        reading.notices += notices.get(reading.protocol, ())
+        reading.notices += [
+            drift.notice
+            for drift in drifts
+            if drift.protocol == reading.protocol and drift.address not in reading.unknown_code  # said already
+        ]
     return read
 
 
@@ -57,6 +62,14 @@ def view_limits(settings: Settings) -> ViewLimits:
     """The bounds of the read transaction."""
     network = settings.network
     return ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
+
+
+def router_for(settings: Settings, opened: OpenSource) -> Router | None:
+    """The router to put calls together with; None if none is wanted or known, and for a file, which runs no code."""
+    known = opened.network.router
+    if known is None or not settings.network.router or not opened.whole:
+        return None
+    return Router(known.address, known.wasm_hash)
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ from exporter.ledger import strkey
 MARKET = "market"
 BACKSTOP = "backstop"
 FACTORY = "factory"
+ROUTER = "router"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,14 @@ class _Deployment(Struct, forbid_unknown_fields=True):
     pools: list[_Pool] = []
 
 
+class _Router(Struct, forbid_unknown_fields=True):
+    address: str
+    name: str
+    source: str
+    date: datetime.date
+    wasm_hash: _Hash | None = None
+
+
 class _File(Struct, forbid_unknown_fields=True):
     protocol: str
     deployment: list[_Deployment]
@@ -140,6 +149,20 @@ def deployments_of(network: str) -> tuple[Deployment, ...]:
         return ()
     lists = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
     return tuple(deployment for file in lists for deployment in _read(file))
+
+
+@cache
+def router_of(network: str) -> KnownContract | None:
+    """The contract of a network that makes many calls in one simulation (`exporter.ledger.router`), if one is listed.
+
+    Raises `ValueError` where the list is not as it should be; a test reads it.
+    """
+    text = files(__name__).joinpath("routers.toml").read_text("utf-8")
+    for item in msgspec.convert(tomllib.loads(text), dict[str, list[_Router]]).get(network, ()):
+        if not strkey.is_contract(item.address):
+            raise ValueError(f"routers.toml: {item.address} is not the strkey of a contract")
+        return KnownContract(item.address, ROUTER, item.source, item.date, item.name, item.wasm_hash)
+    return None
 
 
 def _read(file: Traversable) -> Iterator[Deployment]:

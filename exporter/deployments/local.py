@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from datetime import date
 
-from exporter.deployments import BACKSTOP, FACTORY, MARKET, Deployment, KnownContract, KnownPool
+from exporter.deployments import BACKSTOP, FACTORY, MARKET, ROUTER, Deployment, KnownContract, KnownPool
 from exporter.ledger import strkey
 
 SOURCE = "exporter.localnet"
@@ -94,5 +94,10 @@ K2 = Deployment(
     ),
 )
 """Three routers; of the second and third the tokens are not listed, so that their reserves have to name them."""
+
+ROUTER_CODE = "013b3dd3c27190d43535e6d676423691282062898a161f5029636e362e12a1f2"
+"""The wasm hash of the made router, so that a run can tell its code from another."""
+
+LOCAL_ROUTER = replace(made_contract(ROUTER, "localnet router"), wasm_hash=ROUTER_CODE)
 
 LOCAL: tuple[Deployment, ...] = (*BLEND, ALULA, K2, PERIDOT, SLENDER, XOXNO)

@@ -7,6 +7,7 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.errors import DecodeError
@@ -15,10 +16,16 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
 
 
-async def check_lists(
-    view: LedgerView, deployments: Sequence[Deployment], *, whole: bool = True
-) -> dict[str, list[str]]:
-    """What is not as the lists say, by protocol. Raises `SourceError`.
+class Drift(NamedTuple):
+    """A contract that is not as a list says, and the notice of it."""
+
+    protocol: str
+    address: str
+    notice: str
+
+
+async def check_lists(view: LedgerView, deployments: Sequence[Deployment], *, whole: bool = True) -> list[Drift]:
+    """What is not as the lists say, each once. Raises `SourceError`.
 
     Of markets only those are looked at whose code is known, since their readers tell of absent ones. Where the ledger
     is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
@@ -30,12 +37,12 @@ async def check_lists(
         if contract.role != MARKET or contract.wasm_hash is not None
     ]
     entries = await view.read(dict.fromkeys(instance_key(contract.address) for _, contract in looked_at))
-    notices: dict[str, dict[str, None]] = {}
+    found: dict[Drift, None] = {}
     for deployment, contract in looked_at:
         text = _difference(deployment, contract, entries[instance_key(contract.address)], whole)
         if text is not None:
-            notices.setdefault(deployment.protocol, {})[text] = None
-    return {protocol: list(texts) for protocol, texts in notices.items()}
+            found[Drift(deployment.protocol, contract.address, text)] = None
+    return list(found)
 
 
 def _difference(deployment: Deployment, contract: KnownContract, entry: Entry | None, whole: bool) -> str | None:

@@ -27,6 +27,7 @@ class Quote:
     """What an oracle said of a token.
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
+    ``fresh`` says that the oracle itself refuses prices that are too old by its own limit for the token, and gave this.
     """
 
     oracle: str
@@ -35,6 +36,7 @@ class Quote:
     price: int | None = None
     timestamp: int | None = None
     failure: str | None = None
+    fresh: bool = False
 
 
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:

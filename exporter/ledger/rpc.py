@@ -141,8 +141,9 @@ class RpcSource:
             if result.error:
                 error = self._redactor.clean(result.error) or "an error without words"
                 return SimulationAnswer(result.latest_ledger, None, error, (), endpoint.label)
-            value, footprint = rpc_wire.call_of(result)
-            return SimulationAnswer(result.latest_ledger, value, None, footprint, endpoint.label)
+            value, read, written = rpc_wire.call_parts(result)
+            ledger, footprint = result.latest_ledger, read + written
+            return SimulationAnswer(ledger, value, None, footprint, endpoint.label, writes=bool(written))
 
         return await self._call(Question("simulateTransaction", {"transaction": transaction}, decode, subject))
 

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.rpc_errors import AttemptError, Failure, FailureKind
-from exporter.ledger.simulation import footprint_keys
+from exporter.ledger.simulation import footprint_parts
 from exporter.ledger.source import RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -231,6 +231,12 @@ def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes,
 
 def call_of(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
     """The returned ScVal XDR and the footprint's keys of a simulation without error."""
+    value, read, written = call_parts(result)
+    return value, read + written
+
+
+def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+    """The returned ScVal XDR of a simulation without error, and the keys it only reads and those it writes."""
     if result.results is None or len(result.results) != 1 or not result.transaction_data:
         unusable("a simulation must give one result and its transaction data, or an error")
     value = decode_base64(result.results[0].xdr, "the result of a call")
@@ -238,7 +244,7 @@ def call_of(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
         unusable("the result of a call is not XDR")
     transaction_data = decode_base64(result.transaction_data, "transaction data")
     try:
-        return value, footprint_keys(transaction_data)
+        return value, *footprint_parts(transaction_data)
     except DecodeError as error:
         problem = f"the footprint of a call cannot be read: {error}"
     return unusable(problem)

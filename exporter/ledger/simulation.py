@@ -50,6 +50,12 @@ def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
 
     Raises `DecodeError` when the bytes are something else.
     """
+    read, written = footprint_parts(transaction_data)
+    return read + written
+
+
+def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """As `footprint_keys`, but apart: what is only read, and what is written (an archived entry by restoring it)."""
     try:
         (extension,) = struct.unpack_from(">I", transaction_data, 0)
         position = 4
@@ -59,7 +65,9 @@ def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
         elif extension != 0:
             raise DecodeError(f"unknown extension of transaction data: {extension}")
         keys: list[bytes] = []
+        read_only = 0
         for _ in ("read only", "read write"):
+            read_only = len(keys)
             (count,) = struct.unpack_from(">I", transaction_data, position)
             position += 4
             if len(keys) + count > MAX_FOOTPRINT:
@@ -72,4 +80,4 @@ def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
         raise DecodeError("the bytes end inside the transaction data") from None
     if len(transaction_data) - position != 4 + 4 + 4 + 8:  # instructions, read bytes, write bytes, resource fee
         raise DecodeError("transaction data of an unknown layout")
-    return tuple(keys)
+    return tuple(keys[:read_only]), tuple(keys[read_only:])

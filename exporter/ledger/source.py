@@ -56,6 +56,8 @@ class SimulationAnswer:
     """What a call gave at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
 
     ``footprint`` holds the LedgerKey XDR of everything the call looked at, found or not; it is empty on an error.
+    ``writes`` says that the call would change entries, or restore archived ones. ``shared`` says that it was one of
+    several calls in one simulation, whose footprint is of all of them (`exporter.ledger.router`).
     """
 
     ledger: int
@@ -63,6 +65,8 @@ class SimulationAnswer:
     error: str | None
     footprint: tuple[bytes, ...]
     endpoint: str
+    writes: bool = False
+    shared: bool = False
 
 
 class LedgerSource(Protocol):

@@ -14,7 +14,9 @@ If nothing that was used changed, the program's result stands; if something did,
 are bounded; where the bound is hit the run fails and nothing is published (docs/adr/0002-one-ledger.md).
 
 Parts of a program may run as tasks side by side. What they ask for in the same breath, that is before all of them
-wait for an answer, goes out in common requests, so that many small readers cost no more than one large one.
+wait for an answer, goes out in common requests, so that many small readers cost no more than one large one. Calls
+that one part asks for together go out in bundles, where there is a router; a call that a bundle does not certify is
+asked for again alone (docs/adr/0018-router.md).
 """
 
 from __future__ import annotations
@@ -22,27 +24,35 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
 from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource
+from exporter.ledger.router import Router, ask_alone
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, SimulationAnswer
 
 T = TypeVar("T")
 
 STILL_TURNS = 5
 """So many turns of the event loop without a further question mean that every part of the program waits."""
 
+ROUNDS_FOR_BUNDLES = 2
+"""In which calls of bundles that are not certain are asked for alone; from then on it is as if there were no router."""
+
 
 @dataclass(frozen=True, slots=True)
 class ViewLimits:
-    """Bounds on one read transaction."""
+    """Bounds on one read transaction. Where bundles of calls were used it may take `ROUNDS_FOR_BUNDLES` more."""
 
     max_rounds: int = 12
     max_seconds: float = 300.0
     max_keys: int = 1_000_000
     max_calls: int = 100_000
+
+
+UNCERTIFIED = "not known to hold"
+"""How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +95,16 @@ class _Breath:
 class LedgerView:
     """What a program sees of the ledger: entries and calls, remembered with the ledgers they hold for."""
 
-    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None) -> None:
+    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None, router: Router | None = None) -> None:
         self._source = source
+        self._router = router
         self._limits = limits or ViewLimits()
         self._keys: dict[bytes, KeyObservation] = {}
         self._calls: dict[ContractCall, CallObservation] = {}
         self._used_keys: dict[bytes, None] = {}  # a set that keeps its order, so that runs are reproducible
         self._used_calls: dict[ContractCall, None] = {}
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
+        self._rounds_for_bundles = 0
         self._changed = True
         self._breath: _Breath | None = None
 
@@ -118,7 +130,9 @@ class LedgerView:
         wanted = list(calls)
         self._used_calls.update(dict.fromkeys(wanted))
         self._bound(len(self._used_calls), self._limits.max_calls, "contract calls")
-        await self._simulate([call for call in dict.fromkeys(wanted) if call not in self._calls])
+        missing = [call for call in dict.fromkeys(wanted) if call not in self._calls]
+        # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
+        await self._simulate(missing, together=self._refused_at is None)
         return [self._result(call) for call in wanted]
 
     async def _read_together(self, keys: list[bytes]) -> None:
@@ -160,7 +174,7 @@ class LedgerView:
     def _result(self, call: ContractCall) -> CallResult:
         seen = self._calls[call]
         if self._refused_at is not None and seen.binding and self._refused_at not in seen.interval(self._keys):
-            return CallResult(None, f"not known to hold at ledger {self._refused_at}", seen.answer.ledger)
+            return CallResult(None, f"{UNCERTIFIED} at ledger {self._refused_at}", seen.answer.ledger)
         return seen.result()
 
     async def _fetch(self, keys: list[bytes]) -> None:
@@ -176,16 +190,36 @@ class LedgerView:
                 elif seen.update(key, raw, answer.ledger) and key in self._used_keys:
                     self._changed = True
 
-    async def _simulate(self, calls: list[ContractCall]) -> None:
-        answers = await asyncio.gather(*(self._source.simulate(call) for call in calls))
-        for call, answer in zip(calls, answers, strict=True):
+    async def _simulate(self, calls: list[ContractCall], together: bool = False) -> None:
+        """Simulate calls, again where they are known; in bundles if they may be put ``together`` and there is a router.
+
+        What must be asked for again is asked for alone: its own footprint certifies it at more ledgers than a bundle's.
+        """
+        if together and self._router is not None:
+            answers = dict(zip(calls, await self._router.simulate(self._source, calls), strict=True))
+        else:
+            answers = await ask_alone(self._source, calls)
+        for call, answer in answers.items():
             seen = self._calls.get(call)
             if seen is None:
                 self._calls[call] = CallObservation(answer)
-            elif answer.ledger > seen.answer.ledger:
-                before = (seen.answer.result, seen.answer.error)
-                self._calls[call] = CallObservation(answer)
-                self._changed |= call in self._used_calls and before != (answer.result, answer.error)
+                continue
+            alone = seen.answer.shared and not answer.shared
+            if alone and self._router is not None:
+                self._router.compare(call, seen.answer, answer)
+            if answer.ledger > seen.answer.ledger or (alone and answer.ledger == seen.answer.ledger):
+                self._replace_call(call, answer)
+        if any(answer.shared for answer in answers.values()):
+            self._rounds_for_bundles = ROUNDS_FOR_BUNDLES
+        if self._router is not None and self._router.lied:
+            tainted = [call for call, seen in self._calls.items() if seen.answer.shared]
+            for call, answer in (await ask_alone(self._source, tainted)).items():
+                self._replace_call(call, answer)
+
+    def _replace_call(self, call: ContractCall, answer: SimulationAnswer) -> None:
+        before = self._calls[call].answer
+        self._calls[call] = CallObservation(answer)
+        self._changed |= call in self._used_calls and (before.result, before.error) != (answer.result, answer.error)
 
     def _entries_interval(self) -> Interval:
         first, last = 0, 1 << 32
@@ -243,15 +277,40 @@ class LedgerView:
 
     async def _certify_calls(self, ledger: int) -> None:
         """Read what calls made at another ledger looked at, where that is not known for both ledgers yet."""
+        await self._fetch(self._unknown_between(ledger, self._binding_calls()))
+
+    def _unknown_between(self, ledger: int, calls: Iterable[CallObservation]) -> list[bytes]:
+        """The keys to read so that ``ledger`` may be certified for these calls."""
         missing: dict[bytes, None] = {}
-        for seen in self._binding_calls():
+        for seen in calls:
             if ledger in seen.interval(self._keys):
                 continue
             needed = max(ledger, seen.answer.ledger)
             for key in seen.answer.footprint:
                 if key not in self._keys or self._keys[key].ledger < needed:
                     missing[key] = None
-        await self._fetch(list(missing))
+        return list(missing)
+
+    async def _certify_alone(self, ledger: int) -> None:
+        """Ask alone for what bundles do not certify at ``ledger``; what is certified there stays so.
+
+        The last chance of such calls: bundles are known to hold where none of what all their calls looked at changed.
+        """
+        lost = [
+            call
+            for call in self._used_calls
+            if self._calls[call].answer.shared and ledger not in self._calls[call].interval(self._keys)
+        ]
+        if not lost:
+            return
+        await self._simulate(lost)
+        again = self._unknown_between(ledger, [self._calls[call] for call in lost if self._calls[call].binding])
+        kept = {key: replace(self._keys[key]) for key in again if key in self._keys}
+        await self._fetch(again)
+        for key, seen in kept.items():
+            # What was seen before is still true, and says of this ledger what the newer answer does not.
+            if ledger in seen.interval and ledger not in self._keys[key].interval:
+                self._keys[key] = seen
 
     async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
         """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`."""
@@ -260,7 +319,10 @@ class LedgerView:
         rounds = 1
         # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
         while self._changed or self._common().empty:
-            if rounds >= self._limits.max_rounds or time.monotonic() > deadline:
+            late = time.monotonic() > deadline
+            if rounds >= self._limits.max_rounds + self._rounds_for_bundles or late:
+                if not late and not self._entries_interval().empty:
+                    await self._certify_alone(self._entries_interval().last)
                 return await self._settle_without_calls(program, rounds)
             rounds += 1
             await self._read_again()
@@ -318,10 +380,15 @@ class LedgerView:
 
 
 async def read_at_one_ledger(
-    source: LedgerSource, program: Callable[[LedgerView], Awaitable[T]], limits: ViewLimits | None = None
+    source: LedgerSource,
+    program: Callable[[LedgerView], Awaitable[T]],
+    limits: ViewLimits | None = None,
+    router: Router | None = None,
 ) -> Reading[T]:
     """Run ``program`` and give its result as the state of one ledger, with the certificate.
 
+    With a ``router`` calls that are asked for together go through it in bundles.
+
     Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
     """
-    return await LedgerView(source, limits).settle(program)
+    return await LedgerView(source, limits, router).settle(program)

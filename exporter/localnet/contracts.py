@@ -24,6 +24,7 @@ from exporter.localnet.chain import Chain
 MISSING_CONTRACT = "Error(Storage, MissingValue)"
 MISSING_FUNCTION = "Error(WasmVm, MissingValue)"
 WRONG_ARGUMENTS = "Error(WasmVm, UnexpectedSize)"
+REENTRY = "Error(Context, InvalidAction)"
 
 _RESOURCES = struct.pack(">IIIq", 1_000_000, 1_000, 0, 50_000)  # instructions, read and write bytes, fee in stroops
 MIN_RESOURCE_FEE = 50_000
@@ -34,10 +35,15 @@ class TrapError(Exception):
 
 
 class Host:
-    """What contract code sees of the ledger, at one ledger; ``footprint`` has every key it looked at."""
+    """What contract code sees of the ledger, at one ledger; ``footprint`` has every key it looked at.
 
-    def __init__(self, chain: Chain, ledger: int) -> None:
+    ``run`` is how a call of a contract is run: those that code makes itself share the footprint.
+    """
+
+    def __init__(self, chain: Chain, ledger: int, run: Callable[[Host, ContractCall], ScVal]) -> None:
         self._chain = chain
+        self._run = run
+        self._running: list[str] = []
         self.ledger = ledger
         self.timestamp = chain.close_time(ledger)
         self.footprint: dict[bytes, RawEntry | None] = {}
@@ -58,6 +64,18 @@ class Host:
         if entry is None:
             raise TrapError(MISSING_CONTRACT)
         return instance_of(decode_contract_data(entry.data))
+
+    def call(self, call: ContractCall) -> ScVal:
+        """Run a call, of a contract that is not running already. Raises `TrapError` where it fails."""
+        if call.contract in self._running:
+            raise TrapError(REENTRY)
+        self._running.append(call.contract)
+        try:
+            return self._run(self, call)
+        except DecodeError as error:  # an entry holds something else than its contract's code expects
+            raise TrapError(f"Error(Value, UnexpectedType): {error}") from None
+        finally:
+            self._running.pop()
 
 
 Code: TypeAlias = Callable[[Host, str, str, tuple[ScVal, ...]], ScVal]
@@ -93,12 +111,12 @@ class Contracts:
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Run one call on the state of a ledger."""
-        host = Host(chain, ledger)
+        host = Host(chain, ledger, self._run)
         try:
-            result = encode_scval(self._run(host, call))
+            result = encode_scval(host.call(call))
         except TrapError as error:
             return Simulation(None, f"HostError: {error}\n\nEvent log (newest first):\n", {})
-        except DecodeError as error:  # an entry holds something else than its contract's code expects
+        except DecodeError as error:  # what the code gave is no value
             return Simulation(None, f"HostError: Error(Value, UnexpectedType): {error}", {})
         return Simulation(result, None, host.footprint)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from exporter.deployments.local import LOCAL_ROUTER
 from exporter.ledger.entries import code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
@@ -35,6 +36,7 @@ from exporter.localnet.made_markets import make_deployments, make_market, make_m
 from exporter.localnet.made_protocols import NONE, OtherMarkets, Others
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.oracle_contract import ORACLE_WASM, asset_entry, oracle_instance
+from exporter.localnet.router_contract import router_entries
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM
 from exporter.networks import NETWORKS
 
@@ -196,6 +198,8 @@ class MadeNetwork(LocalNetwork):
         # The real code is not here, but a call of a pool has its entry in the footprint.
         code = b"\0\0\0\x07\0\0\0\0" + V2.wasm_hash + encode_opaque(made_wasm("localnet blend v2 pool"))
         yield code_key(V2.wasm_hash), RawEntry(code, max(ledger - _LIFE, 1), ledger + _LIFE)
+        for key, data in router_entries(LOCAL_ROUTER.address):
+            yield key, RawEntry(data, max(ledger - _LIFE, 1), ledger + _LIFE)
 
     def _feed_entries(self, feed: Feed, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         if feed.kind is not FeedKind.UNKNOWN:

@@ -13,6 +13,7 @@ from exporter.localnet.contracts import Contracts
 from exporter.localnet.k2_made import CODE as K2_CODE
 from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
 from exporter.localnet.peridot_contract import PERIDOT_CODE
+from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
 from exporter.localnet.slender_contract import SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
 from exporter.localnet.xoxno_contract import run_aggregator, run_controller, run_pool
@@ -29,6 +30,7 @@ CODE = Contracts(
         CONTROLLER_WASM_HASH: run_controller,
         POOL_WASM_HASH: run_pool,
         AGGREGATOR_WASM_HASH: run_aggregator,
+        ROUTER_WASM_HASH: run_router,
         **K2_CODE,
         **PERIDOT_CODE,
         **SLENDER_CODE,

@@ -138,7 +138,8 @@ class ProtocolReading:
     always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the protocol's own.
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
-    deployments, by label and role, that only the chain names. Both are remembered for the next run.
+    deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
+    are the markets whose code a notice says to be unknown.
     """
 
     protocol: str
@@ -152,6 +153,7 @@ class ProtocolReading:
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)
+    unknown_code: set[str] = field(default_factory=set)
 
 
 class ProtocolModule(Protocol):

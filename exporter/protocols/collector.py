@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from exporter.deployments import MARKET, Deployment
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token
@@ -47,10 +48,17 @@ class Collector:
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
         """Note a market whose code is not known, and which was read because its entries have a known form."""
+        self.reading.unknown_code.add(market)
         self.notice(
             f"market {market} runs contract code {wasm_hash}, which is not known for {self.protocol}; its entries have "
             f"the form of {form} and were read as such"
         )
+
+    def check_code(self, market: str, wasm_hash: str | None, deployments: Sequence[Deployment], form: str) -> None:
+        """Note a market of other code than the lists have; where they have none of any market, none is unknown."""
+        known = {item.wasm_hash for each in deployments for item in each.contracts if item.role == MARKET} - {None}
+        if known and wasm_hash is not None and wasm_hash not in known:
+            self.unknown_code(market, wasm_hash, form)
 
     def shown_name(self, market: str, name: str) -> str:
         """A market's name, cut where it is too long to stand in every row."""

@@ -1,0 +1,252 @@
+"""Many read-only calls in one simulation, through a router: a contract that makes calls for others.
+
+    router = Router(address)
+    answers = await router.simulate(source, calls)     # one for each call, in their order
+
+The router is Creit Tech's v1 (facts/stellar-rpc.md 2; source: Creit-Tech/Stellar-Router-Contract, router-v1). Its
+``exec(caller, [(contract, function, arguments, can_fail), ...])`` gives a vector of the results; with ``can_fail`` a
+call that fails gives an error value in its place, and not its reason.
+
+It is somebody else's contract, and a bundle that fails must cost no price that a call of its own would have given:
+
+* Only functions that read are asked for through it (`ROUTED`), and a bundle that writes anything is not used, since
+  later calls in it would see what earlier ones wrote.
+* Everything that a call can have depended on is in the bundle's footprint, which stands for each call's own. It is a
+  wider one: whoever cannot do with it asks the call alone (`exporter.ledger.view`).
+* A bundle is used only if the contract of every call is in its footprint, and if one call of it, which the router
+  cannot foresee, gives the very same when it is asked for without the router.
+* Whatever a bundle gives no result for is asked for alone. After a few failures the router is left alone for the run,
+  at once if nothing ever worked, as where there is no such contract.
+
+docs/adr/0018-router.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.errors import DecodeError, SourceError
+from exporter.ledger import scval, strkey
+from exporter.ledger.entries import code_key, instance_key
+from exporter.ledger.observation import CallObservation
+from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
+
+ROUTED = frozenset({"decimals", "lastprice", "name", "symbol"})
+"""Of SEP-40 oracles and SEP-41 tokens: they read, whoever asks, and none asks for a whole list by itself."""
+
+BUNDLE_SIZE = 20
+"""Calls in a bundle, far below the network's 400 footprint entries; halved when its budget does not suffice."""
+
+MIN_BUNDLE = 4
+"""A bundle and its sample are two requests, so that fewer calls gain nothing worth the trouble."""
+
+MAX_FAILURES = 4
+"""After so many failed bundles the router is left alone for the rest of the run."""
+
+CALLER = strkey.encode(strkey.ACCOUNT, bytes(32))
+"""``exec`` wants its caller's authorization, which the source of the simulated transaction has given by being it."""
+
+_BUDGET = "Error(Budget"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """What became of a bundle: answers for some of its calls, and what is asked for alone instead of again."""
+
+    answers: dict[ContractCall, SimulationAnswer]
+    given_up: Sequence[ContractCall]
+
+
+class _UnusableError(Exception):
+    """A bundle's answer cannot be used; the message says why. ``passing``: it is no fault of the router's."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+class Router:
+    """The use of one router contract during one run, and what came of it.
+
+    ``wasm_hash`` (64 hex digits) is that of its code, where the list has it: another one is not used. ``choose`` picks
+    the call of a bundle that is compared. ``stopped`` says why the router is not used any more; ``lied`` that it gave
+    something else than the contract itself at the same ledger, so that nothing it gave may stand.
+    """
+
+    def __init__(
+        self,
+        contract: str,
+        wasm_hash: str | None = None,
+        *,
+        size: int = BUNDLE_SIZE,
+        choose: Callable[[Sequence[ContractCall]], ContractCall] = secrets.choice,
+    ) -> None:
+        self.contract = contract
+        self.wasm_hash = wasm_hash
+        self.size = size
+        self.stopped: str | None = None
+        self.lied = False
+        self.notices: list[str] = []
+        self._choose = choose
+        self._bundles = self._worked = self._failed = self._results = 0
+
+    def report(self) -> dict[str, Any]:
+        """What was asked through the router, for the run report. ``results`` are of calls that it spared."""
+        return {
+            "contract": self.contract,
+            "bundles": self._bundles,
+            "failed": self._failed,
+            "results": self._results,
+            "stopped": self.stopped,
+        }
+
+    async def simulate(self, source: LedgerSource, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
+        """An answer for each of these different calls, in bundles where possible. Raises `SourceError`.
+
+        Answers of bundles are `SimulationAnswer.shared`; all others are as the source gives them.
+        """
+        routed = [call for call in calls if call.function in ROUTED]
+        if len(routed) < MIN_BUNDLE or self.stopped is not None:
+            routed = []
+        bundled_calls = frozenset(routed)
+        alone = [call for call in calls if call not in bundled_calls]
+        # What one oracle says changes together, so that it had better be in one bundle.
+        bundled, direct = await asyncio.gather(
+            self._bundled(source, sorted(routed, key=lambda call: call.contract)), ask_alone(source, alone)
+        )
+        answers = bundled | direct
+        answers |= await ask_alone(source, [call for call in calls if call not in answers])
+        if self.lied:  # another part of the program may have found out while this one waited
+            answers |= await ask_alone(source, [call for call in calls if answers[call].shared])
+        return [answers[call] for call in calls]
+
+    def compare(self, call: ContractCall, routed: SimulationAnswer, direct: SimulationAnswer) -> None:
+        """Take note of what a call gave without the router, after it was answered through it."""
+        if routed.ledger == direct.ledger and direct.result is not None and routed.result != direct.result:
+            what = f"{call.function} of {call.contract}"
+            self._distrust(f"it gave something else for {what} than that contract itself at the same ledger")
+
+    async def _bundled(
+        self, source: LedgerSource, calls: Sequence[ContractCall]
+    ) -> dict[ContractCall, SimulationAnswer]:
+        answers: dict[ContractCall, SimulationAnswer] = {}
+        waiting = list(calls)
+        # Each turn answers or gives up a bundle, or makes bundles smaller.
+        while len(waiting) >= MIN_BUNDLE and self.stopped is None:
+            parts = [waiting[start : start + self.size] for start in range(0, len(waiting), self.size)]
+            if not self._worked:
+                parts = parts[:1]  # where there is no router, one request tells
+            bundles = await asyncio.gather(*(self._bundle(source, part) for part in parts if len(part) >= MIN_BUNDLE))
+            done: set[ContractCall] = set()
+            for bundle in bundles:
+                answers |= bundle.answers
+                done.update(bundle.answers, bundle.given_up)
+            waiting = [call for call in waiting if call not in done]
+        return answers
+
+    async def _bundle(self, source: LedgerSource, calls: Sequence[ContractCall]) -> _Bundle:
+        """Ask for a bundle, and for one of its calls alone."""
+        sample = self._choose(calls)
+        self._bundles += 1
+        routed, direct = await asyncio.gather(self._exec(source, calls), source.simulate(sample))
+        answers = {sample: direct}
+        try:
+            if isinstance(routed, str):
+                raise _UnusableError(routed)
+            results = self._results_of(routed, calls)
+            self._check_sample(sample, results.get(sample), direct)
+        except _UnusableError as error:
+            return _Bundle(answers, self._fail(error, calls))
+        self._worked += 1
+        answers = results | answers
+        self._results += len(answers) - 1
+        return _Bundle(answers, calls)
+
+    async def _exec(self, source: LedgerSource, calls: Sequence[ContractCall]) -> SimulationAnswer | str:
+        """The answer for a bundle, or why there is none. A source that is down says so at the calls asked alone."""
+        invocations = (
+            vec(address(call.contract), symbol(call.function), vec(*call.arguments), (scval.BOOL, True))
+            for call in calls
+        )
+        try:
+            return await source.simulate(ContractCall(self.contract, "exec", (address(CALLER), vec(*invocations))))
+        except SourceError as error:
+            return str(error)
+
+    def _results_of(
+        self, answer: SimulationAnswer, calls: Sequence[ContractCall]
+    ) -> dict[ContractCall, SimulationAnswer]:
+        """The answer for each call that did not fail. Raises `_UnusableError`."""
+        if answer.result is None:
+            raise _UnusableError(CallObservation(answer).result().reason)
+        if answer.writes:
+            raise _UnusableError("the calls write to the ledger")
+        looked_at = set(answer.footprint)
+        if any(instance_key(contract) not in looked_at for contract in (self.contract, *(c.contract for c in calls))):
+            raise _UnusableError("the footprint lacks a contract that was to be called")
+        if self.wasm_hash is not None and code_key(bytes.fromhex(self.wasm_hash)) not in looked_at:
+            self._distrust("its code is not the one that the list has")
+            raise _UnusableError("its code is not the one that the list has")
+        return {
+            call: SimulationAnswer(
+                answer.ledger, encode_scval(value), None, answer.footprint, answer.endpoint, shared=True
+            )
+            for call, value in zip(calls, _values(answer.result, len(calls)), strict=True)
+            if value[0] != scval.ERROR
+        }
+
+    def _check_sample(self, sample: ContractCall, routed: SimulationAnswer | None, direct: SimulationAnswer) -> None:
+        """Raises `_UnusableError` unless a call gives the same with and without the router."""
+        if routed is None:
+            return  # it failed in the bundle, and is asked for alone as every call that did
+        if routed.result == direct.result:
+            return
+        self.compare(sample, routed, direct)
+        raise _UnusableError(
+            f"{sample.function} gives something else without the router", passing=routed.ledger != direct.ledger
+        )
+
+    def _fail(self, error: _UnusableError, calls: Sequence[ContractCall]) -> Sequence[ContractCall]:
+        """Count a failure; gives the calls that are not to be bundled again."""
+        self._failed += 1
+        reason = str(error)
+        if _BUDGET in reason and len(calls) // 2 >= MIN_BUNDLE and self._failed < MAX_FAILURES:
+            self.size = min(self.size, len(calls) // 2)
+            return ()
+        hopeless = not self._worked and not error.passing
+        if self.stopped is None and (hopeless or self._failed >= MAX_FAILURES):
+            self.stopped = reason
+        return calls
+
+    def _distrust(self, reason: str) -> None:
+        if not self.lied:
+            self.lied, self.stopped = True, reason
+            self.notices.append(
+                f"the router contract {self.contract} was not trusted: {reason}; every price of this run was asked for "
+                "without it"
+            )
+
+
+async def ask_alone(source: LedgerSource, calls: Iterable[ContractCall]) -> dict[ContractCall, SimulationAnswer]:
+    """The answers of calls that are simulated one by one. Raises `SourceError`."""
+    wanted = list(calls)
+    answers = await asyncio.gather(*(source.simulate(call) for call in wanted))
+    return dict(zip(wanted, answers, strict=True))
+
+
+def _values(result: bytes, count: int) -> tuple[ScVal, ...]:
+    """The results in what ``exec`` gave. Raises `_UnusableError` unless it is a vector of so many."""
+    try:
+        kind, values = decode_scval(result)
+    except DecodeError as error:
+        raise _UnusableError(f"the result cannot be decoded: {error}") from None
+    if kind != scval.VEC or values is None or len(values) != count:
+        raise _UnusableError(f"the result is not a vector of {count} results")
+    found: tuple[ScVal, ...] = values
+    return found

@@ -1,0 +1,593 @@
+"""Many calls in one simulation: the same answers with a router as without one, whatever the router does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.config import load
+from exporter.deployments import router_of
+from exporter.deployments.local import LOCAL_ROUTER
+from exporter.errors import SourceError
+from exporter.ledger import scval
+from exporter.ledger.oracles import Quote, read_quotes
+from exporter.ledger.router import BUNDLE_SIZE, CALLER, MAX_FAILURES, ROUTED, Router
+from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, vec
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
+from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
+from exporter.localnet.blend_entries import reserve_data
+from exporter.localnet.chain import Change
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_assets import Feed, FeedKind
+from exporter.localnet.made_protocols import SOME
+from exporter.networks import NETWORKS
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import ProtocolReading
+from exporter.reading import read_protocols, router_for
+from exporter.sources import OpenSource, open_snapshot
+from tests.localnet.direct_source import DirectSource
+
+ADDRESS = LOCAL_ROUTER.address
+Tamper = Callable[[ContractCall, SimulationAnswer], SimulationAnswer]
+Quotes = dict[tuple[str, str], Quote]
+
+
+class Asked(DirectSource):
+    """A network that logs what is simulated, closes a ledger after each ``every`` requests, and may alter answers."""
+
+    def __init__(self, network: MadeNetwork, every: int | None = None, tamper: Tamper | None = None) -> None:
+        super().__init__(network)
+        self.log: list[ContractCall] = []
+        self.requests = 0
+        self._every = every
+        self._tamper = tamper
+
+    def _answered(self) -> None:
+        self.requests += 1
+        if self._every is not None and self.requests % self._every == 0:
+            self.network.advance()
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        self.log.append(call)
+        answer = await super().simulate(call)
+        return answer if self._tamper is None else self._tamper(call, answer)
+
+    @property
+    def bundles(self) -> list[int]:
+        """How many calls each bundle had."""
+        return [len(call.arguments[1][1]) for call in self.log if call.function == "exec"]
+
+    @property
+    def alone(self) -> list[ContractCall]:
+        """The calls that were asked for without the router."""
+        return [call for call in self.log if call.function != "exec"]
+
+
+def first(calls: Sequence[ContractCall]) -> ContractCall:
+    """The sample of a bundle, where a test has to know it."""
+    return calls[0]
+
+
+def made_router(**options: object) -> Router:
+    """The router of the embedded network."""
+    return Router(ADDRESS, LOCAL_ROUTER.wasm_hash, **options)  # type: ignore[arg-type]
+
+
+def pairs_of(network: MadeNetwork) -> list[tuple[str, str]]:
+    """What there is a feed for, odd ones among them."""
+    return [(feed.oracle.contract, feed.token) for feed in network.feeds]
+
+
+def quotes_of(source: Asked, router: Router | None, limits: ViewLimits | None = None) -> Reading[Quotes]:
+    """Quotes for every feed."""
+
+    async def program(view: LedgerView) -> Quotes:
+        return dict(await read_quotes(view, pairs_of(source.network)))  # type: ignore[arg-type]
+
+    return asyncio.run(read_at_one_ledger(source, program, limits, router))
+
+
+def failures_of(network: MadeNetwork) -> int:
+    """How many feeds trap, so that their calls fail in a bundle and are made again alone."""
+    return sum(feed.kind is FeedKind.UNKNOWN for feed in network.feeds)
+
+
+@pytest.fixture(scope="module")
+def still() -> MadeNetwork:
+    """A network that no test advances, and with it a hundred prices."""
+    return MadeNetwork(pools=40)
+
+
+@pytest.fixture(scope="module")
+def plain(still: MadeNetwork) -> Quotes:
+    """Its quotes, each asked for by a request of its own."""
+    return quotes_of(Asked(still), None).result
+
+
+class TestSameAnswers:
+    """With the router the same is known as without it, for fewer requests."""
+
+    def test_quotes(self, still: MadeNetwork, plain: Quotes) -> None:
+        """Prices and the reasons of missing ones are the same to the letter; requests fall to a tenth."""
+        source, router = Asked(still), made_router()
+
+        assert plain == quotes_of(source, router).result
+        calls = len(still.oracles) + len(still.feeds)
+        bundles = -(-calls // BUNDLE_SIZE)
+        assert bundles == len(source.bundles)
+        assert calls == sum(source.bundles)
+        assert 0 < failures_of(still)
+        assert bundles <= len(source.alone) <= bundles + failures_of(still)  # a failing one may have been the sample
+        assert len(source.log) < calls / 5
+        assert {
+            "contract": ADDRESS,
+            "bundles": bundles,
+            "failed": 0,
+            "results": calls - len(source.alone),
+            "stopped": None,
+        } == router.report()
+        assert {quote.failure for quote in plain.values()} >= {
+            None, "the oracle has no price for this token", "lastprice() failed: HostError: Error(Contract, #2)",
+        }  # fmt: skip
+
+    def test_every_protocol(self) -> None:
+        """All protocols read the same, to the last quote; what is no plain question, as K2's bulk calls, goes alone."""
+        network = MadeNetwork(pools=40, alula_markets=2, others=SOME)
+        settings = load(None, {"network.name": "local"}, environment={}).settings
+
+        def read(source: Asked, router: Router | None) -> list[ProtocolReading]:
+            opened = OpenSource(source, NETWORKS["local"], [], "local", None)
+
+            async def program(view: LedgerView) -> list[ProtocolReading]:
+                return await read_protocols(view, settings, opened, PROTOCOLS)
+
+            return asyncio.run(read_at_one_ledger(source, program, None, router)).result
+
+        without, source = Asked(network), Asked(network)
+        expected = read(without, None)
+
+        assert repr(expected) == repr(read(source, made_router()))
+        assert {call for call in without.log if call.function not in ROUTED} <= set(source.alone)
+        assert len(source.log) < len(without.log) / 2
+
+    def test_few_calls(self, still: MadeNetwork) -> None:
+        """Three calls are not worth a bundle and a sample."""
+        source = Asked(still)
+
+        async def program(view: LedgerView) -> Quotes:
+            return dict(await read_quotes(view, pairs_of(still)[:2]))
+
+        asyncio.run(read_at_one_ledger(source, program, None, made_router()))
+
+        assert ([], 3) == (source.bundles, len(source.alone))
+
+    def test_calls_of_an_oracle_stand_together(self, still: MadeNetwork) -> None:
+        """Each oracle is in as few bundles as it can be: one that moves makes the others' no less certain."""
+        source = Asked(still)
+        quotes_of(source, made_router())
+        bundled = [
+            {invocation[1][0][1] for invocation in call.arguments[1][1]} for call in source.log if call.arguments[1:]
+        ]
+        per_oracle = len(still.feeds) // len(still.oracles) + 1
+
+        for oracle in still.oracles:
+            assert sum(oracle.contract in contracts for contracts in bundled) <= -(-per_oracle // BUNDLE_SIZE) + 1
+        assert {(scval.ADDRESS, CALLER)} == {call.arguments[0] for call in source.log if call.arguments[1:]}
+
+
+def routed_only(change: Callable[[SimulationAnswer], SimulationAnswer]) -> Tamper:
+    """Alter what the router gives, and nothing else."""
+    return lambda call, answer: change(answer) if call.function == "exec" else answer
+
+
+def with_values(change: Callable[[tuple[ScVal, ...]], ScVal]) -> Tamper:
+    """Alter the values in what the router gives."""
+
+    def changed(answer: SimulationAnswer) -> SimulationAnswer:
+        assert answer.result is not None
+        return replace(answer, result=encode_scval(change(decode_scval(answer.result)[1])))
+
+    return routed_only(changed)
+
+
+def raise_error(_: SimulationAnswer) -> SimulationAnswer:
+    """Every endpoint refuses the large request."""
+    raise SourceError("simulateTransaction of exec: refused")
+
+
+TRAP = "HostError: Error(Auth, InvalidAction)"
+UNUSABLE = {
+    "traps": (
+        routed_only(lambda answer: replace(answer, result=None, error=f"{TRAP}\n\nEvent log: ...")),
+        TRAP,
+    ),
+    "is refused": (routed_only(raise_error), "simulateTransaction of exec: refused"),
+    "gives no XDR": (routed_only(lambda answer: replace(answer, result=b"\0")), "the result cannot be decoded: "),
+    "gives a number": (with_values(lambda _: i128(5)), "the result is not a vector of 20 results"),
+    "gives no vector": (with_values(lambda _: (scval.VEC, None)), "the result is not a vector of 20 results"),
+    "gives too few": (with_values(lambda values: vec(*values[1:])), "the result is not a vector of 20 results"),
+    "gives too many": (with_values(lambda values: vec(*values, values[0])), "the result is not a vector of 20 results"),
+    "writes": (routed_only(lambda answer: replace(answer, writes=True)), "the calls write to the ledger"),
+    "calls nobody": (
+        routed_only(lambda answer: replace(answer, footprint=answer.footprint[:2])),
+        "the footprint lacks a contract that was to be called",
+    ),
+}  # fmt: skip
+
+
+class TestFallingBack:
+    """A router that does not work costs a request or a few, and no price."""
+
+    def test_no_such_contract(self, still: MadeNetwork, plain: Quotes) -> None:
+        """Where the ledger has no router one request tells, and the run remembers."""
+        source, router = Asked(still), Router(pairs_of(still)[0][1])  # a token, which has no exec
+
+        assert plain == quotes_of(source, router).result
+        assert [BUNDLE_SIZE] == source.bundles
+        assert len(still.oracles) + len(still.feeds) == len(source.alone) == len(set(source.alone))
+        assert router.stopped is not None
+        assert [] == router.notices
+
+        absent = Router(router_of("mainnet").address)  # type: ignore[union-attr]
+        assert plain == quotes_of(source, absent).result
+        assert "HostError: Error(Storage, MissingValue)" == absent.stopped
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_unusable_answers(self, still: MadeNetwork, plain: Quotes, name: str) -> None:
+        """Whatever is wrong with the first answer, the router is left alone and every call is made once, alone."""
+        tamper, reason = UNUSABLE[name]
+        source, router = Asked(still, tamper=tamper), made_router()
+
+        assert plain == quotes_of(source, router).result
+        assert [BUNDLE_SIZE] == source.bundles
+        assert len(still.oracles) + len(still.feeds) == len(source.alone)
+        assert router.stopped is not None
+        assert router.stopped.startswith(reason)
+        assert [] == router.notices
+
+    def test_failures_after_successes(self, still: MadeNetwork, plain: Quotes) -> None:
+        """A router that worked may fail a few times; then it is left alone."""
+        seen: list[None] = []
+
+        def tamper(call: ContractCall, answer: SimulationAnswer) -> SimulationAnswer:
+            if call.function != "exec":
+                return answer
+            seen.append(None)
+            return answer if len(seen) == 1 else replace(answer, result=encode_scval(vec()))
+
+        source, router = Asked(still, tamper=tamper), made_router(size=8)
+
+        assert plain == quotes_of(source, router).result
+        assert MAX_FAILURES < len(source.bundles)  # all of the second turn were under way by then
+        assert router.stopped == "the result is not a vector of 8 results" or router.stopped is not None
+        assert 8 - 1 >= router.report()["results"] > 0
+
+    def test_budget(self, still: MadeNetwork, plain: Quotes) -> None:
+        """Where twenty calls are more than a transaction's budget, bundles of ten do it."""
+
+        def tamper(call: ContractCall, answer: SimulationAnswer) -> SimulationAnswer:
+            if call.function == "exec" and len(call.arguments[1][1]) > 10:
+                return replace(answer, result=None, error="HostError: Error(Budget, ExceededLimit)", footprint=())
+            return answer
+
+        source, router = Asked(still, tamper=tamper), made_router()
+
+        assert plain == quotes_of(source, router).result
+        assert (BUNDLE_SIZE, {10}) == (source.bundles[0], set(source.bundles[1:-1]))
+        assert (None, 1, 10) == (router.stopped, router.report()["failed"], router.size)
+
+    def test_budget_that_no_bundle_fits(self, still: MadeNetwork, plain: Quotes) -> None:
+        """Halving ends: after bundles of five the router is given up."""
+
+        def tamper(call: ContractCall, answer: SimulationAnswer) -> SimulationAnswer:
+            if call.function == "exec":
+                return replace(answer, result=None, error="HostError: Error(Budget, ExceededLimit)", footprint=())
+            return answer
+
+        source, router = Asked(still, tamper=tamper), made_router()
+
+        assert plain == quotes_of(source, router).result
+        assert [20, 10, 5] == source.bundles
+        assert len(source.alone) == len(set(source.alone))
+
+    def test_other_code(self, still: MadeNetwork, plain: Quotes) -> None:
+        """A router with other code than the list has is not used, and that is told."""
+        source, router = Asked(still), Router(ADDRESS, "00" * 32)
+
+        assert plain == quotes_of(source, router).result
+        assert [BUNDLE_SIZE] == source.bundles
+        assert ["not the one that the list has" in notice for notice in router.notices] == [True]
+
+
+def lie_about(liars: Callable[[int], bool]) -> Tamper:
+    """A router that doubles some of the prices it passes on, by their place in the bundle."""
+
+    def doubled(value: ScVal) -> ScVal:
+        if value[0] != scval.MAP:
+            return value
+        return (scval.MAP, tuple((key, i128(2 * item[1]) if key[1] == "price" else item) for key, item in value[1]))
+
+    return with_values(
+        lambda values: vec(*(doubled(value) if liars(place) else value for place, value in enumerate(values)))
+    )
+
+
+class TestLying:
+    """A router that gives something else than the contracts themselves is caught, and nothing of it stands."""
+
+    def test_about_everything(self, still: MadeNetwork, plain: Quotes) -> None:
+        """The first sample of a price shows it: every price is asked for without the router, and that is told."""
+        source = Asked(still, tamper=lie_about(lambda _: True))
+        router = made_router(choose=lambda calls: calls[-1])
+
+        assert plain == quotes_of(source, router).result
+        assert router.lied
+        (notice,) = router.notices
+        assert ADDRESS in notice
+        assert "something else for lastprice of C" in notice
+
+    def test_found_after_bundles_that_stood(self, still: MadeNetwork, plain: Quotes) -> None:
+        """What an earlier bundle gave is asked for again, too, and the program sees it."""
+        samples = iter([0, 0, 0])
+        source = Asked(still, tamper=lie_about(lambda place: place == 7))
+
+        def choose(calls: Sequence[ContractCall]) -> ContractCall:
+            return calls[next(samples, 7)]
+
+        router = made_router(choose=choose)
+        half = len(pairs_of(still)) // 3
+
+        async def program(view: LedgerView) -> Quotes:
+            quotes = dict(await read_quotes(view, pairs_of(still)[:half]))
+            return quotes | dict(await read_quotes(view, pairs_of(still)[half:]))
+
+        reading = asyncio.run(read_at_one_ledger(source, program, None, router))
+
+        assert plain == reading.result
+        assert router.lied
+
+    def test_found_by_another_part(self, still: MadeNetwork) -> None:
+        """While one part of a program waits, another finds the router out: nothing that the first was given stands."""
+        router = made_router(choose=first)
+        one = SimulationAnswer(100, encode_scval(i128(1)), None, (), "here", shared=True)
+
+        def tamper(call: ContractCall, answer: SimulationAnswer) -> SimulationAnswer:
+            if answer.error is not None:
+                router.compare(call, one, replace(one, result=encode_scval(i128(2)), shared=False))
+            return answer
+
+        unknown = next(feed for feed in still.feeds if feed.kind is FeedKind.UNKNOWN)
+        tokens = [feed.token for feed in still.feeds if feed.oracle is unknown.oracle][:5]
+        calls = [
+            ContractCall(unknown.oracle.contract, "lastprice", (vec(symbol("Stellar"), address(token)),))
+            for token in dict.fromkeys((*tokens, unknown.token))
+        ]
+        answers = asyncio.run(router.simulate(Asked(still, tamper=tamper), calls))
+
+        assert router.lied
+        assert [False] * len(calls) == [answer.shared for answer in answers]
+
+    def test_found_when_asked_again(self) -> None:
+        """A call that is asked for alone later, at the same ledger, is compared as well."""
+        router = made_router()
+        call = ContractCall(ADDRESS, "decimals")
+        routed = SimulationAnswer(100, encode_scval(i128(1)), None, (), "here", shared=True)
+
+        router.compare(call, routed, SimulationAnswer(100, encode_scval(i128(1)), None, (), "here"))
+        router.compare(call, routed, SimulationAnswer(101, encode_scval(i128(2)), None, (), "here"))
+        router.compare(call, routed, SimulationAnswer(100, None, "HostError", (), "here"))
+        assert not router.lied
+        router.compare(call, routed, SimulationAnswer(100, encode_scval(i128(2)), None, (), "here"))
+        assert router.lied
+
+
+def true_quotes(network: MadeNetwork, ledger: int) -> Quotes:
+    """What every oracle says at a ledger that is past, asked directly."""
+
+    class Past(Asked):
+        async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+            raise AssertionError("quotes are of calls alone")
+
+        async def simulate(self, call: ContractCall) -> SimulationAnswer:
+            found = self.network.contracts.simulate(self.network.chain, ledger, call)
+            return SimulationAnswer(ledger, found.result, found.error, tuple(found.footprint), "past")
+
+    return quotes_of(Past(network), None).result
+
+
+def certified(network: MadeNetwork, quotes: Quotes) -> Quotes:
+    """Those that are known at the ledger of the reading, be it a price or why there is none.
+
+    A constant price has the time of the simulation, which a reading cannot pin (docs/adr/0002-one-ledger.md).
+    """
+    constant = {(feed.oracle.contract, feed.token) for feed in network.feeds if feed.kind is FeedKind.CONSTANT}
+    return {
+        pair: replace(quote, timestamp=0) if pair in constant else quote
+        for pair, quote in quotes.items()
+        if "not known to hold" not in (quote.failure or "")
+    }
+
+
+def read_pinned(source: Asked, network: MadeNetwork, router: Router | None) -> Reading[Quotes]:
+    """Quotes of a network, and a quiet entry that is read before and pins the reading to a ledger."""
+    pinned = reserve_data(network.markets[0], network.markets[0].reserves[0])[0]
+
+    async def program(view: LedgerView) -> Quotes:
+        await view.read([pinned])
+        return dict(await read_quotes(view, pairs_of(network)))
+
+    return asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_rounds=6), router))
+
+
+class FewMove(MadeNetwork):
+    """At every ledger each oracle's first prices move, and nothing else ever does."""
+
+    def __init__(self, seed: int, moving: int) -> None:
+        super().__init__(pools=30, seed=seed, window=4000)
+        self.moving = [
+            feed
+            for oracle in self.oracles
+            for feed in [feed for feed in self.feeds if feed.oracle is oracle and feed.renewed][:moving]
+        ]
+
+    def advance(self) -> int:
+        """Close one more ledger."""
+        ledger, time = self.chain.latest + 1, self.chain.close_time(self.chain.latest) + 5
+        for feed in self.moving:
+            feed.price += 10**10
+        changes = [Change(*feed.entry(time), feed.live_until(ledger)) for feed in self.moving]
+        return self.chain.close(changes, close_time=time)
+
+
+class TestMovingPrices:
+    """While prices move every price that is given is the true one of the ledger, and none is lost to its bundle."""
+
+    @pytest.mark.parametrize("every", [1, 2, 3, 7, 20])
+    @pytest.mark.parametrize("moving", [1, 4])
+    def test_quiet_prices_beside_moving_ones(self, every: int, moving: int) -> None:
+        """In every bundle a price moves with each ledger; every other price is certain, as without the router."""
+        network = FewMove(every, moving)
+        reading = read_pinned(Asked(network, every), network, made_router())
+        quotes = certified(network, reading.result)
+
+        truth = certified(network, true_quotes(network, reading.certificate.ledger))
+        moving_pairs = {(feed.oracle.contract, feed.token) for feed in network.moving}
+        quiet = {pair for pair, quote in truth.items() if quote.price is not None and pair not in moving_pairs}
+        assert quiet <= set(quotes)
+        assert {pair: truth[pair] for pair in quotes} == quotes
+
+    def test_against_runs_without(self) -> None:
+        """Over many schedules all prices are the oracles' own, at least as many as without the router, for less."""
+        known, asked, bundles = {False: 0, True: 0}, {False: 0, True: 0}, 0
+        for seed in range(4):
+            for every, prices in ((2, 1), (3, 1), (7, 1), (7, 3), (40, 2)):
+                for routed in (False, True):
+                    network = MadeNetwork(
+                        pools=30, seed=seed, prices_per_ledger=prices, changes_per_ledger=0, window=4000
+                    )
+                    source = Asked(network, every)
+                    reading = read_pinned(source, network, made_router(choose=first) if routed else None)
+                    quotes = certified(network, reading.result)
+                    truth = certified(network, true_quotes(network, reading.certificate.ledger))
+                    assert {pair: truth[pair] for pair in quotes} == quotes
+                    known[routed] += len(quotes)
+                    asked[routed] += source.requests
+                    bundles += len(source.bundles)
+
+        assert known[True] >= known[False] > 20 * 90
+        assert asked[True] < 0.8 * asked[False]
+        assert bundles > 20
+
+    def test_oracle_that_writes_all_its_prices_at_once(self) -> None:
+        """Prices that all move between the bundles and a later entry are asked for again, and are all certain."""
+        network = MadeNetwork(pools=30, prices_per_ledger=len(MadeNetwork(pools=30).feeds), changes_per_ledger=0)
+        source, router = Asked(network), made_router()
+        pinned = reserve_data(network.markets[0], network.markets[0].reserves[0])[0]
+        moved: list[int] = []
+
+        async def program(view: LedgerView) -> Quotes:
+            quotes = dict(await read_quotes(view, pairs_of(network)))
+            if not moved:
+                moved.append(network.advance())
+            await view.read([pinned[:-1] + b"\0"])  # it is absent, which is known at this ledger alone
+            return quotes
+
+        reading = asyncio.run(read_at_one_ledger(source, program, None, router))
+
+        assert moved == [reading.certificate.ledger]
+        assert certified(network, true_quotes(network, moved[0])) == certified(network, reading.result)
+        assert 0 == reading.certificate.uncertified_calls
+
+
+class Hectic(Asked):
+    """Two prices move with every request, so that no ledger has both; another at a certain one, and again soon."""
+
+    def __init__(self, network: MadeNetwork, hectic: Sequence[Feed], once: Feed, at: int) -> None:
+        super().__init__(network)
+        self._hectic = hectic
+        self._once = once
+        self._at = at
+
+    def _answered(self) -> None:
+        self.requests += 1
+        chain = self.network.chain
+        time = chain.close_time(chain.latest) + 5
+        feeds = [*self._hectic, *([self._once] if self.requests in (self._at, self._at + 4) else [])]
+        for feed in feeds:
+            feed.price += 10**10
+        chain.close([Change(*feed.entry(time), feed.live_until(chain.latest + 1)) for feed in feeds], close_time=time)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("used", [False, True])
+def test_whenever_a_price_moves(rounds: int, used: bool) -> None:
+    """Be it in the very last round: a price that moves costs none that a call of its own is known for.
+
+    Its bundle is not dissolved before, since another one keeps the reading from a common ledger. ``used``: the program
+    reads the entry of the price as well, and the last chance of the calls must not cost the run its ledger.
+    """
+    at, last = 0, 1
+    while at <= last:
+        at += 1
+        network = MadeNetwork(pools=30, window=1000)
+        first_oracle, second_oracle = network.oracles[0], network.oracles[2]
+        normal = [feed for feed in network.feeds if feed.kind is FeedKind.NORMAL]
+        restless = [feed for feed in normal if feed.oracle is first_oracle][:9]
+        calm = [feed for feed in normal if feed.oracle is second_oracle][:9]
+        hectic, once = restless[:2], calm[0]
+        source = Hectic(network, hectic, once, at)
+        keys = [network.tokens[0].instance_entry()[0], *([once.key] if used else [])]
+        pairs = [(feed.oracle.contract, feed.token) for feed in (*restless, *calm)]
+
+        async def program(view: LedgerView, keys: list[bytes] = keys, pairs: list[tuple[str, str]] = pairs) -> Quotes:
+            await view.read(keys)
+            return dict(await read_quotes(view, pairs))
+
+        reading = asyncio.run(
+            read_at_one_ledger(source, program, ViewLimits(max_rounds=rounds), made_router(size=10, choose=first))
+        )
+        last = source.requests
+
+        truth = true_quotes(network, reading.certificate.ledger)
+        found = certified(network, reading.result)
+        assert {pair: truth[pair] for pair in found} == found
+        lost = set(pairs) - set(found)
+        assert lost <= {(feed.oracle.contract, feed.token) for feed in (*hectic, once)}, at
+
+    assert at > 15
+
+
+class TestWhereItComesFrom:
+    """Which router a run uses."""
+
+    def opened(self, network: str = "local") -> OpenSource:
+        """An open source of a network, that is never asked."""
+        return OpenSource(None, NETWORKS[network], [], network, None)  # type: ignore[arg-type]
+
+    def test_lists(self) -> None:
+        """Mainnet and the embedded network have one; testnet has none that is known."""
+        settings = load(None, {}, environment={}).settings
+        found = {name: router_for(settings, self.opened(name)) for name in NETWORKS}
+
+        assert found["testnet"] is None
+        assert "CCM23MFAJHDWUMF3IM3UPUI4ZUFFKX6OWJNJRUKO2W6MUTQNQWWFH7DC" == found["mainnet"].contract  # type: ignore[union-attr]
+        assert (ADDRESS, LOCAL_ROUTER.wasm_hash) == (found["local"].contract, found["local"].wasm_hash)  # type: ignore[union-attr]
+
+    def test_switched_off(self) -> None:
+        """`network.router = false` leaves it alone."""
+        settings = load(None, {"network.router": False}, environment={}).settings
+
+        assert router_for(settings, self.opened()) is None
+
+    def test_snapshot_file(self, mainnet_snapshot_path: Path) -> None:
+        """A file runs no contract code, so that nothing is put together for it."""
+        settings = load(None, {}, environment={}).settings
+        opened = open_snapshot(settings, LedgerSnapshot.load(mainnet_snapshot_path), "file")
+
+        assert router_for(settings, opened) is None
