@@ -114,17 +114,18 @@ def plan(
 @click.option("--sample", type=click.IntRange(1, 1_000_000), help="Look at so many files of each kind, not at all.")
 @click.option("--on-chain", is_flag=True, help="Instead of a tree, check the numbers against the contracts' own views.")
 @_reads
+@click.option("--out", help="With --on-chain: markets that runs into this tree found are compared, too.")
 @log_format_option
 def check(
     uri: str | None, sample: int | None, on_chain: bool, config_path: Path | None, network: str | None,
-    rpc_urls: tuple[str, ...], snapshot: Path | None, log_format: str,
+    rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None, log_format: str,
 ) -> None:  # fmt: skip
     """Check a published tree, or the exporter's own numbers.
 
     URI is a folder, or the http(s) URL of a tree's root. Every file of the published run is read, every link and
     cursor followed, every sum and digest computed again; with --sample only some, and one walk over all pools. With
     --on-chain there is no URI: markets are read as by run, and their contracts asked for the same numbers at the same
-    ledger; --config, --network, --rpc-url and --snapshot are for that.
+    ledger; --config, --network, --rpc-url, --snapshot and --out are for that.
 
     Exit code 0: all is well, and something was looked at; 4: not so, with everything that is wrong on standard
     output; 3: it cannot be read.
@@ -139,7 +140,9 @@ def check(
             raise ConfigError("name the tree to check (a folder or a URL), or give --on-chain and no URI")
         if uri is not None:
             return check_tree(uri, sample, console, answers)
-        configuration = load_configuration(config_path, network__name=network, network__rpc_urls=list(rpc_urls) or None)
+        configuration = load_configuration(
+            config_path, network__name=network, network__rpc_urls=list(rpc_urls) or None, output__uri=out
+        )
         return check_on_chain(configuration.settings, snapshot, console, answers)
 
     finish(console, work)

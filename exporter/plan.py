@@ -1,4 +1,7 @@
-"""What a run would read and write, told without doing either: no request is made, no file is written."""
+"""What a run would read and write, told without doing either: no request is made, no file is written.
+
+Only what stands in the output is looked at: what is published there, and what earlier runs remembered.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import msgspec
 
 from exporter.config import Configuration
 from exporter.discovery import candidates
+from exporter.discovery.memory import Memory, load_memory
 from exporter.ledger.endpoints import parse_endpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from exporter.networks import network_of
+from exporter.networks import network_id, network_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.published import read_published
 from exporter.stores.store import open_store
@@ -29,22 +33,27 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         yield f"  {key} = {value!r}{f'   # {origin}' if origin else ''}"
 
     network = network_of(settings.passphrase)
-    found = candidates(settings, network, PROTOCOLS)
+    store = open_store(settings.output.uri)
+    memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
+    found = candidates(settings, network, PROTOCOLS, found=() if memory is None else memory.candidates())
     yield "reads"
     if snapshot is not None:
         yield f"  the ledger snapshot file {snapshot}, and every market whose contract code is known in it"
     elif not settings.network.rpc_urls:
         yield "  nothing: no Stellar RPC is given (network.rpc_urls, --rpc-url) and no file (--snapshot)"
-    for name, markets in found.items():
+    for name, items in found.items():
+        markets = [item for item in items if item.pool is None]
         demanded = sum(item.demanded for item in markets)
         yield f"  {name}: {len(markets)} known markets, {demanded} of them named in [[markets]]"
         zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
         if settings.discovery.enabled and zones:
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
     keys = 2 * sum(map(len, found.values()))
+    if memory is not None:
+        yield f"  {_remembered(memory)}"
+        yield from (f"  {notice}" for notice in memory.notices)
     yield f"  first wave: at least {keys} ledger keys, {-(-keys // MAX_KEYS_PER_REQUEST)} requests"
 
-    store = open_store(settings.output.uri)
     published = read_published(store)
     yield f"writes to {store.uri}"
     if published is None:
@@ -57,6 +66,17 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
     yield "  v1/markets/<market>, v1/history and one Parquet file, index.html, v1/system/status last"
     yield f"  removes pages of runs superseded more than {settings.output.retention_hours} hours ago"
+
+
+def _remembered(memory: Memory) -> str:
+    """What earlier runs into the output found, of this network."""
+    read = [market for market in memory.markets.values() if market.confirmed]
+    markets = sum(market.pool is None for market in read)
+    tried = len(memory.markets) - len(read)
+    return (
+        f"remembered from earlier runs: {markets} markets, and {len(read) - markets} pools that nothing on the chain "
+        f"lists; {tried} more were named by events and never read"
+    )
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -63,8 +63,8 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=57, documents=1365, aliases=155, pages=263, document_bytes=1382064, page_bytes=278419)
-LARGE = RunSize(pools=507, documents=10049, aliases=1149, pages=2828, document_bytes=10229963, page_bytes=3471986)
+SMALL = RunSize(pools=57, documents=1464, aliases=155, pages=263, document_bytes=2597170, page_bytes=278419)
+LARGE = RunSize(pools=507, documents=10696, aliases=1149, pages=2828, document_bytes=18231206, page_bytes=3471986)
 
 
 def size_at(pools: int) -> RunSize:

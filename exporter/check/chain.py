@@ -6,15 +6,19 @@ is compared at the close time of the ledger at which a call was made.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.compute import compute
 from exporter.config import Settings
+from exporter.discovery import Surroundings, look_around
+from exporter.discovery.memory import Memory
 from exporter.errors import CheckError, DecodeError
 from exporter.ledger.observation import CallResult
-from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.ledger.view import UNCERTIFIED, LedgerView, read_at_one_ledger
+from exporter.networks import network_id
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import ProtocolReading
@@ -63,12 +67,17 @@ class ChainCheck:
     without: list[NoView] = field(default_factory=list)
     other_clock: list[str] = field(default_factory=list)
     """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
+    by_protocol: Counter[str] = field(default_factory=Counter)
+    """How many fields of each protocol were compared."""
+    notices: list[str] = field(default_factory=list)
+    """What went wrong in finding markets that no list has: some may not have been compared."""
 
     def as_dict(self) -> dict[str, Any]:
         """Counts, for a report."""
         return {
             "ledger": self.ledger,
             "compared": self.compared,
+            "compared_by_protocol": dict(sorted(self.by_protocol.items())),
             "pools": self.pools,
             "differences": len(self.differences),
             "failed": len(self.failed),
@@ -90,31 +99,40 @@ class _Read:
     without: list[NoView]
 
 
-async def check_chain(settings: Settings, opened: OpenSource) -> ChainCheck:
+async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | None = None) -> ChainCheck:
     """Read all markets and ask their contracts, at one ledger.
+
+    With discovery on, the markets are those a run would find that has this ``memory`` of earlier ones (None: of no
+    one), events included. What the events name is noted in it; it is not kept.
 
     Raises:
         CheckError: not one field could be compared.
         SourceError: the source failed, or no ledger covers everything.
     """
 
-    async def program(view: LedgerView) -> _Read:
-        return await _ask(view, settings, opened)
-
     async with reading_deadline(settings):
+        around = None
+        if settings.discovery.enabled:
+            known = Memory(network_id(opened.network.passphrase)) if memory is None else memory
+            around = await look_around(opened.source, opened.network, PROTOCOLS, known)
+
+        async def program(view: LedgerView) -> _Read:
+            return await _ask(view, settings, opened, around)
+
         reading = await read_at_one_ledger(opened.source, program, view_limits(settings))
         read = reading.result
         asked_at = {outcome.result.ledger for outcome in read.outcomes}
         times = {ledger: await opened.source.close_time(ledger) for ledger in asked_at}
     check = _compare_all(read, reading.certificate.ledger, times)
+    check.notices = [] if around is None else around.notices
     if not check.compared:
         reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
         raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
     return check
 
 
-async def _ask(view: LedgerView, settings: Settings, opened: OpenSource) -> _Read:
-    readings = await read_protocols(view, settings, opened, PROTOCOLS)
+async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: Surroundings | None) -> _Read:
+    readings = await read_protocols(view, settings, opened, PROTOCOLS, around)
     planned = [
         (reading.protocol, item)
         for reading in readings
@@ -190,6 +208,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int]) -> ChainChe
         if not compared:
             check.failed.append(_failed(outcome, outcome.result.reason if outcome.result.value is None else "unread"))
         check.compared += len(compared)
+        check.by_protocol[outcome.protocol] += len(compared)
         pools.update((item.market, item.pool) for item in compared if item.pool is not None)
         differences = [item for item in compared if not item.agrees]
         check.differences += differences
@@ -203,8 +222,17 @@ def _compare(outcome: _Outcome, numbers: _Numbers, time: int) -> Iterator[Compar
     views, asked, result = VIEWS[outcome.protocol], outcome.asked, outcome.result
     rows = numbers.at(time, asked.market)
     if result.value is None:
-        return views.refused(asked, result.error or "", rows)
-    return views.compare(asked, result.value, rows, time)
+        yield from views.refused(asked, result.error or "", rows)
+        return
+    for item in views.compare(asked, result.value, rows, time):
+        if not _has_unknown_price(item, rows):
+            yield item
+
+
+def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
+    """Whether there is no price of ours only because the call for it is not known to hold at the run's ledger."""
+    row = rows.get(item.pool or "")
+    return item.field == "oracle_price" and row is not None and UNCERTIFIED in (row["price_reason"] or "")
 
 
 def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:

@@ -10,8 +10,11 @@ from exporter.check.faults import SHOWN_FAULTS, TreeFaultsError
 from exporter.check.published import check_uri
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import EXIT_CHECK, EXIT_DONE
-from exporter.sources import open_source
+from exporter.discovery.memory import Memory, load_memory
+from exporter.errors import EXIT_CHECK, EXIT_DONE, StoreError
+from exporter.networks import network_id
+from exporter.sources import OpenSource, open_source
+from exporter.stores.store import open_store
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
@@ -36,13 +39,19 @@ def check_tree(uri: str, sample: int | None, console: Console, answers: Console)
 
 
 def check_on_chain(settings: Settings, snapshot: Path | None, console: Console, answers: Console) -> int:
-    """Compare with the contracts' own views; gives the exit code. Raises as `check_chain` does."""
+    """Compare with the contracts' own views; gives the exit code. Raises as `check_chain` does.
+
+    The markets are those that a run into the configured output would find; of it only what earlier runs remembered
+    is read, and nothing is written.
+    """
 
     async def run() -> ChainCheck:
         async with open_source(settings, snapshot) as opened:
-            return await check_chain(settings, opened)
+            return await check_chain(settings, opened, _memory(settings, opened, console))
 
     check = asyncio.run(run())
+    for notice in check.notices:
+        console.warning(notice)
     for item in check.differences[:SHOWN_DIFFERENCES]:
         answers.event(
             "difference",
@@ -62,13 +71,25 @@ def check_on_chain(settings: Settings, snapshot: Path | None, console: Console, 
         markets = [item.market for item in check.without if item.reason == reason]
         shown = ", ".join(markets[:SHOWN_WITHOUT]) + (", ..." if len(markets) > SHOWN_WITHOUT else "")
         console.warning(f"{reason}: {shown}")
+    each = ", ".join(f"{name} {count:,}" for name, count in sorted(check.by_protocol.items()) if count)
     summary = (
-        f"{check.compared:,} fields of {check.pools:,} pools compared with the contracts at ledger {check.ledger}: "
-        f"{len(check.differences):,} differ; {len(check.failed):,} calls failed, {len(check.without):,} markets have "
-        "no view function"
+        f"{check.compared:,} fields ({each}) of {check.pools:,} pools compared with the contracts at ledger "
+        f"{check.ledger}: {len(check.differences):,} differ; {len(check.failed):,} calls failed, "
+        f"{len(check.without):,} markets have no view function"
     )
     answers.event("compared", summary, **check.as_dict())
     if check.differences:
         console.error("what the exporter computes is not what the contracts say", EXIT_CHECK)
         return EXIT_CHECK
     return EXIT_DONE
+
+
+def _memory(settings: Settings, opened: OpenSource, console: Console) -> Memory | None:
+    """What runs into the configured output remember; None where that cannot be read, which costs only what it has."""
+    if not settings.discovery.enabled:
+        return None
+    try:
+        return load_memory(open_store(settings.output.uri), network_id(opened.network.passphrase))
+    except StoreError as error:
+        console.warning(f"markets that only earlier runs into {settings.output.uri} know are not compared: {error}")
+        return None

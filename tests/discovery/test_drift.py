@@ -8,7 +8,7 @@ import datetime
 import pytest
 
 from exporter.deployments import Deployment, KnownContract
-from exporter.discovery.drift import check_lists
+from exporter.discovery.drift import Drift, check_lists
 from exporter.ledger.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.networks import NETWORKS
@@ -37,11 +37,12 @@ def notices_of(deployments: list[Deployment], *written: Written, whole: bool = T
     ledger = BlendLedger()
     ledger.replace(*written)
 
-    async def program(view: LedgerView) -> dict[str, list[str]]:
+    async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, deployments, whole=whole)
 
     found = asyncio.run(read_at_one_ledger(BlendSource(ledger.chain(), {}), program)).result
-    return found.get("blend", [])
+    assert {("blend", contract("X"))} >= {drift[:2] for drift in found}
+    return [drift.notice for drift in found]
 
 
 @pytest.mark.parametrize("role", ["market", "factory"])
@@ -84,7 +85,7 @@ def test_cost() -> None:
     """All contracts of a network are looked at in one request."""
     source = BlendSource(BlendLedger().chain(), {})
 
-    async def program(view: LedgerView) -> dict[str, list[str]]:
+    async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, NETWORKS["mainnet"].deployments)
 
     asyncio.run(read_at_one_ledger(source, program))

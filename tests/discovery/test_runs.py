@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from exporter.config import Settings, load
-from exporter.deployments import FACTORY
+from exporter.deployments import FACTORY, MARKET
 from exporter.discovery import learn, look_around
 from exporter.discovery.memory import MEMORY_KEY, Memory, load_memory, save_memory
 from exporter.ledger import scval
@@ -24,6 +24,7 @@ from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.blend_entries import Event, deploy_event
 from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_protocols import SOME
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.networks import NETWORKS, Network, network_id
@@ -40,7 +41,11 @@ LOCAL = NETWORKS["local"]
 
 def addresses_of(network: MadeNetwork) -> set[str]:
     """The markets of a network."""
-    return {market.address for market in network.markets} | {market.address for market in network.alula.markets}
+    others = network.others
+    found = {market.address for market in network.markets} | {market.address for market in network.alula.markets}
+    found |= {market.address for market in others.k2.markets} | {market.address for market in others.peridot.markets}
+    found |= {market.address for market in others.slender.markets}
+    return found | ({others.xoxno.controller} if others.xoxno.markets else set())
 
 
 def memory_in(folder: Path) -> Memory:
@@ -324,24 +329,51 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     assert [] == [notice for part in reading.result for notice in part.notices if "record" in notice]
 
 
+def test_other_code_is_said_once() -> None:
+    """Where the lists have other code than all markets run, each market is read by its form, with one notice."""
+    network = MadeNetwork(pools=6, alula_markets=3, others=SOME)
+    lists = [
+        replace(
+            item,
+            contracts=tuple(
+                replace(known, wasm_hash="11" * 32) if known.role == MARKET else known for known in item.contracts
+            ),
+        )
+        for item in LOCAL.deployments
+    ]
+    listed = {market for item in lists for market in item.markets}
+    memory = Memory(network_id(LOCAL.passphrase))
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    with counted(network) as (url, _):
+        reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+
+    notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
+    told = {market: sum(market in notice for notice in notices) for market in listed}
+    assert dict.fromkeys(listed, 1) == told
+    assert len(listed) == len(notices)
+    assert [] == [item for part in reading.result for item in part.unread]
+
+
 @pytest.mark.parametrize("markets", [3, 60])
 def test_requests(markets: int) -> None:
     """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
-    network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, changes_per_ledger=0)
+    network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, others=SOME, changes_per_ledger=0)
     memory = Memory(network_id(LOCAL.passphrase))
     settings = load(None, {"network.name": "local"}, environment={}).settings
     with counted(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory))
 
-    waves = 3  # lists and zones; what the zones name; pools
+    waves = 3  # lists and zones; what these name; pools, and what K2's reserves name
     assert 1 == reading.certificate.rounds
-    assert markets + 1 + 3 == sum(len(part.markets) for part in reading.result)
+    assert addresses_of(network) == {market.address for part in reading.result for market in part.markets}
     assert behaviour.counts["getLedgerEntries"] <= -(-reading.certificate.keys // 200) + waves
 
 
 def test_three_hundred_markets(tmp_path: Path) -> None:
     """Of 300 markets none is lost when zones are emptied, factories silent and events gone; a new one is found."""
-    network = MadeNetwork(pools=300, market_count=297, alula_markets=3, event_window=20, archived=5, missing=3)
+    network = MadeNetwork(
+        pools=300, market_count=290, alula_markets=3, others=SOME, event_window=20, archived=5, missing=3
+    )
     everything = addresses_of(network)
     store = FolderStore(tmp_path)
     settings = load(None, {"network.name": "local", "output.uri": str(tmp_path)}, environment={}).settings
@@ -354,6 +386,7 @@ def test_three_hundred_markets(tmp_path: Path) -> None:
         return {market.address for part in reading.result for market in part.markets}
 
     with counted(network) as (url, _):
+        assert 300 == len(everything)
         assert everything == read(url)
         network.empty_reward_zones()
         everything.add(network.deploy_market().address)

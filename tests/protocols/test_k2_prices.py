@@ -137,8 +137,9 @@ def test_fewer_prices_than_asked_for() -> None:
     ("item", "reason"),
     [
         (price_data(0), "the price is 0, not above zero"),
-        (price_data(DOLLAR, NOW - 3_601), "the price is 3601 s old, more than 3600 s"),
-        (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
+        (price_data(DOLLAR, NOW - 86_401), "the price is 86401 s old, more than 86400 s"),
+        (price_data(DOLLAR, NOW - 86_400), VALID_PRICE),
+        (price_data(DOLLAR, NOW - 3_601), VALID_PRICE),
         (price_data(DOLLAR, NOW + 1), "the price is of 1 s after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "
          "340282366920938463463374607431768211455, which has more than 38 digits"),
@@ -154,6 +155,31 @@ def test_prices_that_are_none(item: Any, reason: str) -> None:
     set_batch(ledger, price_data(DOLLAR), item, price_data(DOLLAR))
 
     assert reason == reasons_of(computed(ledger))["XLM"]
+
+
+@pytest.mark.parametrize(
+    ("age", "reason"), [(3_600, VALID_PRICE), (3_601, "the price is 3601 s old, more than 3600 s")]
+)
+def test_prices_that_nobody_judged(age: int, reason: str) -> None:
+    """The plain function does not look at a price's age, so what it gives counts for the hour of the default alone."""
+    ledger = three_reserves()
+    prices = price_data(DOLLAR), price_data(DOLLAR, NOW - age), price_data(DOLLAR)
+    set_batch(ledger, *prices, function=PLAIN)
+
+    assert reason == reasons_of(computed(ledger))["XLM"]
+
+
+def test_price_that_the_oracle_accepts_alone() -> None:
+    """What the oracle gives for one token, judged by its own limit for it, is not refused again for being hours old."""
+    ledger = three_reserves()
+    ledger.results[prices_call("A oracle", ASSETS)] = TOO_OLD
+    for asset in ASSETS:
+        ledger.results[prices_call("A oracle", [asset])] = vec(price_data(DOLLAR, NOW - 20_000))
+    ledger.results[prices_call("A oracle", ["USDC"])] = TOO_OLD
+
+    reasons = reasons_of(computed(ledger))
+    assert (VALID_PRICE, VALID_PRICE) == (reasons["XLM"], reasons["PYUSD"])
+    assert "failed" in reasons["USDC"]
 
 
 def test_result_of_another_kind() -> None:
@@ -217,3 +243,5 @@ def test_rules_of_a_quote() -> None:
     assert "trapped" == module.price_failure(Quote("O", "T", failure="trapped"), NOW)
     assert "the oracle gave no price" == module.price_failure(Quote("O", "T"), NOW)
     assert module.price_failure(Quote("O", "T", 14, 1, NOW), NOW) is None
+    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 3_601), NOW) is not None
+    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 3_601, fresh=True), NOW) is None

@@ -143,13 +143,19 @@ class TestCode:
     """The contract's code: known by the list, read by its form."""
 
     def test_unknown_code_is_read_and_said(self) -> None:
-        """Code that no list has is read by the form of its entries, and flagged."""
-        for listed in ([], [deployment("A", [], None)], [deployment("A", [], b"\1" * 32)]):
+        """Code other than the lists have is read by the form of its entries, and flagged."""
+        tables = market_a().compute([candidate("A")], [deployment("A", [], b"\1" * 32)])
+
+        assert 2 == tables.pools.height
+        (notice,) = tables.notices
+        assert f"market {A} runs contract code {CODE.hex()}, which is not known for k2" in notice
+
+    def test_no_code_is_known(self) -> None:
+        """Where no list has the hash of a router, as on mainnet, there is nothing to compare with, and no word."""
+        for listed in ([], [deployment("A", [], None)]):
             tables = market_a().compute([candidate("A")], listed)
 
-            assert 2 == tables.pools.height
-            (notice,) = tables.notices
-            assert f"market {A} runs contract code {CODE.hex()}, which is not known for k2" in notice
+            assert (2, []) == (tables.pools.height, tables.notices)
 
     def test_known_code_is_not_remarked_upon(self) -> None:
         """Code that the list has needs no word."""

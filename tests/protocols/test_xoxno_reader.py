@@ -164,7 +164,7 @@ class TestFailures:
         assert [3] == tables.markets["pool_count"].to_list()
         assert [] == tables.unread
         assert 1 == len(tables.notices)
-        assert "2 pools are known of and not created" in tables.notices[0]
+        assert "these pools are known of and not created" in tables.notices[0]
         assert pool_id(2, "SPIKO") in tables.notices[0]
 
     @pytest.mark.parametrize("origin", [Origin.REMEMBERED, Origin.CONFIGURATION])

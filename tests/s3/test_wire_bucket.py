@@ -30,7 +30,8 @@ def client(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     for name, value in bucket.environment("alice").items():
         monkeypatch.setenv(name, value)
     config = Config(retries={"total_max_attempts": 1}, read_timeout=0.5, connect_timeout=0.5)
-    made = boto3.client("s3", config=config)
+    # A session of its own: the default one keeps the credentials that an earlier test had set.
+    made = boto3.session.Session().client("s3", config=config)
     yield made
     made.close()
 

@@ -54,13 +54,10 @@ class Alula:
         return ()
 
     async def read(
-        self,
-        view: LedgerView,
-        candidates: Sequence[Candidate],
-        deployments: Sequence[Deployment],  # noqa: ARG002 - their markets are candidates, and they list no others
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
     ) -> ProtocolReading:
-        """Read the candidates; a market manager does not list its markets."""
-        return await reader.read_markets(view, candidates)
+        """Read the candidates; a market manager does not list its markets, and deployments only tell known code."""
+        return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:  # noqa: ARG002
         """The published numbers of the pools as they are stored (see `exporter.protocols.alula.table`)."""

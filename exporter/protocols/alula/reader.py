@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
@@ -39,8 +40,9 @@ COLUMNS = (
 class _Reader(Collector):
     """One reading of Alula."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
+        self.deployments = deployments
         self.instances: dict[str, MarketInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         self.pools: dict[tuple[str, str], PoolEntry] = {}
@@ -57,6 +59,7 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
+        self.check_code(market, instance.wasm_hash, self.deployments, VERSION)
         if list_entry is None and instance.status != FROZEN:
             self.notice(
                 f"market {market} is {instance.status} and has no list of pools, which only one that has just been "
@@ -144,14 +147,16 @@ class _Reader(Collector):
         self.reading.tokens = tokens
 
 
-async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> ProtocolReading:
+async def read_markets(
+    view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+) -> ProtocolReading:
     """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
 
     There is nothing on the chain that lists the markets (facts/alula.md 2), so the candidates are all there are; the
     records of the managers that deployed them are read along with the pools.
     Raises `SourceError` when the source fails; anything wrong with one market or pool is in the reading.
     """
-    reader = _Reader(candidates)
+    reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([key for market in markets for key in market_keys(market)])
     for market in markets:

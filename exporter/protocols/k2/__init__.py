@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 MAX_PRICE_AGE_SECONDS = 3_600
-"""The oracle's own bound unless it is set otherwise; a price of exactly this age is good."""
+"""The oracle's own bound unless it is set otherwise, for prices that it did not judge; exactly this age is good."""
+
+MAX_FRESH_PRICE_AGE_SECONDS = 86_400
+"""The bound for prices that the oracle found fresh by its own limit for the asset: no rule of K2's, a sane end."""
 
 
 class K2:
@@ -35,8 +38,11 @@ class K2:
         borrow_yield="the contract's own growth of debt over a year: three terms of the rate compounded every second",
         rates="the rates as stored at the last action, which are charged until the next one",
         totals="scaled totals times the indexes, which are brought to the ledger's close time",
-        prices="the oracle that the router names, all reserves in one call; refused when older than an hour",
-        limits="an oracle may be set to accept older prices of an asset; here the hour of its default counts",
+        prices=(
+            "the oracle that the router names, all reserves in one call, refused when the oracle refuses it by its own "
+            "limit of age for the asset; without that call, when older than the hour of its default"
+        ),
+        limits="a price of more than a day is refused even where an oracle is set to accept it",
     )
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
@@ -64,14 +70,18 @@ class K2:
         return project_reserves(columns, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The oracle's own rule: there is a price, above zero, not too old and not of the future."""
+        """The oracle's own rule: there is a price, above zero, not too old and not of the future.
+
+        Whether a price is too old the oracle itself has judged where the quote is ``fresh``; then only a day bounds it.
+        """
         if quote.price is None or quote.timestamp is None:
             return quote.failure or "the oracle gave no price"
         if quote.price <= 0:
             return f"the price is {quote.price}, not above zero"
         age = close_time - quote.timestamp
-        if age > MAX_PRICE_AGE_SECONDS:
-            return f"the price is {age} s old, more than {MAX_PRICE_AGE_SECONDS} s"
+        limit = MAX_FRESH_PRICE_AGE_SECONDS if quote.fresh else MAX_PRICE_AGE_SECONDS
+        if age > limit:
+            return f"the price is {age} s old, more than {limit} s"
         if age < 0:
             return f"the price is of {-age} s after the ledger"
         return None

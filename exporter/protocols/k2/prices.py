@@ -4,6 +4,7 @@ The deployed router prices its reserves with ``get_asset_prices_vec_fresh(Vec<As
 ``get_asset_prices_vec`` alone, with the same shapes (facts/other-protocols.md 3.1). So the former is asked, and the
 latter where the oracle has no such function. One asset that the oracle refuses (unknown, disabled, too old, moved
 too far) fails the call for all of them, so that each is then asked alone, and only the refused ones have no price.
+What the former gives the oracle has found fresh by its own limit for the asset, which is not read; so the quote says.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     try:
         data = Fields.of(item, f"{function}()")
-        return Quote(oracle, token, PRICE_DECIMALS, amount(data, "price", f"{function}()"), data.u64("timestamp"))
+        price, time = amount(data, "price", f"{function}()"), data.u64("timestamp")
+        return Quote(oracle, token, PRICE_DECIMALS, price, time, fresh=function == FRESH)
     except DecodeError as error:
         return Quote(oracle, token, failure=str(error))
 

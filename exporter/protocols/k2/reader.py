@@ -65,7 +65,7 @@ class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.known = {contract.address: contract for item in deployments for contract in item.contracts}
-        self.known_code = {contract.wasm_hash for contract in self.known.values()}
+        self.deployments = deployments
         self.routers: dict[str, RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         self.reserves: dict[tuple[str, str], ReserveEntry] = {}
@@ -83,8 +83,7 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        if router.wasm_hash not in self.known_code:
-            self.unknown_code(market, router.wasm_hash, VERSION)
+        self.check_code(market, router.wasm_hash, self.deployments, VERSION)
         self.routers[market] = router
 
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:

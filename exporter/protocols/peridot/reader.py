@@ -70,6 +70,7 @@ class _Reader(Collector):
 
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
+        self.deployments = deployments
         self.markets: dict[str, _Found] = {}
         self.listed: dict[str, dict[str, None]] = {}
         self.named = {(item.address, item.pool) for item in candidates if item.demanded and item.pool is not None}
@@ -98,6 +99,7 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
+        self.check_code(market, controller.wasm_hash, self.deployments, VERSION)
         if controller.supported is None:
             self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
         if controller.age_multiplier != USUAL_AGE_MULTIPLIER:

@@ -54,13 +54,10 @@ class Slender:
         return ()
 
     async def read(
-        self,
-        view: LedgerView,
-        candidates: Sequence[Candidate],
-        deployments: Sequence[Deployment],  # noqa: ARG002 - their markets are candidates, and they list no others
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
     ) -> ProtocolReading:
-        """Read the candidates."""
-        return await reader.read_markets(view, candidates)
+        """Read the candidates; the deployments only tell which code is known."""
+        return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
         """The published numbers of the reserves (see `exporter.protocols.slender.table`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.asset_quotes import read_asset_quotes
 from exporter.ledger.entries import instance_key
@@ -37,8 +38,9 @@ COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_s
 class _Reader(Collector):
     """One reading of Slender."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
+        self.deployments = deployments
         self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
         self.pools: dict[str, PoolInstance] = {}
         self.reserves: dict[tuple[str, str], Reserve] = {}
@@ -58,9 +60,11 @@ class _Reader(Collector):
             return
         assert entry is not None  # or it would not be usable
         try:
-            self.pools[market] = decode_instance(entry)
+            pool = self.pools[market] = decode_instance(entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
+            return
+        self.check_code(market, pool.wasm_hash, self.deployments, VERSION)
 
     def take_reserves(self, market: str) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
@@ -118,13 +122,15 @@ class _Reader(Collector):
         self.reading.parameters[market, asset] = reserve.shown
 
 
-async def read_markets(view: LedgerView, candidates: Sequence[Candidate]) -> ProtocolReading:
+async def read_markets(
+    view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+) -> ProtocolReading:
     """Read all Slender markets in three waves: pools, tokens, prices.
 
     There is nothing on the chain that lists the pools, so the candidates are all there are. Raises `SourceError` when
     the source fails; anything wrong with one market or reserve is in the reading.
     """
-    reader = _Reader(candidates)
+    reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([instance_key(market) for market in markets])
     for market in markets:

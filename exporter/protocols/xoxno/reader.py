@@ -69,6 +69,7 @@ class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(PROTOCOL, candidates, COLUMNS)
         self.known: dict[str, _Known] = {candidate.address: _Known() for candidate in candidates}
+        self.deployments = deployments
         self.controllers: dict[str, Controller] = {}
         for deployment in deployments:
             for market in deployment.markets:
@@ -110,6 +111,7 @@ class _Reader(Collector):
             self.unread(market, None, "undecodable", str(error))
             return
         self.controllers[market] = controller
+        self.check_code(market, controller.wasm_hash, self.deployments, VERSION)
         listed = self.known[market].pool_contract
         if listed is not None and listed != controller.pool:
             self.notice(
@@ -132,7 +134,7 @@ class _Reader(Collector):
             self.take_pool(market, pool, state, parameters)
         if missing:
             named = ", ".join(pool.pool for pool in missing)
-            self.notice(f"market {market}: {len(missing)} pools are known of and not created, or not yet: {named}")
+            self.notice(f"market {market}: these pools are known of and not created, or not yet: {named}")
         self.reading.markets.append(
             Market(
                 address=market,
