@@ -16,6 +16,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import reader
 from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.price_age import price_failure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,13 +68,4 @@ class Alula:
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """The contract's own rule, in its order: there is a price, above zero, not too old and not of the future."""
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        age = close_time - quote.timestamp
-        if age > MAX_PRICE_AGE_SECONDS:
-            return f"the price is {age} s old, more than {MAX_PRICE_AGE_SECONDS} s"
-        if age < 0:
-            return f"the price is of {-age} s after the ledger"
-        return None
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)

@@ -17,6 +17,7 @@ from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import WASM_HASHES
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
+from exporter.protocols.price_age import price_failure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,10 +73,4 @@ class Blend:
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """Blend's own rule: there is a price, above zero, and not older than a day."""
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
-            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
-        return None
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)

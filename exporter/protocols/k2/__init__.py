@@ -15,6 +15,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 from exporter.protocols.k2 import reader
+from exporter.protocols.price_age import price_failure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,14 +75,5 @@ class K2:
 
         Whether a price is too old the oracle itself has judged where the quote is ``fresh``; then only a day bounds it.
         """
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        age = close_time - quote.timestamp
         limit = MAX_FRESH_PRICE_AGE_SECONDS if quote.fresh else MAX_PRICE_AGE_SECONDS
-        if age > limit:
-            return f"the price is {age} s old, more than {limit} s"
-        if age < 0:
-            return f"the price is of {-age} s after the ledger"
-        return None
+        return price_failure(quote, close_time, limit, future=False)

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
 from exporter.protocols.k2 import math
 from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
-
-_TEXT = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
-_NUMBERS = ("decimals", *math.RESERVE_COLUMNS)
-_RAY = pl.lit(RAY_DECIMALS).cast(pl.Int64)
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 
 
 def project_reserves(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
@@ -24,37 +20,23 @@ def project_reserves(columns: Mapping[str, list[object]], close_time: int) -> pl
     what the aToken holds beyond its suppliers' claims. Raises `ExactError` with the positions of the reserves for
     which the contract's math has no result.
     """
-    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
-    return math.project(raw, close_time).select(
-        "market",
-        "pool",
-        "token_address",
-        pl.lit("k2").alias("protocol"),
-        pl.lit(VERSION).alias("version"),
-        "market_name",
-        "market_status",
-        "wasm_hash",
-        "oracle",
-        pl.col("decimals").cast(pl.Int64),
-        "supply_apy_bps",
-        "borrow_apy_bps",
-        "utilization_bps",
-        "total_supplied",
-        "total_borrowed",
-        pl.lit(0).cast(pl.Int128).alias("total_collateral"),
-        pl.col("last_update_timestamp").cast(pl.Int64).alias("last_accrual_time"),
-        pl.col("accrued_liquidity_index").alias("supply_index"),
-        pl.col("accrued_variable_borrow_index").alias("borrow_index"),
-        _RAY.alias("index_decimals"),
-        pl.col("current_liquidity_rate").alias("stored_supply_apr"),
-        pl.col("current_variable_borrow_rate").alias("stored_borrow_apr"),
-        pl.col("accrued_liquidity_rate").alias("accrued_supply_apr"),
-        pl.col("accrued_variable_borrow_rate").alias("accrued_borrow_apr"),
-        _RAY.alias("apr_decimals"),
-        "stored_utilization",
-        "accrued_utilization",
-        _RAY.alias("utilization_decimals"),
-        pl.lit(1).cast(pl.Int128).alias("rate_modifier"),
-        pl.lit(0).cast(pl.Int64).alias("rate_modifier_decimals"),
-        pl.lit(0).cast(pl.Int128).alias("backstop_credit"),
+    raw = raw_rows(columns, math.RESERVE_COLUMNS)
+    return shared_columns(
+        math.project(raw, close_time),
+        "k2",
+        VERSION,
+        total_collateral=0,
+        last_accrual_time="last_update_timestamp",
+        supply_index="accrued_liquidity_index",
+        borrow_index="accrued_variable_borrow_index",
+        index_decimals=RAY_DECIMALS,
+        stored_supply_apr="current_liquidity_rate",
+        stored_borrow_apr="current_variable_borrow_rate",
+        accrued_supply_apr="accrued_liquidity_rate",
+        accrued_borrow_apr="accrued_variable_borrow_rate",
+        apr_decimals=RAY_DECIMALS,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
     )

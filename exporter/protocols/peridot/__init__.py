@@ -16,6 +16,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Coverage, ProtocolReading
 from exporter.protocols.peridot import reader
+from exporter.protocols.price_age import price_failure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -75,10 +76,4 @@ class Peridot:
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """The controller's rule: there is a price, not too old; beyond it, one that is not above zero is no price."""
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
-            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
-        return None
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)

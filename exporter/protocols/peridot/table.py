@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import VERSION
-
-_TEXT = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
-_NUMBERS = ("decimals", *math.VAULT_COLUMNS)
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 
 
 def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
@@ -21,37 +18,20 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     reserves and admin fees, stands as the backstop's credit. Raises `ExactError` with the positions of the vaults for
     which the contract's math has no result.
     """
-    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
-    return math.project(raw, close_time).select(
-        "market",
-        "pool",
-        "token_address",
-        pl.lit("peridot").alias("protocol"),
-        pl.lit(VERSION).alias("version"),
-        "market_name",
-        "market_status",
-        "wasm_hash",
-        "oracle",
-        pl.col("decimals").cast(pl.Int64),
-        "supply_apy_bps",
-        "borrow_apy_bps",
-        "utilization_bps",
-        pl.col("supplied").alias("total_supplied"),
-        pl.col("borrowed").alias("total_borrowed"),
-        pl.lit(0).cast(pl.Int128).alias("total_collateral"),  # receipt tokens are the collateral, and supplied
-        pl.col("last_update_time").cast(pl.Int64).alias("last_accrual_time"),
-        "supply_index",
-        pl.col("accrued_borrow_index").alias("borrow_index"),
-        pl.lit(18).cast(pl.Int64).alias("index_decimals"),
-        "stored_supply_apr",
-        "stored_borrow_apr",
-        "accrued_supply_apr",
-        "accrued_borrow_apr",
-        pl.lit(6).cast(pl.Int64).alias("apr_decimals"),
-        "stored_utilization",
-        "accrued_utilization",
-        pl.lit(6).cast(pl.Int64).alias("utilization_decimals"),
-        pl.lit(1).cast(pl.Int128).alias("rate_modifier"),
-        pl.lit(0).cast(pl.Int64).alias("rate_modifier_decimals"),
-        pl.col("set_aside").alias("backstop_credit"),
+    raw = raw_rows(columns, math.VAULT_COLUMNS)
+    return shared_columns(
+        math.project(raw, close_time),
+        "peridot",
+        VERSION,
+        total_supplied="supplied",
+        total_borrowed="borrowed",
+        total_collateral=0,  # receipt tokens are the collateral, and supplied
+        last_accrual_time="last_update_time",
+        borrow_index="accrued_borrow_index",
+        index_decimals=18,
+        apr_decimals=6,
+        utilization_decimals=6,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit="set_aside",
     )

@@ -13,6 +13,7 @@ from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.price_age import price_failure
 from exporter.protocols.slender import reader
 
 if TYPE_CHECKING:
@@ -67,10 +68,4 @@ class Slender:
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """A careful rule: there is a price, above zero and not too old."""
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        if quote.timestamp + MAX_PRICE_AGE_SECONDS < close_time:
-            return f"the price is {close_time - quote.timestamp} s old, more than {MAX_PRICE_AGE_SECONDS} s"
-        return None
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 from exporter.protocols.slender import math
 from exporter.protocols.slender.layout import VERSION
 
-_TEXT = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
-_NUMBERS = ("decimals", *math.RESERVE_COLUMNS)
-_DECIMALS = pl.lit(9).cast(pl.Int64)
+DECIMALS = 9
+"""Of rates, coefficients and utilization."""
 
 
 def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
@@ -22,37 +21,23 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
     no result.
     """
-    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
-    return math.project(raw, close_time).select(
-        "market",
-        "pool",
-        "token_address",
-        pl.lit("slender").alias("protocol"),
-        pl.lit(VERSION).alias("version"),
-        "market_name",
-        "market_status",
-        "wasm_hash",
-        "oracle",
-        pl.col("decimals").cast(pl.Int64),
-        "supply_apy_bps",
-        "borrow_apy_bps",
-        "utilization_bps",
-        pl.col("supplied").alias("total_supplied"),
-        pl.col("borrowed").alias("total_borrowed"),
-        pl.lit(0).cast(pl.Int128).alias("total_collateral"),  # collateral is supplied, and stands in that total
-        pl.col("last_update_timestamp").cast(pl.Int64).alias("last_accrual_time"),
-        pl.col("collat_coeff").alias("supply_index"),
-        pl.col("debt_coeff").alias("borrow_index"),
-        _DECIMALS.alias("index_decimals"),
-        "stored_supply_apr",
-        pl.col("borrower_ir").alias("stored_borrow_apr"),
-        "accrued_supply_apr",
-        pl.col("borrower_ir").alias("accrued_borrow_apr"),
-        _DECIMALS.alias("apr_decimals"),
-        "stored_utilization",
-        "accrued_utilization",
-        _DECIMALS.alias("utilization_decimals"),
-        pl.lit(1).cast(pl.Int128).alias("rate_modifier"),
-        pl.lit(0).cast(pl.Int64).alias("rate_modifier_decimals"),
-        pl.col("fees").alias("backstop_credit"),
+    raw = raw_rows(columns, math.RESERVE_COLUMNS)
+    return shared_columns(
+        math.project(raw, close_time),
+        "slender",
+        VERSION,
+        total_supplied="supplied",
+        total_borrowed="borrowed",
+        total_collateral=0,  # collateral is supplied, and stands in that total
+        last_accrual_time="last_update_timestamp",
+        supply_index="collat_coeff",
+        borrow_index="debt_coeff",
+        index_decimals=DECIMALS,
+        stored_borrow_apr="borrower_ir",
+        accrued_borrow_apr="borrower_ir",
+        apr_decimals=DECIMALS,
+        utilization_decimals=DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit="fees",
     )

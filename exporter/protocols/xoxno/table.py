@@ -6,13 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import RAY_DECIMALS, VERSION
-
-_TEXT = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
-_NUMBERS = ("decimals", *math.POOL_COLUMNS)
-_RAY = pl.lit(RAY_DECIMALS).cast(pl.Int64)
 
 
 def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
@@ -22,38 +18,19 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     part of what is supplied, so nothing stands beside the totals. Raises `ExactError` with the positions of the hub
     markets for which the contract's math has no result.
     """
-    raw = exact.frame(columns, dict.fromkeys(_TEXT, pl.String()) | dict.fromkeys(_NUMBERS, pl.Int128()))
-    nothing = pl.lit(0).cast(pl.Int128)
-    return math.project(raw, close_time).select(
-        "market",
-        "pool",
-        "token_address",
-        pl.lit("xoxno").alias("protocol"),
-        pl.lit(VERSION).alias("version"),
-        "market_name",
-        "market_status",
-        "wasm_hash",
-        "oracle",
-        pl.col("decimals").cast(pl.Int64),
-        "supply_apy_bps",
-        "borrow_apy_bps",
-        "utilization_bps",
-        "total_supplied",
-        "total_borrowed",
-        nothing.alias("total_collateral"),  # what is supplied is the collateral
-        (pl.col("last_timestamp") // 1_000).cast(pl.Int64).alias("last_accrual_time"),
-        pl.col("accrued_supply_index").alias("supply_index"),
-        pl.col("accrued_borrow_index").alias("borrow_index"),
-        _RAY.alias("index_decimals"),
-        "stored_supply_apr",
-        "stored_borrow_apr",
-        "accrued_supply_apr",
-        "accrued_borrow_apr",
-        _RAY.alias("apr_decimals"),
-        "stored_utilization",
-        "accrued_utilization",
-        _RAY.alias("utilization_decimals"),
-        pl.lit(1).cast(pl.Int128).alias("rate_modifier"),
-        pl.lit(0).cast(pl.Int64).alias("rate_modifier_decimals"),
-        nothing.alias("backstop_credit"),
+    raw = raw_rows(columns, math.POOL_COLUMNS)
+    return shared_columns(
+        math.project(raw, close_time),
+        "xoxno",
+        VERSION,
+        total_collateral=0,  # what is supplied is the collateral
+        last_accrual_time=pl.col("last_timestamp") // 1_000,
+        supply_index="accrued_supply_index",
+        borrow_index="accrued_borrow_index",
+        index_decimals=RAY_DECIMALS,
+        apr_decimals=RAY_DECIMALS,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
     )
