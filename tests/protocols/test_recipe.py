@@ -31,6 +31,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols.base import Candidate, Coverage, Market, Origin, ProtocolModule, ProtocolReading
 from exporter.protocols.collector import Collector
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import Given, shared_columns
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.blend_chain import NOW, BlendLedger, BlendSource, contract, entry, instance, token_instance
 
@@ -135,15 +136,15 @@ class Pawn:
         numbers = dict.fromkeys(("decimals", "rate", "lent", "held", "time"), pl.Int128())
         raw = exact.frame(columns, {**dict.fromkeys(COLUMNS, pl.String()), **numbers})
         supplied = exact.add(raw["lent"], raw["held"])
-        nothing = pl.lit(0).cast(pl.Int128)
-        made = {
-            "protocol": pl.lit(NAME), "version": pl.lit("v1"), "market_name": pl.col("name"),
-            "market_status": pl.lit("active"), "supply_apy_bps": nothing, "borrow_apy_bps": pl.col("rate"),
-            "utilization_bps": utilization_bps(raw["lent"], supplied), "total_supplied": supplied,
-            "total_borrowed": pl.col("lent"), "last_accrual_time": pl.col("time"),
+        given: dict[str, Given] = {
+            "market_name": "name", "market_status": pl.lit("active"), "borrow_apy_bps": "rate",
+            "utilization_bps": pl.lit(utilization_bps(raw["lent"], supplied)), "total_supplied": pl.lit(supplied),
+            "total_borrowed": "lent", "last_accrual_time": "time",
         }  # fmt: skip
-        made = {name: made.get(name, pl.col(name) if name in COLUMNS else nothing) for name in PROTOCOL_COLUMNS}
-        return raw.select(**made).cast(dict(PROTOCOL_COLUMNS))  # type: ignore[arg-type]
+        nothing = {
+            name: 0 for name in PROTOCOL_COLUMNS if name not in {*COLUMNS, *given, "decimals", "protocol", "version"}
+        }
+        return shared_columns(raw, NAME, "v1", **nothing, **given)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         return None if quote.price else quote.failure or "no price"

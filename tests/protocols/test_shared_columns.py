@@ -16,9 +16,9 @@ NOW = 1_794_996_000
 def rows() -> pl.DataFrame:
     """One pool with every shared column under its own name, and two more."""
     numbers = [name for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String() and name != "decimals"]
-    columns: dict[str, list[object]] = {name: [f"a {name}"] for name in TEXTS} | {"decimals": [7]}
+    columns: dict[str, list[object]] = {name: [f"a {name}"] for name in TEXTS}
     columns |= {name: [number] for number, name in enumerate(numbers)}
-    columns |= {"other": [10**30], "label": ["v7"]}
+    columns |= {"other": [10**30], "label": ["v7"], "decimals": [7]}
     return raw_rows(columns, [*numbers, "other"], "label")
 
 
