@@ -14,6 +14,7 @@ from exporter.errors import DecodeError
 from exporter.ledger import scval
 from exporter.ledger.fields import Fields, expect
 from exporter.ledger.observation import CallResult
+from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import address, symbol, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
@@ -39,22 +40,33 @@ class Quote:
     fresh: bool = False
 
 
-async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
-    """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
-    every = list(dict.fromkeys(pairs))
-    wanted = [(oracle, token) for oracle, token in every if oracle.startswith("C")]  # an account cannot be called
+def by_address(token: str) -> ScVal:
+    """The asset ``Stellar(token)``."""
+    return vec(symbol("Stellar"), address(token))
+
+
+def by_symbol(name: str) -> ScVal:
+    """The asset ``Other(name)``: an oracle of exchange prices, such as one of Reflector's, knows assets by symbol."""
+    return vec(symbol("Other"), symbol(name))
+
+
+async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
+    """A quote for each (oracle, token), by the token's address. Raises `SourceError` only when the source fails."""
+    return await read_asset_quotes(view, {(oracle, token): by_address(token) for oracle, token in pairs})
+
+
+async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], ScVal]) -> dict[tuple[str, str], Quote]:
+    """A quote for each (oracle, token), asked for as that asset. Raises `SourceError` only when the source fails."""
+    wanted = [pair for pair in assets if pair[0].startswith("C")]  # an account cannot be called
     oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
     calls = [ContractCall(oracle, "decimals") for oracle in oracles]
-    calls += [ContractCall(oracle, "lastprice", (vec(symbol("Stellar"), address(token)),)) for oracle, token in wanted]
+    calls += [ContractCall(oracle, "lastprice", (assets[oracle, token],)) for oracle, token in wanted]
     results = await view.call(calls)
     decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
-    prices = dict(zip(wanted, results[len(oracles) :], strict=True))
-    return {
-        (oracle, token): _quote(oracle, token, decimals[oracle], prices[oracle, token])
-        if (oracle, token) in prices
-        else Quote(oracle, token, failure="the market's oracle is no contract")
-        for oracle, token in every
-    }
+    quotes = {pair: Quote(*pair, failure="the market's oracle is no contract") for pair in assets}
+    for (oracle, token), price in zip(wanted, results[len(oracles) :], strict=True):
+        quotes[oracle, token] = _quote(oracle, token, decimals[oracle], price)
+    return quotes
 
 
 def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> Quote:

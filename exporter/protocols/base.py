@@ -203,3 +203,19 @@ class CompletesDeployments(Protocol):
     async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:
         """The deployments with the contracts that the chain names. Raises `SourceError`."""
         ...
+
+
+class NotAnnounced:
+    """The parts of a module of a protocol of whose code no source has the hash, and whose markets no event names."""
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """None."""
+        return {}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
+        """None."""
+        return ()
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
+        """Nothing: no event is asked for."""
+        return ()

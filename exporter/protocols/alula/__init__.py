@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporter.deployments import Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import reader
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
 from exporter.protocols.price_age import price_failure
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ MAX_PRICE_AGE_SECONDS = 360
 """A price older than this is refused; one of exactly this age is good (facts/alula.md 5)."""
 
 
-class Alula:
+class Alula(NotAnnounced):
     """The Alula module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
@@ -41,18 +40,6 @@ class Alula:
             "the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger"
         ),
     )
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None: of the deployed code's hash only the two ends are published, 76e60d02…78b6 (facts/alula.md)."""
-        return {}
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None yet."""
-        return ()
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
-        return ()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporter.deployments import Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
 from exporter.protocols.k2 import reader
 from exporter.protocols.price_age import price_failure
 
@@ -27,7 +26,7 @@ MAX_FRESH_PRICE_AGE_SECONDS = 86_400
 """The bound for prices that the oracle found fresh by its own limit for the asset: no rule of K2's, a sane end."""
 
 
-class K2:
+class K2(NotAnnounced):
     """The K2 module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
@@ -45,18 +44,6 @@ class K2:
         ),
         limits="a price of more than a day is refused even where an oracle is set to accept it",
     )
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None: what is deployed is newer than the published source, and no source has its hash."""
-        return {}
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None: a router lists its reserves itself, and no contract makes routers."""
-        return ()
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
-        return ()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

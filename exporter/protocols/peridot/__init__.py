@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporter.deployments import Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
 from exporter.protocols.peridot import reader
 from exporter.protocols.price_age import price_failure
 
@@ -25,7 +24,7 @@ MAX_PRICE_AGE_SECONDS = 600
 """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
 
 
-class Peridot:
+class Peridot(NotAnnounced):
     """The Peridot module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
@@ -49,18 +48,6 @@ class Peridot:
             "DeFindex deposits in a Blend market is counted there, too"
         ),
     )
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None: no source gives the hash of the deployed code."""
-        return {}
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None: the controller lists its vaults."""
-        return ()
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
-        return ()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.asset_quotes import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import CallResult
+from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.scval import ScVal
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporter.deployments import Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
 from exporter.protocols.price_age import price_failure
 from exporter.protocols.slender import reader
 
@@ -23,7 +22,7 @@ MAX_PRICE_AGE_SECONDS = 600
 """A price older than this is refused: twice the time after which Reflector, whose feeds the pool has, renews one."""
 
 
-class Slender:
+class Slender(NotAnnounced):
     """The Slender module, as `exporter.protocols.base.ProtocolModule` describes one."""
 
     name = reader.NAME
@@ -41,18 +40,6 @@ class Slender:
         ),
         limits="dormant: an archived pool of the published list is named as absent, and fails no run",
     )
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None: no source gives the hash of the deployed code."""
-        return {}
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None: there is one pool, and nobody makes more."""
-        return ()
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
-        return ()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger import scval
-from exporter.ledger.asset_quotes import by_address, by_symbol
 from exporter.ledger.entries import instance_of
 from exporter.ledger.fields import Fields, addresses, expect
 from exporter.ledger.observation import Entry
+from exporter.ledger.oracles import by_address, by_symbol
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
 from exporter.protocols.parameters import Parameter, parameters_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.asset_quotes import read_asset_quotes
 from exporter.ledger.entries import instance_key
 from exporter.ledger.observation import Entry
+from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.scval import ScVal
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView

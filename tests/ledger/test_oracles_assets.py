@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from exporter.ledger.asset_quotes import by_address, by_symbol, read_asset_quotes
-from exporter.ledger.oracles import MAX_DECIMALS, Quote
+from exporter.ledger.oracles import MAX_DECIMALS, Quote, by_address, by_symbol, read_asset_quotes
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, u32
 from exporter.ledger.source import ContractCall
