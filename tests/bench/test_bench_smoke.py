@@ -12,7 +12,13 @@ from tests.bench import __main__ as bench
 from tests.bench.timing import Finding, Spread, Target, duel
 
 
-@pytest.mark.parametrize("name", bench.BENCHMARKS)
+LONG = {"backfill", "edge", "history", "job", "publish", "soak"}
+"""Benchmarks that start servers or make many files: some seconds each, also at a tiny size."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in bench.BENCHMARKS]
+)
 def test_benchmark_runs(name: str) -> None:
     """At a tiny size a benchmark gives finite figures, and its own comparison of results holds."""
     findings = bench.BENCHMARKS[name](True)
