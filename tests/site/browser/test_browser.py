@@ -43,7 +43,11 @@ def opened(browser: Browser, **options: Any) -> Iterator[tuple[Page, list[str]]]
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
-    page.on("requestfailed", lambda request: wrong.append(f"{request.url} failed"))
+    # What is still under way when the page is left (its icon) is aborted by the browser itself.
+    page.on(
+        "requestfailed",
+        lambda request: None if request.failure == "net::ERR_ABORTED" else wrong.append(f"{request.url} failed"),
+    )
     page.on("response", lambda answer: wrong.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
     try:
         yield page, wrong
