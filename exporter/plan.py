@@ -48,6 +48,12 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
         if settings.discovery.enabled and zones:
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
+        own = [item for item in network.deployments if item.protocol == name]
+        pools = sum(len(item.pools) for item in own)
+        if settings.discovery.enabled and pools:
+            yield f"  {name}: {pools} known pools that no contract lists"
+        if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
+            yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:
         yield f"  {_remembered(memory)}"
@@ -64,7 +70,11 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
     yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
-    yield "  v1/markets/<market>, v1/history and one Parquet file, index.html, v1/system/status last"
+    yield "  v1/protocols, v1/openapi.json, and pages for people: index.html, markets, pools, tokens"
+    yield "  v1/markets/<market>, v1/history and one Parquet file, v1/system/status last"
+    if settings.history.compact:
+        months = settings.history.months
+        yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
     yield f"  removes pages of runs superseded more than {settings.output.retention_hours} hours ago"
 
 

@@ -55,6 +55,14 @@ def test_nothing_remembered(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+def test_where_more_is_looked_for(tmp_path: Path) -> None:
+    """Zones, events and pools that no contract lists are told, unless only the operator's own markets are read."""
+    more = ["blend: more from events that its contracts publish", "xoxno: 31 known pools that no contract lists"]
+
+    assert set(more) <= set(plan(tmp_path))
+    assert set(more).isdisjoint(plan(tmp_path, discovery__enabled=False))
+
+
 def test_remembered(tmp_path: Path) -> None:
     """What earlier runs found is counted by what it is, and is among the markets that a run would read."""
     remember(
@@ -85,4 +93,4 @@ def test_memory_that_cannot_be_read(tmp_path: Path) -> None:
     lines = plan(tmp_path)
 
     assert any(line.startswith(f"{MEMORY_KEY} cannot be read") for line in lines)
-    assert "v1/markets/<market>, v1/history and one Parquet file, index.html, v1/system/status last" in lines
+    assert "v1/markets/<market>, v1/history and one Parquet file, v1/system/status last" in lines
