@@ -29,6 +29,9 @@ EXIT_SWEEP_REFUSED = 60
 EXIT_BUG = 70
 """Something was raised that is no ExporterError."""
 
+KILLED = (-9, 255)
+"""What the exit code of a killed process may be: once in some hundred times the fork server cannot tell the signal."""
+
 LONGEST = 60.0
 """Seconds that a publisher may take; after them it is ended, and its test fails."""
 
