@@ -124,6 +124,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     markets: tuple[MarketSettings, ...] = ()
     allow_unread: tuple[str, ...] = ()
 
+    def may_be_unread(self, place: str) -> bool:
+        """Whether ``MARKET`` or ``MARKET/POOL`` is known to be dead, by itself or with its market."""
+        return not {place, place.partition("/")[0]}.isdisjoint(self.allow_unread)
+
     @property
     def passphrase(self) -> str:
         """The passphrase every endpoint must serve."""

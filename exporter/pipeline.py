@@ -91,12 +91,8 @@ class Run:
 
     def surprises(self) -> list[str]:
         """What could not be read and is not known to be dead, as ``MARKET`` or ``MARKET/POOL``."""
-        allowed = set(self.settings.allow_unread)
-        names = [
-            (item.market, item.market if item.pool is None else f"{item.market}/{item.pool}")
-            for item in self.done().unread
-        ]
-        return [name for market, name in names if name not in allowed and market not in allowed]
+        names = (item.market if item.pool is None else f"{item.market}/{item.pool}" for item in self.done().unread)
+        return [name for name in names if not self.settings.may_be_unread(name)]
 
 
 def read(run: Run, facts: dict[str, Any]) -> None:
@@ -278,13 +274,13 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     series = yield from _histories(run)
     yield from render_overview(tables, series.first_seen)
     known = network_of(run.network)
-    covered = tables, run.modules, known.deployments, known.name
-    yield render_coverage(*covered)
+    covered = protocol_list(tables, run.modules, known.deployments, known.name)
+    yield render_coverage(covered)
     yield render_openapi()
     yield from render_errors()
     assert run.history is not None, "the step that makes the run's Parquet file has not run"
     history = extend_history(read_history_manifest(run.store), run.history.entry)
-    yield from render_site(SiteFacts(tables, run.network, protocol_list(*covered), series, history))
+    yield from render_site(SiteFacts(tables, run.network, covered, series, history))
 
 
 def _histories(run: Run) -> Generator[RenderedFile, None, Series]:

@@ -28,20 +28,19 @@ def excluded_on(network: str) -> tuple[Excluded, ...]:
     return listed.get(network, ())
 
 
-def render_coverage(
-    tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
-) -> RenderedFile:
-    """Render the document from what a run read, the modules it read with, and the lists it began from.
-
-    ``network`` is the name of a known network, or any other for one of which nothing is known.
-    """
-    return render_document(COVERAGE_KEY, protocol_list(tables, modules, deployments, network))
+def render_coverage(covered: ProtocolList) -> RenderedFile:
+    """Render the document."""
+    return render_document(COVERAGE_KEY, covered)
 
 
 def protocol_list(
     tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
 ) -> ProtocolList:
-    """The document, protocols ascending by name."""
+    """The document, from what a run read, the modules it read with, and the lists it began from.
+
+    ``network`` is the name of a known network, or any other for one of which nothing is known. Protocols
+    ascend by name.
+    """
     unread = Counter(item.protocol for item in tables.unread)
     absent = Counter(item.protocol for item in tables.absent)
     protocol_of = dict(tables.markets.select("market", "protocol").iter_rows())

@@ -43,9 +43,8 @@ def run_backfill(
 def _exit_code(result: BackfillResult, settings: Settings, console: Console) -> int:
     for name, problem in sorted(result.failed.items())[:SHOWN]:
         console.warning(f"{name} was not added: {problem}", file=name)
-    allowed = set(settings.allow_unread)
     surprises = {
-        name: [place for place in places if place not in allowed and place.split("/")[0] not in allowed]
+        name: [place for place in places if not settings.may_be_unread(place)]
         for name, places in sorted(result.unread.items())
     }
     surprises = {name: places for name, places in surprises.items() if places}

@@ -16,8 +16,8 @@ from exporter.api.documents import HistoryFile, HistoryManifest
 from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.errors import CheckError, StoreError
 from exporter.history.compacted_file import compact_files
-from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest
-from exporter.publishing.published import read_intent, read_published
+from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
+from exporter.publishing.published import read_intent, read_published, unfinished_run
 from exporter.publishing.retention import record_superseded_history
 from exporter.stores.store import Clock, Store, utc_now
 
@@ -103,8 +103,9 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
 
 def _last_ledger_allowed(store: Store) -> int | None:
     """The newest ledger that a reader knows of; None where nothing was published yet."""
-    published, intent = read_published(store), read_intent(store)
-    if intent is not None and (published is None or intent.observed_ledger > published.pointer.observed_ledger):
+    published = read_published(store)
+    intent = unfinished_run(published, read_intent(store))
+    if intent is not None:
         raise StoreError(
             f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
         )
@@ -117,11 +118,9 @@ def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None
 
 
 def _ledgers_in(store: Store, file: HistoryFile) -> frozenset[int]:
-    stored = store.get(file.key)
-    if stored is None:
-        raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
+    data = data_of(store.get(file.key), file)
     column = "observed_ledger"
-    return frozenset(pl.read_parquet(io.BytesIO(stored.data), columns=[column])[column].unique().to_list())
+    return frozenset(pl.read_parquet(io.BytesIO(data), columns=[column])[column].unique().to_list())
 
 
 def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:

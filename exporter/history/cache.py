@@ -17,12 +17,12 @@ import msgspec
 import polars as pl
 
 from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.errors import StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, OBSERVATIONS
+from exporter.history.manifest import data_of
 from exporter.history.series import Series
 from exporter.stores.reading import read_many
-from exporter.stores.store import Store, StoredObject, etag_of
+from exporter.stores.store import Store, StoredObject
 
 STATE_KEY = "state/history-buckets.bin"
 """No part of the API: its ending is none that is served. It may be removed at any time."""
@@ -102,11 +102,9 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
-    if stored is None:
-        raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
-    if etag_of(stored.data) != file.sha256:
-        raise StoreError(f"{file.key} is not the file that the history's manifest names; restore it from a copy")
-    return _from_file_types(pl.read_parquet(io.BytesIO(stored.data), columns=list(OBSERVATIONS)), OBSERVATIONS)
+    return _from_file_types(
+        pl.read_parquet(io.BytesIO(data_of(stored, file)), columns=list(OBSERVATIONS)), OBSERVATIONS
+    )
 
 
 def _to_file_types(frame: pl.DataFrame) -> bytes:

@@ -19,16 +19,14 @@ import pyarrow.parquet as pq
 import exporter
 from exporter.api.documents import HistoryFile
 from exporter.errors import CheckError, StoreError
-from exporter.history.manifest import file_reference
+from exporter.history.manifest import data_of, file_reference
 from exporter.history.parquet import ROW_GROUP_ROWS
-from exporter.history.schema import ARROW_TYPES, HISTORY_COLUMNS, PARQUET_DTYPES
+from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
 from exporter.stores.reading import read_many
-from exporter.stores.store import Store, StoredObject, etag_of
+from exporter.stores.store import Store, StoredObject
 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a compacted file are sorted."""
-
-_SCHEMA = {column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
         "exporter_version": exporter.__version__,
     }
     buffer = io.BytesIO()
-    schema = pa.schema([(column.name, ARROW_TYPES[column.type]) for column in HISTORY_COLUMNS], metadata)
+    schema = ARROW_SCHEMA.with_metadata(metadata)
     with pq.ParquetWriter(buffer, schema, compression="zstd", compression_level=9) as writer:
         for stretch in stretches:
             writer.write_table(_rows(parts, stretch).to_arrow().cast(schema), row_group_size=ROW_GROUP_ROWS)
@@ -90,22 +88,19 @@ class _Part:
 
     @classmethod
     def of(cls, stored: StoredObject | None, file: HistoryFile) -> _Part:
-        if stored is None:
-            raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
-        if etag_of(stored.data) != file.sha256:
-            raise StoreError(f"{file.key} is not the file that the history's manifest names; restore it from a copy")
+        data = data_of(stored, file)
         try:
-            parquet = pq.ParquetFile(pa.BufferReader(stored.data))
+            parquet = pq.ParquetFile(pa.BufferReader(data))
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{file.key} is not a Parquet file: {error}") from error
-        unknown = sorted(set(parquet.schema_arrow.names) - _SCHEMA.keys())
+        unknown = sorted(set(parquet.schema_arrow.names) - FILE_SCHEMA.keys())
         if unknown:
             raise StoreError(
                 f"{file.key} has the columns {', '.join(unknown)}, which this version does not know and would lose; "
                 "compact with the version that wrote it, or a later one"
             )
         metadata = parquet.metadata.metadata or {}
-        return cls(file, stored.data, metadata.get(b"network", b"").decode(errors="replace"))
+        return cls(file, data, metadata.get(b"network", b"").decode(errors="replace"))
 
 
 def _common_network(parts: Sequence[_Part]) -> str:
@@ -117,7 +112,7 @@ def _common_network(parts: Sequence[_Part]) -> str:
 
 def _scan(parts: Sequence[_Part]) -> pl.LazyFrame:
     return pl.scan_parquet(
-        [part.data for part in parts], schema=_SCHEMA, missing_columns="insert", extra_columns="raise"
+        [part.data for part in parts], schema=FILE_SCHEMA, missing_columns="insert", extra_columns="raise"
     )
 
 

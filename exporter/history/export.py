@@ -26,17 +26,12 @@ from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.check.sources import TreeSource
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
-from exporter.history.schema import ARROW_TYPES, HISTORY_COLUMNS, PARQUET_DTYPES
+from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
 from exporter.history.selection import Selection
 
 FORMATS = ("parquet", "csv", "arrow")
 
 MAX_MANIFEST_BYTES = 256 * 2**20
-
-SCHEMA = pa.schema([(column.name, ARROW_TYPES[column.type]) for column in HISTORY_COLUMNS])
-"""The columns of what is exported, those of docs/history.md, as Arrow types."""
-
-_DTYPES = {column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ async def export_history(
         for file in files:
             frame = _rows(await _read(source, file), file).filter(condition)
             if frame.height:
-                writer.write_table(frame.to_arrow().cast(SCHEMA))
+                writer.write_table(frame.to_arrow().cast(ARROW_SCHEMA))
                 rows += frame.height
             on_file()
     return Exported(rows, len(files))
@@ -123,7 +118,7 @@ def _rows(data: bytes, file: HistoryFile) -> pl.DataFrame:
         frame = pl.read_parquet(io.BytesIO(data))
         return frame.select(
             (pl.col(name) if name in frame.columns else pl.lit(None).alias(name)).cast(dtype)
-            for name, dtype in _DTYPES.items()
+            for name, dtype in FILE_SCHEMA.items()
         )
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
@@ -146,11 +141,11 @@ def _replacing(target: Path) -> Iterator[Path]:
 def _writing(path: Path, form: str) -> Iterator[_Writer]:
     writer: Any
     if form == "parquet":
-        writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        writer = pq.ParquetWriter(path, ARROW_SCHEMA, compression="zstd")
     elif form == "csv":
-        writer = pc.CSVWriter(path, SCHEMA)
+        writer = pc.CSVWriter(path, ARROW_SCHEMA)
     else:
-        writer = pa.ipc.new_file(path, SCHEMA)
+        writer = pa.ipc.new_file(path, ARROW_SCHEMA)
     try:
         yield writer
     finally:

@@ -16,7 +16,7 @@ from exporter.api.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
 from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, StoreError
 from exporter.files import RenderedFile
-from exporter.stores.store import Store
+from exporter.stores.store import Store, StoredObject, etag_of
 
 HISTORY_PREFIX = "history/pools/"
 
@@ -69,6 +69,19 @@ def read_history_manifest(store: Store) -> HistoryManifest | None:
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
             "restore it from a copy, or upgrade the exporter if a newer version wrote it"
         ) from error
+
+
+def data_of(stored: StoredObject | None, file: HistoryFile) -> bytes:
+    """Give the bytes of a file that a manifest names, from what stands under its key.
+
+    Raises:
+        StoreError: nothing does, or another file.
+    """
+    if stored is None:
+        raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
+    if etag_of(stored.data) != file.sha256:
+        raise StoreError(f"{file.key} is not the file that the history's manifest names; restore it from a copy")
+    return stored.data
 
 
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:

@@ -145,3 +145,10 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
 def column_names(kind: ParquetType) -> list[str]:
     """Name the columns of one type, in the order of the file."""
     return [column.name for column in HISTORY_COLUMNS if column.type is kind]
+
+
+FILE_SCHEMA: dict[str, pl.DataType] = {column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS}
+"""The columns of a history file as Polars has them."""
+
+ARROW_SCHEMA = pa.schema([(column.name, ARROW_TYPES[column.type]) for column in HISTORY_COLUMNS])
+"""The same as pyarrow has them."""

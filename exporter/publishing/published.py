@@ -115,6 +115,13 @@ def read_intent(store: Store) -> Intent | None:
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
 
+def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
+    """Give the run that began to replace documents and did not finish; None when the last one did."""
+    if intent is None or (published is not None and intent.observed_ledger <= published.pointer.observed_ledger):
+        return None
+    return intent
+
+
 def read_listing(store: Store, key: str) -> RunListing | None:
     """Read the manifest of a run; None when there is none under this key.
 

@@ -9,7 +9,7 @@ from now on: kept too long, never too short.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -99,22 +99,9 @@ def record_superseded_history(store: Store, keys: Iterable[str], moment: datetim
     _write_record(store, _Record(record.superseded, record.history | dict.fromkeys(keys, int(moment.timestamp()))))
 
 
-def expired_history(store: Store, named: Container[str], before: datetime) -> list[str]:
-    """The superseded files of the history that no reader needs any more, ascending.
-
-    Args:
-        store: where the history lives.
-        named: the keys that the history's manifest names; they are no longer superseded if ever they were.
-        before: files that were superseded before this time have expired.
-    """
-    history = _read_record(store).history
-    last = int(before.timestamp())
-    return sorted(key for key, since in history.items() if since < last and key not in named)
-
-
-def superseded_history(store: Store) -> Container[str]:
-    """The files of the history that were superseded and are not forgotten."""
-    return _read_record(store).history.keys()
+def superseded_history(store: Store) -> Mapping[str, int]:
+    """Since when (unix seconds) files of the history are superseded, by key; those that were removed are forgotten."""
+    return _read_record(store).history
 
 
 def forget_history(store: Store, keys: Iterable[str]) -> None:

@@ -33,10 +33,10 @@ from exporter.publishing.published import (
     read_intent,
     read_listing,
     read_published,
+    unfinished_run,
 )
 from exporter.publishing.retention import (
     Runs,
-    expired_history,
     forget_history,
     sort_runs,
     superseded_history,
@@ -114,8 +114,8 @@ def _make_plan(store: Store, moment: datetime, retention: timedelta) -> _Plan | 
     published = read_published(store)
     if published is None:
         return "nothing is published yet"
-    intent = read_intent(store)
-    if intent is not None and intent.observed_ledger > published.pointer.observed_ledger:
+    intent = unfinished_run(published, read_intent(store))
+    if intent is not None:
         return (
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
@@ -179,7 +179,7 @@ def _remove_history(store: Store, history: HistoryManifest | None, before: datet
     named = {file.key for file in history.files}
     superseded = superseded_history(store)
     first = min(file.first_ledger for file in history.files)
-    last = max(file.last_ledger for file in history.files)
+    newest = max(file.last_ledger for file in history.files)
     dead = [
         info.key
         for info in store.list(HISTORY_PREFIX)
@@ -188,9 +188,10 @@ def _remove_history(store: Store, history: HistoryManifest | None, before: datet
         and info.key not in superseded
         and (ledgers := file_ledgers(info.key)) is not None
         and first < ledgers[1]
-        and ledgers[0] < last
+        and ledgers[0] < newest
     ]
-    expired = expired_history(store, named, before)
+    last = int(before.timestamp())
+    expired = sorted(key for key, since in superseded.items() if since < last and key not in named)
     removed = store.delete(sorted([*dead, *expired]))
     forget_history(store, expired)
     return removed

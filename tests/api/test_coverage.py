@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.api.coverage import excluded_on, render_coverage
+from exporter.api.coverage import excluded_on, protocol_list, render_coverage
 from exporter.compute import Tables, Unpriced
 from exporter.deployments import Deployment, KnownContract
 from exporter.protocols import PROTOCOLS
@@ -23,7 +23,7 @@ A, B, C, D = (contract(number) for number in (1, 2, 3, 4))
 
 def coverage(tables: Tables, *deployments: Deployment, network: str = "mainnet") -> dict[str, Any]:
     """The document, its protocols by name."""
-    file = render_coverage(tables, PROTOCOLS, deployments, network)
+    file = render_coverage(protocol_list(tables, PROTOCOLS, deployments, network))
     assert "v1/protocols.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     return document | {"data": {part["protocol"]: part for part in document["data"]}}
