@@ -65,7 +65,7 @@ def test_a_gap_is_named(tmp_path: Path) -> None:
     made_lake(tmp_path, config, range(96, 192))
     (tmp_path / (config.key_of(120) + ".xdr.zst")).unlink()
     lake = Lake.open(str(tmp_path))
-    seen = []
+    seen: list[int] = []
 
     with pytest.raises(MissingLedgerError, match=r"no object .*--120-123\.xdr\.zst") as caught:
         seen.extend(batch.first for batch in lake.batches(112, 150))
