@@ -9,6 +9,8 @@
     │   ├── NetworkMismatchError       3  the RPC serves another network than the configured one
     │   ├── NoCommonLedgerError        3  no ledger exists at which everything read is known
     │   ├── SnapshotFileError          3  a ledger snapshot file cannot be read
+    │   ├── LakeError                  3  an object of a ledger lake cannot be read, or is not what it should be
+    │   │   └── MissingLedgerError     3  the lake has no object for some ledgers
     │   └── NotNewerError              3  the ledger read is not above the published one
     ├── DecodeError                    3  bytes from the ledger do not have the expected form
     ├── CheckError                     4  the rendered tree failed its checks; nothing was published
@@ -79,6 +81,18 @@ class NoCommonLedgerError(SourceError):
 
 class SnapshotFileError(SourceError):
     """A ledger snapshot file is missing, malformed, or of an unknown convention."""
+
+
+class LakeError(SourceError):
+    """An object of a ledger lake cannot be fetched, is damaged, or is not what its key says."""
+
+
+class MissingLedgerError(LakeError):
+    """The lake has no object for the ledgers from ``first`` to ``last``."""
+
+    def __init__(self, message: str, first: int, last: int) -> None:
+        super().__init__(message)
+        self.first, self.last = first, last
 
 
 class NotNewerError(SourceError):

@@ -1,0 +1,418 @@
+"""What a ledger changed: walking a LedgerCloseMeta, in all its versions, up to protocol 30.
+
+    close = walk(meta)      # LedgerClose: sequence, close time, header hash, and the changes to contract state in order
+
+The version of LedgerCloseMeta (0 to 2), of TransactionMeta (0 to 4) and of the protocol are independent of each other:
+the public lake was exported again by newer software. Every pair is read. docs/lake.md tells the layout and its traps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from exporter.errors import DecodeError
+from exporter.lake import xdr_walk as xdr
+from exporter.lake.xdr_walk import word
+
+CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
+EVICTED: Final = 5
+"""Not a kind of the XDR: a key that the ledger's eviction scan took out of the live state."""
+
+_CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, TTL
+_CONTRACT_KIND_BYTES: Final = frozenset(struct.pack(">I", kind) for kind in _CONTRACT_KINDS)
+_long = struct.Struct(">Q").unpack_from
+_MAX_TRANSACTIONS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to contract data, contract code or a time to live, at its place in the order of the ledger.
+
+    ``key`` is LedgerKey XDR. ``entry`` is LedgerEntry XDR: the value after the change, or for `STATE` before the one
+    that follows; None for `REMOVED` and `EVICTED`.
+    """
+
+    kind: int
+    key: bytes
+    entry: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A ledger's header: its own bytes, their SHA-256, and the fields of it that a reader needs."""
+
+    data: bytes
+    hash: bytes
+    sequence: int
+    protocol: int
+    previous_hash: bytes
+    close_time: int
+    value_kind: int
+    """The kind of StellarValue, 0 to 4 (CAP-83, CAP-88)."""
+    tx_set_hash: bytes
+    result_hash: bytes
+    bucket_list_hash: bytes
+
+    @property
+    def empty_by_decree(self) -> bool:
+        """Whether the network dropped the set of transactions it had agreed on: there is none (CAP-83)."""
+        return self.value_kind in (2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerClose:
+    """What a ledger's meta says, walked to its last byte."""
+
+    header: Header
+    meta_version: int
+    transactions: int
+    failed: int
+    changes: tuple[Change, ...]
+
+
+_VALUE_TAIL: Final = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}
+"""Bytes after a StellarValue's kind; 3 and 4 begin with the close time in milliseconds, as u64."""
+
+
+def read_header(data: bytes, position: int) -> tuple[Header, int]:
+    """The LedgerHeaderHistoryEntry at a position, and its end. Raises `DecodeError` where its hash is not its own."""
+    stated = data[position : position + 32]
+    begin = position + 32
+    (protocol,) = word(data, begin)
+    (close_time,) = _long(data, begin + 68)
+    position = begin + 76
+    (upgrades,) = word(data, position)
+    position += 4
+    if upgrades > 6:
+        raise DecodeError(f"a ledger header with {upgrades} upgrades, where 6 is the most")
+    for _ in range(upgrades):
+        position = xdr.opaque(data, position)
+    (kind,) = word(data, position)
+    if kind not in _VALUE_TAIL:
+        raise DecodeError(f"unknown kind of ledger header: {kind}")
+    position += 4 + _VALUE_TAIL[kind]
+    result_hash, bucket_list_hash = data[position : position + 32], data[position + 32 : position + 64]
+    (sequence,) = word(data, position + 64)
+    position += 64 + 4 + 8 + 8 + 4 + 8 + 4 + 4 + 4 + 128
+    (extension,) = word(data, position)
+    if extension > 1:
+        raise DecodeError(f"unknown extension of a ledger header: {extension}")
+    position += 12 if extension else 4
+    body = data[begin:position]
+    digest = hashlib.sha256(body).digest()
+    if digest != stated:
+        raise DecodeError(f"the header of ledger {sequence} has the hash {digest.hex()}, not {stated.hex()} as it says")
+    (extension,) = word(data, position)
+    if extension:
+        raise DecodeError(f"unknown extension of a ledger header's history entry: {extension}")
+    previous, tx_set_hash = data[begin + 4 : begin + 36], data[begin + 36 : begin + 68]
+    header = Header(
+        body, digest, sequence, protocol, previous, close_time, kind, tx_set_hash, result_hash, bucket_list_hash
+    )
+    return header, position + 4
+
+
+def header_of(meta: bytes, position: int = 0) -> Header:
+    """The header alone of the LedgerCloseMeta that begins at a position. Raises `DecodeError`."""
+    try:
+        return read_header(meta, _start(meta, position)[1])[0]
+    except (struct.error, IndexError):
+        raise DecodeError("the bytes end inside a ledger header") from None
+
+
+def walk(meta: bytes) -> LedgerClose:
+    """Walk the one LedgerCloseMeta that the bytes are. Raises `DecodeError`, also where more bytes follow it."""
+    close, end = walk_at(meta, 0)
+    if end != len(meta):
+        raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
+    return close
+
+
+def walk_at(meta: bytes, position: int) -> tuple[LedgerClose, int]:
+    """Walk the LedgerCloseMeta that begins at a position; gives the position after it, too.
+
+    The header's hash, the hash of the transaction set and the hash of the results are verified, since passing over the
+    first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form.
+    """
+    try:
+        return _walk(meta, position)
+    except (struct.error, IndexError):
+        raise DecodeError("the bytes end inside a ledger's meta") from None
+
+
+def _start(meta: bytes, position: int) -> tuple[int, int]:
+    """The version of a LedgerCloseMeta, and where its header's history entry begins."""
+    (version,) = word(meta, position)
+    if version > 2:
+        raise DecodeError(f"unknown version of a ledger's meta: {version}")
+    if version == 0:
+        return 0, position + 4
+    (extension,) = word(meta, position + 4)
+    if extension > 1:
+        raise DecodeError(f"unknown extension of a ledger's meta: {extension}")
+    return version, position + (20 if extension else 8)
+
+
+def _walk(meta: bytes, position: int) -> tuple[LedgerClose, int]:
+    version, position = _start(meta, position)
+    header, position = read_header(meta, position)
+    position = _pass_transaction_set(meta, position, header, version)
+    count = xdr.count_at(meta, position, 60)
+    if count > _MAX_TRANSACTIONS:
+        raise DecodeError(f"{count} transactions in a ledger, where {_MAX_TRANSACTIONS} is the most")
+    position += 4
+    found: list[Change] = []
+    late: list[Change] = []  # of the fees that are paid back after all transactions
+    results = hashlib.sha256(struct.pack(">I", count))
+    failed = 0
+    for _ in range(count):
+        if version == 2:
+            if word(meta, position)[0]:
+                raise DecodeError("unknown extension of a transaction's result")
+            position += 4
+        end, succeeded = xdr.result_pair(meta, position)
+        results.update(meta[position:end])
+        failed += not succeeded
+        position = _changes(meta, end, found)
+        position = _transaction_meta(meta, position, found)
+        if version == 2:
+            position = _changes(meta, position, late)
+    if results.digest() != header.result_hash and not (header.sequence == 1 and not count):
+        raise DecodeError(f"ledger {header.sequence}: the results are not those that the header commits to")
+    found += late
+    upgrades = xdr.count_at(meta, position, 12)
+    position += 4
+    for _ in range(upgrades):
+        position = _changes(meta, _upgrade(meta, position), found)
+    position = _scp(meta, position)
+    if version:
+        position += 8  # the size of the live state
+        evicted = xdr.count_at(meta, position, 8)
+        position += 4
+        for _ in range(evicted):
+            end = xdr.ledger_key(meta, position)
+            if word(meta, position)[0] in _CONTRACT_KINDS:
+                found.append(Change(EVICTED, meta[position:end], None))
+            position = end
+    if version == 1:
+        if word(meta, position)[0]:
+            raise DecodeError("a ledger's meta has entries where none were ever written")
+        position += 4
+    if position > len(meta):
+        raise DecodeError("the bytes end inside a ledger's meta")
+    return LedgerClose(header, version, count, failed, tuple(found)), position
+
+
+def _changes(data: bytes, position: int, found: list[Change]) -> int:
+    """LedgerEntryChanges: those of contract state are added to ``found``."""
+    count = xdr.count_at(data, position, 8)
+    position += 4
+    entry_end, contract_kinds = xdr.ledger_entry, _CONTRACT_KIND_BYTES
+    for _ in range(count):
+        (kind,) = word(data, position)
+        position += 4
+        if kind == REMOVED:
+            end = xdr.ledger_key(data, position)
+            if data[position : position + 4] in contract_kinds:
+                found.append(Change(REMOVED, data[position:end], None))
+        elif kind > RESTORED:
+            raise DecodeError(f"unknown kind of change: {kind}")
+        else:
+            end = entry_end(data, position)
+            if data[position + 4 : position + 8] in contract_kinds:
+                entry = data[position:end]
+                found.append(Change(kind, key_of_entry(entry), entry))
+        position = end
+    return position
+
+
+def key_of_entry(entry: bytes) -> bytes:
+    """The LedgerKey XDR of a LedgerEntry of contract data, contract code or a time to live."""
+    kind = entry[4:8]
+    if kind == b"\0\0\0\x06":
+        return kind + entry[12 : xdr.contract_data_key_end(entry, 12)]
+    if kind == b"\0\0\0\x09":
+        return kind + entry[8:40]
+    begin = 12 + (48 if word(entry, 8)[0] else 0)
+    return kind + entry[begin : begin + 32]
+
+
+def _transaction_meta(data: bytes, position: int, found: list[Change]) -> int:
+    (version,) = word(data, position)
+    position += 4
+    if version > 4:
+        raise DecodeError(f"unknown version of a transaction's meta: {version}")
+    if version > 2:
+        position += 4
+    if version:
+        position = _changes(data, position, found)
+    operations = xdr.count_at(data, position, 4)
+    position += 4
+    for _ in range(operations):
+        if version == 4:
+            position = xdr.contract_events(data, _changes(data, position + 4, found))
+        else:
+            position = _changes(data, position, found)
+    if version > 1:
+        position = _changes(data, position, found)
+    if version < 3:
+        return position
+    (soroban,) = word(data, position)
+    position += 4
+    if soroban:
+        (extension,) = word(data, position)
+        position += 4
+        if extension:  # what was charged
+            position += 4 + 24
+        if version == 3:
+            position = xdr.contract_events(data, position)
+            position = xdr.value(data, position)
+            position = xdr.contract_events(data, position, 4)
+        else:
+            (there,) = word(data, position)
+            position += 4
+            if there:
+                position = xdr.value(data, position)
+    if version == 4:
+        position = xdr.contract_events(data, position, 4)  # after the stage of each
+        position = xdr.contract_events(data, position, 4)  # after whether the call succeeded
+    return position
+
+
+def _upgrade(data: bytes, position: int) -> int:
+    (kind,) = word(data, position)
+    if kind in (1, 2, 3, 4, 5, 7):
+        return position + 8
+    if kind == 6:
+        return position + 4 + 64
+    raise DecodeError(f"unknown kind of upgrade: {kind}")
+
+
+def _scp(data: bytes, position: int) -> int:
+    """Messages of the consensus: none in a lake's objects, some in what core itself streams."""
+    entries = xdr.count_at(data, position, 16)
+    position += 4
+    for _ in range(entries):
+        if word(data, position)[0]:
+            raise DecodeError("unknown version of a consensus record")
+        sets = xdr.count_at(data, position + 4, 12)
+        position += 8
+        for _ in range(sets):
+            position = _quorum_set(data, position)
+        envelopes = xdr.count_at(data, position + 4, 100)
+        position += 8
+        for _ in range(envelopes):
+            position = _envelope(data, position)
+    return position
+
+
+def _quorum_set(data: bytes, position: int) -> int:
+    count = 1
+    while count:
+        count -= 1
+        position += 4
+        position += 4 + 36 * xdr.count_at(data, position, 36)
+        count += xdr.count_at(data, position, 12)
+        position += 4
+    return position
+
+
+def _envelope(data: bytes, position: int) -> int:
+    (kind,) = word(data, position + 44)
+    position += 48
+    ballot = 4  # a counter, before an opaque value
+    match kind:
+        case 0:  # prepare
+            position = xdr.opaque(data, position + 32 + ballot)
+            for _ in range(2):
+                (there,) = word(data, position)
+                position += 4
+                if there:
+                    position = xdr.opaque(data, position + ballot)
+            position += 8
+        case 1:  # confirm
+            position = xdr.opaque(data, position + ballot) + 12 + 32
+        case 2:  # externalize
+            position = xdr.opaque(data, position + ballot) + 4 + 32
+        case 3:  # nominate
+            position += 32
+            for _ in range(2):
+                count = xdr.count_at(data, position, 4)
+                position += 4
+                for _ in range(count):
+                    position = xdr.opaque(data, position)
+        case _:
+            raise DecodeError(f"unknown kind of consensus statement: {kind}")
+    return xdr.opaque(data, position)
+
+
+def _pass_transaction_set(data: bytes, position: int, header: Header, version: int) -> int:
+    """Where the transaction set ends: where the hash of its bytes is the one that the header commits to.
+
+    So envelopes are never taken apart, whatever their form. A digest is only taken where what follows can be the
+    results of transactions, and at every fourth byte if it is at none of these.
+    """
+    begin = position
+    legacy = version == 0
+    if header.empty_by_decree:
+        return _empty_set(data, position)
+    if legacy:
+        begin = position + 36  # the hash leaves out how many envelopes follow
+    running = hashlib.sha256(data[position : position + 32] if legacy else b"")
+    done = begin
+    for end in _possible_ends(data, begin, version):
+        running.update(data[done:end])
+        done = end
+        if running.digest() == header.tx_set_hash:
+            return end
+    running = hashlib.sha256(data[position : position + 32] if legacy else b"")
+    view = memoryview(data)
+    for end in range(begin, len(data) + 1, 4):
+        if end > begin:
+            running.update(view[end - 4 : end])
+        if running.copy().digest() == header.tx_set_hash:
+            return end
+    raise DecodeError(f"ledger {header.sequence}: the transaction set is not the one that the header commits to")
+
+
+_RESULT_CODE: Final = rb"(?:\0\0\0[\0\x01]|\xff\xff\xff[\xe0-\xff])"
+_FIRST_RESULT: Final = tuple(
+    re.compile(rb"(?s)(?=\0[\0\x01].." + extension + rb".{32}\0\0.{6}" + _RESULT_CODE + rb")")
+    for extension in (b"", b"", b"\0\0\0\0")
+)
+"""How the array of results begins: how many, the first one's hash, its fee and its code."""
+
+
+def _possible_ends(data: bytes, begin: int, version: int) -> Iterator[int]:
+    """Positions, ascending, at which the results of one transaction or more may begin."""
+    for match in _FIRST_RESULT[version].finditer(data, begin):
+        if (match.start() - begin) % 4 == 0:
+            yield match.start()
+
+
+def _empty_set(data: bytes, position: int) -> int:
+    """A set without transactions, taken apart: its hash is not in the header. Raises `DecodeError` for any other."""
+    if word(data, position)[0] != 1:
+        raise DecodeError("unknown kind of transaction set")
+    phases = xdr.count_at(data, position + 36, 8)
+    position += 40
+    for _ in range(phases):
+        (kind,) = word(data, position)
+        if kind == 0:
+            if word(data, position + 4)[0]:
+                raise DecodeError("a set of transactions where the header says that there is none")
+            position += 8
+        elif kind == 1:
+            (there,) = word(data, position + 4)
+            position += 8 + (8 if there else 0)
+            if word(data, position)[0]:
+                raise DecodeError("a set of transactions where the header says that there is none")
+            position += 4
+        else:
+            raise DecodeError(f"unknown kind of phase: {kind}")
+    return position

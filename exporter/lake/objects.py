@@ -1,0 +1,210 @@
+"""Where a lake's ledgers lie: the objects of SEP-54 in a folder, a bucket or behind HTTPS, and what is in them.
+
+    lake = Lake.open("s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet")
+    for raw in lake.batches(53_312_000, 53_312_063): ...
+
+An object is one zstd frame of a LedgerCloseMetaBatch: the first ledger, the last, how many, and their metas.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pyarrow as pa
+from msgspec import Meta, Struct
+
+from exporter.errors import ConfigError, DecodeError, LakeError, MissingLedgerError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+CONFIG = ".config.json"
+MAX_OBJECT_BYTES = 256 * 2**20
+MAX_BATCH_BYTES = 2**30
+CHUNK_BYTES = 2**20
+ENDINGS = (".xdr.zst", ".xdr.zstd")
+"""Of today's exporters, and of those before their version 23."""
+PUBLIC_REGION = "us-east-2"
+TRIES = 5
+_LAST_LEDGER = 0xFFFFFFFF
+
+_Size = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class LakeConfig(Struct, frozen=True, rename="camel"):
+    """What a lake says of itself in its ``.config.json``. Fields that are not known are ignored."""
+
+    network_passphrase: str
+    ledgers_per_batch: _Size
+    batches_per_partition: _Size
+    compression: str = "zstd"
+
+    def key_of(self, ledger: int) -> str:
+        """The key of the object that holds a ledger, without its ending: the newest sort first."""
+        first = ledger - ledger % self.ledgers_per_batch
+        name = f"{_LAST_LEDGER - first:08X}--{first}"
+        if self.ledgers_per_batch > 1:
+            name += f"-{first + self.ledgers_per_batch - 1}"
+        if self.batches_per_partition == 1:
+            return name
+        size = self.ledgers_per_batch * self.batches_per_partition
+        start = ledger - ledger % size
+        return f"{_LAST_LEDGER - start:08X}--{start}-{start + size - 1}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The ledgers of one object: ``first`` to ``last``, as their metas, one after the other, from ``start`` on."""
+
+    key: str
+    first: int
+    last: int
+    raw: bytes
+    start: int = 12
+
+
+class Lake:
+    """A lake that is open for reading. Objects are fetched some ahead, in threads; every size and retry is bounded."""
+
+    def __init__(self, store: ObjectStore, config: LakeConfig, label: str) -> None:
+        self._store = store
+        self.config = config
+        self.label = label
+        self._ending: str | None = None
+
+    @classmethod
+    def open(cls, uri: str, config: LakeConfig | None = None) -> Lake:
+        """Open a lake by the address of its folder.
+
+        Args:
+            uri: a folder, ``s3://bucket/prefix`` (asked anonymously unless AWS credentials are in the environment), or
+                ``https://``.
+            config: what the lake's own ``.config.json`` would say, where it has none.
+
+        Raises:
+            ConfigError: the address is not one of a lake, or there is no usable ``.config.json``.
+            LakeError: it cannot be read.
+        """
+        store, label = _open_store(uri)
+        lake = cls(store, config or LakeConfig("", 1, 1), label)
+        if config is None:
+            data = lake._get(CONFIG)
+            if data is None:
+                raise ConfigError(
+                    f"{label} has no {CONFIG}, so it is no ledger lake, or one of before exporters wrote it; say what "
+                    "it would say with --lake-config, as JSON"
+                )
+            lake.config = decode_config(data, label)
+        if lake.config.compression != "zstd":
+            raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}; only zstd is known")
+        return lake
+
+    def batches(self, first: int, last: int, *, ahead: int = 16) -> Iterator[Batch]:
+        """The objects that hold the ledgers from ``first`` to ``last``, ascending.
+
+        Raises:
+            MissingLedgerError: an object is not there; ask again from its last ledger + 1 on to go over the gap.
+            LakeError: one cannot be fetched, or is not what its key says.
+        """
+        size = self.config.ledgers_per_batch
+        starts = iter(range(first - first % size, last + 1, size))
+        with ThreadPoolExecutor(max_workers=ahead) as pool:
+            waiting: deque[tuple[int, Future[Batch]]] = deque()
+            try:
+                while True:
+                    while len(waiting) < ahead and (start := next(starts, None)) is not None:
+                        waiting.append((start, pool.submit(self.batch_of, start)))
+                    if not waiting:
+                        return
+                    yield waiting.popleft()[1].result()
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+    def batch_of(self, ledger: int) -> Batch:
+        """The object that holds a ledger. Raises `MissingLedgerError`, `LakeError`."""
+        size = self.config.ledgers_per_batch
+        first = ledger - ledger % size
+        name = self.config.key_of(ledger)
+        endings = ENDINGS if self._ending is None else (self._ending, *(set(ENDINGS) - {self._ending}))
+        for ending in endings:
+            data = self._get(name + ending)
+            if data is not None:
+                self._ending = ending
+                return open_batch(name + ending, data, first, first + size - 1)
+        raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
+
+    def _get(self, key: str) -> bytes | None:
+        for left in reversed(range(TRIES)):
+            try:
+                got: Any = self._store.get(key)
+                if got.meta["size"] > MAX_OBJECT_BYTES:
+                    raise LakeError(f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object")
+                return bytes(got.bytes())
+            except FileNotFoundError:
+                return None
+            except LakeError:
+                raise
+            except Exception as error:  # obstore's own errors have no common base that tells what to try again
+                if not left or isinstance(error, PermissionError):
+                    kind = type(error).__name__
+                    raise LakeError(f"{self.label}: {key} cannot be fetched ({kind}); try again later") from error
+        raise AssertionError("the last try returns or raises")
+
+
+def decode_config(data: bytes, label: str) -> LakeConfig:
+    """A ``.config.json``. Raises `ConfigError`."""
+    try:
+        return msgspec.json.decode(data, type=LakeConfig)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{label}: its {CONFIG} cannot be used: {error}") from error
+
+
+def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
+    """Decompress an object, and see that it holds the ledgers that its key says. Raises `LakeError`."""
+    try:
+        raw = decompress(data)
+        start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
+    except (DecodeError, OSError, pa.ArrowException) as error:
+        raise LakeError(f"{key} is damaged: {error}") from error
+    # Ledger 1 is the genesis, of which there is no meta, and the newest batch of a lake may not be full yet.
+    if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
+        raise LakeError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
+    return Batch(key, start, end, raw)
+
+
+def decompress(data: bytes) -> bytes:
+    """A zstd frame's content, within `MAX_BATCH_BYTES`; frames need not state its size. Raises `DecodeError`."""
+    parts, total = [], 0
+    with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
+        while part := stream.read(CHUNK_BYTES if total else 4 * CHUNK_BYTES):
+            total += len(part)
+            if total > MAX_BATCH_BYTES:
+                raise DecodeError(f"it has more than {MAX_BATCH_BYTES:,} bytes when decompressed")
+            parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _open_store(uri: str) -> tuple[ObjectStore, str]:
+    from obstore.store import HTTPStore, LocalStore, S3Store
+
+    parts = urlsplit(uri)
+    if parts.scheme == "s3":
+        anonymous = parts.netloc == "aws-public-blockchain"
+        options: dict[str, Any] = {"skip_signature": True, "region": PUBLIC_REGION} if anonymous else {}
+        return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **options), uri
+    if parts.scheme in ("https", "http"):
+        return HTTPStore.from_url(uri.rstrip("/")), f"the lake at {parts.hostname}"
+    if parts.scheme and len(parts.scheme) > 1:
+        raise ConfigError(f"{parts.scheme}:// is no address of a lake; use a folder, s3:// or https://")
+    folder = Path(uri)
+    if not folder.is_dir():
+        raise ConfigError(f"{uri} is no folder, so no ledger lake")
+    return LocalStore(folder.resolve()), uri
