@@ -487,7 +487,7 @@ def test_the_rate_curve_at_its_knots(implementation: Implementation) -> None:
 
 
 def test_v1_debt_without_supply_names_its_row() -> None:
-    """Shares worth nothing divide by zero in v1, and only that row is named; without shares v1 is at 0, v2 at 100 percent."""
+    """v1 divides by zero where shares are worth nothing; without shares v1 is at 0 and v2 at 100 percent."""
     reserves = [
         reserve_of("v1"),
         reserve_of("v1", b_supply=0),
