@@ -17,7 +17,7 @@ from exporter.api.headers import POINTER_KEY
 from exporter.check.faults import TreeFaultsError
 from exporter.check.tree import TreeChecker
 from exporter.errors import CheckError
-from exporter.localnet.blend_entries import reserve_config
+from exporter.localnet.blend import reserve_config
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
 from tests.check.trees import (

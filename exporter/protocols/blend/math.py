@@ -15,12 +15,14 @@ its inputs are replaced by harmless ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
 
 from exporter import exact
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -30,7 +32,6 @@ BORROW_PERIODS = 365
 SUPPLY_PERIODS = 52
 
 _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
-_BPS = 10_000
 
 RESERVE_COLUMNS = (
     "b_rate",
@@ -60,6 +61,34 @@ class Accrued(NamedTuple):
     backstop_credit: pl.Series
     total_supplied: pl.Series
     total_borrowed: pl.Series
+
+
+_RATE_DECIMALS = {"v1": 9, "v2": 12}
+_MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
+
+
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
+
+    Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
+    """
+    raw = raw_rows(columns, RESERVE_COLUMNS, "generation")
+    generation = pl.col("generation")
+    return shared_columns(
+        project(raw, close_time),
+        "blend",
+        generation,
+        total_collateral=0,  # in Blend collateral is supplied, and stands in that total
+        last_accrual_time="last_time",
+        supply_index="accrued_b_rate",
+        borrow_index="accrued_d_rate",
+        index_decimals=generation.replace_strict(_RATE_DECIMALS, return_dtype=pl.Int64),
+        apr_decimals=7,
+        utilization_decimals=7,
+        rate_modifier="accrued_ir_mod",
+        rate_modifier_decimals=generation.replace_strict(_MODIFIER_DECIMALS, return_dtype=pl.Int64),
+        backstop_credit="accrued_backstop_credit",
+    )
 
 
 def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
