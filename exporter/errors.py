@@ -11,6 +11,8 @@
     │   ├── SnapshotFileError          3  a ledger snapshot file cannot be read
     │   ├── LakeError                  3  an object of a ledger lake cannot be read, or is not what it should be
     │   │   └── MissingLedgerError     3  the lake has no object for some ledgers
+    │   ├── ArchiveError               3  a history archive cannot be read, or a digest in it is wrong
+    │   │   └── ArchiveFileMissingError 3  a file of a history archive is not there
     │   └── NotNewerError              3  the ledger read is not above the published one
     ├── DecodeError                    3  bytes from the ledger do not have the expected form
     ├── CheckError                     4  the rendered tree failed its checks; nothing was published
@@ -93,6 +95,14 @@ class MissingLedgerError(LakeError):
     def __init__(self, message: str, first: int, last: int) -> None:
         super().__init__(message)
         self.first, self.last = first, last
+
+
+class ArchiveError(SourceError):
+    """A history archive cannot be read, or what it holds does not have the digest that it must have."""
+
+
+class ArchiveFileMissingError(ArchiveError):
+    """A history archive has no file of that name: a checkpoint it does not have, or a copy that is not whole."""
 
 
 class NotNewerError(SourceError):

@@ -18,7 +18,9 @@ from exporter.ledger.scval import ContractInstance
 from exporter.ledger.scval_encode import INSTANCE_KEY
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.alula_made import AlulaMarkets
-from exporter.localnet.blend_entries import (
+from exporter.localnet.blend import (
+    V1,
+    V2,
     Deployment,
     Entry,
     Market,
@@ -30,7 +32,6 @@ from exporter.localnet.blend_entries import (
     reserve_list,
     reward_zone,
 )
-from exporter.localnet.blend_reserve import V1, V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, Simulation
 from exporter.localnet.k2_entries import price_entry

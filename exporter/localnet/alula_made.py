@@ -14,12 +14,16 @@ from exporter.deployments.local import made_address
 from exporter.ledger.entries import PERSISTENT, code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
-from exporter.localnet.alula_entries import (
+from exporter.localnet.alula import (
+    BPS,
     MARKET_WASM,
     MARKET_WASM_HASH,
     STATUSES,
+    Curve,
     Entry,
     Market,
+    Pool,
+    PoolConfig,
     cached_price_entry,
     manager_entries,
     market_instance,
@@ -27,7 +31,6 @@ from exporter.localnet.alula_entries import (
     pool_list,
     queued_entry,
 )
-from exporter.localnet.alula_pool import BPS, Curve, Pool, PoolConfig
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.oracle_contract import asset_entry, oracle_instance, price_entry

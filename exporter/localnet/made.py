@@ -14,10 +14,12 @@ from exporter.ledger.entries import code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.alula_made import AlulaMarkets
-from exporter.localnet.blend_entries import (
+from exporter.localnet.blend import (
+    V2,
     Entry,
     Event,
     Market,
+    Reserve,
     backstop_entries,
     deploy_event,
     deployed_entry,
@@ -28,7 +30,6 @@ from exporter.localnet.blend_entries import (
     reserve_list,
     reward_zone,
 )
-from exporter.localnet.blend_reserve import V2, Reserve
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.contracts import made_wasm, wasm_hash
 from exporter.localnet.made_assets import Feed, FeedKind, make_feeds, make_oracles, make_tokens

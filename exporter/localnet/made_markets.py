@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.localnet.blend_entries import Deployment, Market
-from exporter.localnet.blend_reserve import SCALE_7, V1, V2, Generation, Reserve, ReserveConfig
+from exporter.localnet.blend import SCALE_7, V1, V2, Deployment, Generation, Market, Reserve, ReserveConfig
 from exporter.localnet.made_assets import Oracle, made_account
 from exporter.localnet.token_contract import Token
 

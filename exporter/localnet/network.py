@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.alula_contract import run_market
-from exporter.localnet.alula_entries import MARKET_WASM_HASH
-from exporter.localnet.blend_contract import run_pool as run_blend_pool
-from exporter.localnet.blend_reserve import V2
+from exporter.localnet.alula import MARKET_WASM_HASH, run_market
+from exporter.localnet.blend import V2
+from exporter.localnet.blend import run_pool as run_blend_pool
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
 from exporter.localnet.k2_made import CODE as K2_CODE

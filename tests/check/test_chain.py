@@ -12,7 +12,7 @@ import pytest
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.errors import CheckError
-from exporter.localnet import alula_contract, alula_pool, blend_contract, blend_reserve, contracts
+from exporter.localnet import alula, blend, contracts
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
@@ -91,7 +91,7 @@ def shifted(function: Callable[..., Any], by: int) -> Callable[..., Any]:
 
 def test_a_yield_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A contract that computes another yield is told field by field, with both numbers."""
-    monkeypatch.setattr(alula_contract, "apy", shifted(alula_pool.apy, 1))
+    monkeypatch.setattr(alula, "apy", shifted(alula.apy, 1))
     check = compare(made())
 
     assert {"supply_apy_bps", "borrow_apy_bps"} == fields(check)
@@ -101,14 +101,14 @@ def test_a_yield_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_price_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A contract that uses another price is told."""
-    monkeypatch.setattr(alula_contract, "_price", shifted(alula_contract._price, 5))
+    monkeypatch.setattr(alula, "_price", shifted(alula._price, 5))
 
     assert {"oracle_price"} == fields(compare(made()))
 
 
 def test_a_price_that_only_we_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A price that the contract refuses and the exporter does not is a difference."""
-    monkeypatch.setattr(alula_contract, "_MAX_PRICE_AGE", -1)
+    monkeypatch.setattr(alula, "_MAX_PRICE_AGE", -1)
     check = compare(made())
 
     assert {"oracle_price"} == fields(check)
@@ -117,7 +117,7 @@ def test_a_price_that_only_we_have(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_accrual_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A contract whose year is shorter accrues more, and the clock is no excuse for it."""
-    monkeypatch.setattr(blend_reserve, "SECONDS_PER_YEAR", 31_000_000)
+    monkeypatch.setattr(blend, "SECONDS_PER_YEAR", 31_000_000)
     check = compare(made())
 
     assert {"borrow_index", "total_borrowed"} <= fields(check)
@@ -126,7 +126,7 @@ def test_an_accrual_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """An RPC that runs calls at its own clock is recognized: at that time everything agrees (facts/blend.md 1.4)."""
-    before = blend_contract.run_pool
+    before = blend.run_pool
 
     def later(host: contracts.Host, *arguments: Any) -> Any:
         host.timestamp += 1_000

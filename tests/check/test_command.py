@@ -17,7 +17,7 @@ from exporter.config import load
 from exporter.console import Console
 from exporter.errors import CheckError
 from exporter.files import RenderedFile
-from exporter.localnet import alula_contract
+from exporter.localnet import alula
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -119,7 +119,7 @@ def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_on_chain(rpc: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 0 where all agrees, with the count; 4 with each difference, ours and the contract's."""
     good = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
-    monkeypatch.setattr(alula_contract, "apy", lambda rate: rate)
+    monkeypatch.setattr(alula, "apy", lambda rate: rate)
     bad = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
 
     assert 0 == good.exit_code, good.output

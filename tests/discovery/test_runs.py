@@ -22,7 +22,7 @@ from exporter.ledger.rpc_limits import RpcLimits
 from exporter.ledger.scval_encode import address, symbol, u32
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
-from exporter.localnet.blend_entries import Event, deploy_event
+from exporter.localnet.blend import Event, deploy_event
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_protocols import SOME
 from exporter.localnet.runner import running

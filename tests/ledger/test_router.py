@@ -21,7 +21,7 @@ from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, ve
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
-from exporter.localnet.blend_entries import reserve_data
+from exporter.localnet.blend import reserve_data
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind

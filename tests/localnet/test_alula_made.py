@@ -14,9 +14,8 @@ from exporter.ledger.entries import ContractData, decode_contract_data, instance
 from exporter.ledger.observation import Entry
 from exporter.ledger.scval_encode import address, symbol, vec
 from exporter.ledger.view import read_at_one_ledger
-from exporter.localnet.alula_entries import STATUSES, Market
+from exporter.localnet.alula import STATUSES, Market, Pool
 from exporter.localnet.alula_made import AlulaMarkets
-from exporter.localnet.alula_pool import Pool
 from exporter.localnet.made import MadeNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.layout import decode_pool

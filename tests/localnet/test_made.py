@@ -10,7 +10,7 @@ from exporter.ledger import entries, scval
 from exporter.ledger.entries import ContractData, decode_contract_data, instance_of
 from exporter.ledger.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
-from exporter.localnet.blend_reserve import V1, V2
+from exporter.localnet.blend import V1, V2
 from exporter.localnet.contracts import storage_of
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import FeedKind

@@ -22,7 +22,7 @@ from exporter.ledger.scval import ScVal, decode_scval
 from exporter.ledger.scval_encode import address, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.blend_reserve import V2
+from exporter.localnet.blend import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, Host, Simulation, TrapError
 from exporter.localnet.made import MadeNetwork

@@ -48,8 +48,8 @@ class Alula(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:  # noqa: ARG002
-        """The published numbers of the pools as they are stored (see `exporter.protocols.alula.table`)."""
-        from exporter.protocols.alula.table import project_pools
+        """The published numbers of the pools as they are stored (see `exporter.protocols.alula.math`)."""
+        from exporter.protocols.alula.math import project_pools
 
         return project_pools(columns)
 

@@ -66,8 +66,8 @@ class Blend:
         return await reader.read_pools(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves (see `exporter.protocols.blend.table`)."""
-        from exporter.protocols.blend.table import project_pools
+        """The published numbers of the reserves (see `exporter.protocols.blend.math`)."""
+        from exporter.protocols.blend.math import project_pools
 
         return project_pools(columns, close_time)
 

@@ -74,7 +74,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         unless said otherwise.
 
     Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or basis points into 2^53 - 1.
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
         ExactDivisionError: with the rows that divide by zero, and those whose last accrual is after the close time,
             from which the contract cannot go on either.
         ValueError: for a null.
@@ -100,10 +100,6 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     total_supplied = base_units(supplied, state["asset_decimals"])
     total_borrowed = base_units(borrowed, state["asset_decimals"])
-    with exact.naming("borrow APY"):
-        borrow_apy = apy_bps(stored_borrow_apr)
-    with exact.naming("supply APY"):
-        supply_apy = apy_bps(stored_supply_apr)
     return frame.with_columns(
         total_supplied.alias("total_supplied"),
         total_borrowed.alias("total_borrowed"),
@@ -116,8 +112,8 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         accrued_utilization.alias("accrued_utilization"),
         accrued_borrow_apr.alias("accrued_borrow_apr"),
         accrued_supply_apr.alias("accrued_supply_apr"),
-        borrow_apy.alias("borrow_apy_bps"),
-        supply_apy.alias("supply_apy_bps"),
+        apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
+        apy_bps(stored_supply_apr).alias("supply_apy_bps"),
     )
 
 
@@ -269,6 +265,7 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
         )
 
 
+@exact.basis_points
 def apy_bps(rate: pl.Series) -> pl.Series:
     """The yield of a rate a year in whole basis points, Int64, rounded down, in the form of XOXNO's own API.
 
