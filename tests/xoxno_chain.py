@@ -6,7 +6,7 @@
     tables = ledger.compute([demanded("A")], [deployment("A", [(1, "USDC"), (2, "XLM")])])
 
 Contracts are named by labels: the controller A has its entries in the pool contract "A pool", and its prices from
-"A aggregator". The shapes are those of facts/other-protocols.md 2.4 and 2.9, written with nothing but the codec.
+"A aggregator". The shapes are those of docs/protocols/xoxno.md, written with nothing but the codec.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment, KnownContract, KnownPool
 from exporter.ledger import scval
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
+from exporter.ledger.scval_encode import address, i128, string, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
@@ -46,7 +46,7 @@ WAD = 10**18
 Pools = Sequence[tuple[int, str]]
 """Hubs with the labels of tokens."""
 
-# facts/other-protocols.md 2.11, P1
+# docs/protocols/xoxno.md, "Vectors", P1
 PARAMETERS: dict[str, int] = {
     "base_borrow_rate": 5 * 10**24, "slope1": 30 * 10**24, "slope2": 95 * 10**24, "slope3": RAY,
     "mid_utilization": 600 * 10**24, "optimal_utilization": 850 * 10**24, "max_utilization": 950 * 10**24,
@@ -105,6 +105,7 @@ def controller(market: str, pool_contract: str | None = None, storage: Mapping[s
         "LastSpokeId": u32(8),
         "Pool": address(contract(pool_contract or f"{market} pool")),
         "PositionNft": address(contract("nft")),
+        "PriceAggregator": address(contract(f"{market} aggregator")),
     }
     stored |= storage or {}
     pairs = [(vec(symbol(key)), value) for key, value in sorted(stored.items()) if value is not None]
@@ -137,18 +138,52 @@ def state(market: str, hub: int, token: str, /, **changes: Any) -> Written:
     return entry(contract(f"{market} pool"), vec(symbol("State"), hub_asset(hub, token)), struct_of(fields))
 
 
+def price_key(token: str) -> ScVal:
+    """`PriceKey` of a token given by label."""
+    return vec(symbol("Token"), address(contract(token)))
+
+
+def oracle(market: str, token: str, max_age: int = 57_600, **changes: Raw) -> Written:
+    """`AssetOracle` of a token, with one feed."""
+    feed = {"contract": address(contract("feeds")), "feed_id": string(token), "nature": vec(symbol("Market"))}
+    source = {"decimals": u32(8), "max_stale_seconds": u64(60), "provider": vec(symbol("RedStone"), struct_of(feed))}
+    fields: dict[str, Raw] = {
+        "asset_decimals": u32(7),
+        "independence": vec(symbol("RequireDisjoint")),
+        "max_price_stale_seconds": u64(max_age),
+        "max_sanity_price_wad": i128(10**27),
+        "min_sanity_price_wad": i128(1),
+        "sources": vec(vec(symbol("Feed"), struct_of(source))),
+        "tolerance": struct_of({"lower_ratio_bps": u32(9_091), "upper_ratio_bps": u32(11_000)}),
+    }
+    return entry(contract(f"{market} aggregator"), vec(symbol("Oracle"), price_key(token)), struct_of(fields | changes))
+
+
 def quote(price: int = 2 * WAD, timestamp: int = NOW, **changes: Raw) -> ScVal:
-    """One quote of the aggregator: a good price of two sources, with changes to it."""
+    """`PriceStatus`: a good price of one source, with changes to it."""
     fields: dict[str, Raw] = {
         "deviation": (scval.BOOL, False),
         "final_wad": i128(price),
         "price_timestamp": u64(timestamp),
         "primary_wad": i128(price),
-        "secondary_wad": VOID,
+        "secondary_wad": i128(price),
         "stale": (scval.BOOL, False),
         "valid": (scval.BOOL, True),
     }
     return struct_of(fields | changes)
+
+
+UNUSABLE = struct_of(
+    {name: i128(0) for name in ("final_wad", "primary_wad", "secondary_wad")}
+    | dict.fromkeys(("stale", "deviation", "valid"), (scval.BOOL, False))
+    | {"price_timestamp": u64(0)}
+)
+"""`PriceStatus` of a token that the aggregator does not know, or has no price of."""
+
+
+def quotes_result(quotes: Mapping[str, ScVal]) -> ScVal:
+    """``Map<PriceKey, PriceStatus>``, with the tokens given by label in the order of the map's keys."""
+    return (scval.MAP, tuple((price_key(token), quotes[token]) for token in sorted(quotes, key=contract)))
 
 
 def flag(value: bool) -> ScVal:
@@ -158,8 +193,7 @@ def flag(value: bool) -> ScVal:
 
 def quotes_call(aggregator: str, tokens: Sequence[str]) -> ContractCall:
     """The call for the prices of tokens given by label."""
-    keys = vec(*(vec(symbol("Token"), address(contract(token))) for token in tokens))
-    return ContractCall(contract(aggregator), "quotes", (keys,))
+    return ContractCall(contract(aggregator), "quotes", (vec(*map(price_key, tokens)),))
 
 
 class XoxnoLedger(BlendLedger):
@@ -176,13 +210,18 @@ class XoxnoLedger(BlendLedger):
         self.set_quotes(market, {token: quote() for _, token in ordered})
 
     def set_quotes(self, market: str, quotes: Mapping[str, ScVal | str]) -> None:
-        """What the aggregator gives for these tokens in this order, and for each alone; a text is the call's error."""
+        """What the aggregator gives for these tokens in this order, and for each alone; a text is the call's error.
+
+        It has an oracle for each of them.
+        """
         aggregator = f"{market} aggregator"
         failing = [value for value in quotes.values() if isinstance(value, str)]
-        values = [value for value in quotes.values() if not isinstance(value, str)]
-        self.results[quotes_call(aggregator, list(quotes))] = failing[0] if failing else vec(*values)
+        values = {token: value for token, value in quotes.items() if not isinstance(value, str)}
+        self.results[quotes_call(aggregator, list(quotes))] = failing[0] if failing else quotes_result(values)
         for token, value in quotes.items():
-            self.results[quotes_call(aggregator, [token])] = value if isinstance(value, str) else vec(value)
+            self.replace(oracle(market, token))
+            alone = value if isinstance(value, str) else quotes_result({token: value})
+            self.results[quotes_call(aggregator, [token])] = alone
 
     def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
         """Read through the one-ledger view; the source with its log stays in ``source``."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
+from exporter.deployments.local import made_address
 from exporter.ledger import scval
 from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, VOID, address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.scval_encode import INSTANCE_KEY, VOID, address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.localnet.contracts import made_wasm, wasm_hash
 from exporter.localnet.xoxno_pool import HubMarket
 
@@ -26,13 +28,36 @@ Entry = tuple[bytes, bytes]
 STATE_FIELDS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
 
 
-def controller_instance(controller: str, pool: str, position_nft: str, hubs: int) -> Entry:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A feed among a token's one or two sources: its limit of age in seconds, and whether it follows a market."""
+
+    max_age: int = 3_600
+    market: bool = True
+
+
+class Answer(NamedTuple):
+    """What a source says: USD WAD of a whole token, and the time in unix seconds."""
+
+    price: int
+    time: int
+
+
+def controller_instance(controller: str, pool: str, position_nft: str, aggregator: str, hubs: int) -> Entry:
     """The instance of a controller; every key is an enum variant."""
     storage = {
+        "Accumulator": address(made_address("localnet xoxno accumulator")),
+        "AppVersion": u32(1),
         "LastHubId": u32(hubs),
         "LastSpokeId": u32(2 * hubs),
+        "MinBorrowCollateralUsd": i128(5 * 10**18),
+        "Owner": address(made_address("localnet xoxno governance")),
+        "Paused": (scval.BOOL, False),
         "Pool": address(pool),
+        "PositionLimits": struct_map({"max_borrow_positions": u32(5), "max_supply_positions": u32(5)}),
         "PositionNft": address(position_nft),
+        "PriceAggregator": address(aggregator),
+        "SwapAggregator": address(made_address("localnet xoxno swap aggregator")),
     }
     return _instance(controller, CONTROLLER_WASM_HASH, storage)
 
@@ -85,25 +110,60 @@ def price_key(token: str) -> ScVal:
     return vec(symbol("Token"), address(token))
 
 
-def source_key(token: str) -> ScVal:
-    """The key of the entry with what is known of a token's price."""
+def oracle_key(token: str) -> ScVal:
+    """The key of the entry with how a token is priced."""
     return vec(symbol("Oracle"), price_key(token))
 
 
-def source_entry(aggregator: str, token: str, primary: int, secondary: int | None, time: int, limit: int) -> Entry:
-    """What a token's sources say: prices in USD WAD of a whole token, ``time`` and the limit of age in seconds.
+def answers_key(token: str) -> ScVal:
+    """The key of a made entry; see `answers_entry`."""
+    return vec(symbol("Answers"), price_key(token))
 
-    The real contract asks its sources when it is called; here one entry has their answers.
-    """
+
+def oracle_entry(
+    aggregator: str, token: str, decimals: int, sources: Sequence[Source], max_age: int, upper_ratio_bps: int = 11_000
+) -> Entry:
+    """``AssetOracle`` of a token: one or two feeds, and a limit of age in seconds for all of them."""
+    feeds = (
+        struct_map(
+            {
+                "decimals": u32(8),
+                "max_stale_seconds": u64(source.max_age),
+                "provider": vec(
+                    symbol("RedStone"),
+                    struct_map(
+                        {
+                            "contract": address(made_address("localnet xoxno feeds")),
+                            "feed_id": string(token[:8]),
+                            "nature": vec(symbol("Market" if source.market else "Fundamental")),
+                        }
+                    ),
+                ),
+            }
+        )
+        for source in sources
+    )
     value = struct_map(
         {
-            "max_age": u64(limit),
-            "primary_wad": i128(primary),
-            "secondary_wad": VOID if secondary is None else i128(secondary),
-            "timestamp": u64(time),
+            "asset_decimals": u32(decimals),
+            "independence": vec(symbol("RequireDisjoint")),
+            "max_price_stale_seconds": u64(max_age),
+            "max_sanity_price_wad": i128(10**27),
+            "min_sanity_price_wad": i128(1),
+            "sources": vec(*(vec(symbol("Feed"), feed) for feed in feeds)),
+            "tolerance": struct_map({"lower_ratio_bps": u32(9_091), "upper_ratio_bps": u32(upper_ratio_bps)}),
         }
     )
-    return _entry(aggregator, source_key(token), value)
+    return _entry(aggregator, oracle_key(token), value)
+
+
+def answers_entry(aggregator: str, token: str, answers: Sequence[Answer | None]) -> Entry:
+    """What a token's sources say, in their order; the real contract asks others for it, here one entry has it."""
+    said = (
+        VOID if item is None else struct_map({"price_wad": i128(item.price), "timestamp": u64(item.time)})
+        for item in answers
+    )
+    return _entry(aggregator, answers_key(token), vec(*said))
 
 
 def created_event(controller: str, pool: str, market: HubMarket, ledger: int) -> ContractEvent:

@@ -18,7 +18,7 @@ _BUFFER_BPS = 200  # of what is supplied, that a borrower has to leave
 
 
 class NoResultError(Exception):
-    """The contract's arithmetic has no result: a division by zero, or a clock that runs backwards."""
+    """The contract's arithmetic has no result: a division by zero."""
 
 
 def half_up(left: int, right: int, divisor: int) -> int:
@@ -108,10 +108,12 @@ class HubMarket:
         """Base units of a scaled amount, by two roundings."""
         return half_up(half_up(scaled, index, RAY), 1, self.scale)
 
+    def claimable(self) -> int:
+        """Base units of the protocol's revenue; unlike other amounts it is rounded down, twice."""
+        return self.revenue * self.supply_index // RAY // self.scale
+
     def accrue(self, now: int) -> None:
-        """Bring the state to a time, in milliseconds."""
-        if now < self.last_timestamp:
-            raise NoResultError
+        """Bring the state to a time, in milliseconds; to an earlier one no time has passed."""
         while self.last_timestamp < now:
             step = min(now - self.last_timestamp, YEAR)
             self._accrue(step)
@@ -127,7 +129,7 @@ class HubMarket:
         self.borrow_index = min(half_up(self.borrow_index, factor, RAY), _TOP_INDEX)
         interest = self.debt_value() - debt
         fee = half_up(interest, self.params.reserve_factor, BPS)
-        if self.supplied:
+        if supply and interest > fee:
             raised = (supply + interest - fee) * RAY // self.supplied
             self.supply_index = min(max(raised, self.supply_index), _TOP_INDEX)
         shares = (interest - (self.supply_value() - supply)) * RAY // self.supply_index

@@ -12,9 +12,12 @@ from exporter.ledger.scval import ScVal, decode_scval
 from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.localnet.contracts import Simulation
 from exporter.localnet.xoxno_entries import (
+    Answer,
+    Source,
+    answers_entry,
     hub_asset_key,
+    oracle_entry,
     parameters_entry,
-    source_entry,
     state_entry,
 )
 from exporter.localnet.xoxno_pool import HubMarket, Params
@@ -149,30 +152,92 @@ def token_keys(*tokens: str) -> ScVal:
     return vec(*(vec(symbol("Token"), address(token)) for token in tokens))
 
 
+def quotes(network: XoxnoNetwork, *tokens: str) -> list[dict[str, Any]]:
+    """The statuses of tokens, by their keys in the map."""
+    simulation = network.view(network.xoxno.aggregator, "quotes", token_keys(*tokens))
+    assert simulation.result is not None
+    kind, pairs = decode_scval(simulation.result)
+    assert scval.MAP == kind
+    statuses = {key[1][1][1]: plain(value) for key, value in pairs}
+    assert set(tokens) == set(statuses)
+    return [statuses[token] for token in tokens]
+
+
+FLAGS = ("stale", "deviation", "valid")
+
+
 def test_quotes(network: XoxnoNetwork) -> None:
-    """A good price is the midpoint of its sources; a stale and a deviating one say so, and fail ``prices``."""
+    """A good price is the midpoint of its sources; a stale and a deviating one say so, and fail ``prices``.
+
+    contracts/price-aggregator/src/engine.rs:404 (the midpoint, and the earlier time).
+    """
+    xoxno, token, now = network.xoxno, network.tokens[1].contract, network.time
+    network.change(
+        oracle_entry(xoxno.aggregator, token, 7, [Source(), Source()], 3_600),
+        answers_entry(xoxno.aggregator, token, [Answer(WAD, now), Answer(WAD + 5, now - 9)]),
+    )
+    good, stale, deviating = quotes(network, token, xoxno.stale, xoxno.deviating)
+
+    assert {
+        "final_wad": WAD + 2, "primary_wad": WAD, "secondary_wad": WAD + 5, "price_timestamp": now - 9,
+        "stale": False, "deviation": False, "valid": True,
+    } == good  # fmt: skip
+    assert (True, False, False) == tuple(stale[name] for name in FLAGS)
+    assert (False, True, False) == tuple(deviating[name] for name in FLAGS)
+    prices = network.view(xoxno.aggregator, "prices", token_keys(token)).result or b""
+    assert [{"asset_decimals": 7, "price_wad": WAD + 2, "timestamp": now - 9}] == [
+        plain(value) for _, value in decode_scval(prices)[1]
+    ]
+    for bad, error in ((xoxno.stale, "#206"), (xoxno.deviating, "#205"), (xoxno.unpriced, "#216")):
+        assert error in (network.view(xoxno.aggregator, "prices", token_keys(token, bad)).error or "")
+
+
+@pytest.mark.parametrize(
+    ("sources", "ages", "prices", "flags"),
+    [
+        pytest.param([Source()], [0], [WAD], (False, False, True), id="one source"),
+        pytest.param([Source(60)], [60], [WAD], (True, False, False), id="as old as the feed's limit, five seconds on"),
+        pytest.param([Source()], [-50], [WAD], (False, False, True), id="a little in the future"),
+        pytest.param([Source()], [-90], [WAD], (False, False, False), id="too far in the future"),
+        pytest.param([Source(), Source()], [0, None], [WAD, 0], (False, True, False), id="one of two"),
+        pytest.param([Source(), Source()], [None, None], [0, 0], (False, False, False), id="none of two"),
+        pytest.param([Source(), Source()], [0, 0], [10_000, 11_000], (False, False, True), id="as far as allowed"),
+        pytest.param([Source(), Source()], [0, 0], [10_000, 11_001], (False, True, False), id="further apart"),
+        pytest.param([Source(9_000), Source(9_000)], [0, 3_601], [1, 1], (True, False, False), id="two markets"),
+        pytest.param([Source(9_000), Source(9_000, market=False)], [0, 3_601], [1, 1], (False, False, True), id="one"),
+        pytest.param([Source()], [0], [10**27 + 1], (False, False, False), id="above its bounds"),
+    ],
+)
+def test_statuses(
+    network: XoxnoNetwork, sources: list[Source], ages: list[int | None], prices: list[int], flags: tuple[bool, ...]
+) -> None:
+    """The rules of the engine: each leg's limit, the legs' distance in time and price, bounds, times to come.
+
+    contracts/price-aggregator/src/engine.rs:385 to 420 and 540 to 580, tolerance.rs:16, observation.rs:33.
+    """
     xoxno, token = network.xoxno, network.tokens[1].contract
-    network.change(source_entry(xoxno.aggregator, token, WAD, WAD + 4, network.time, 3_600))
-    keys = token_keys(token, xoxno.stale, xoxno.deviating)
-    good, stale, deviating = result(network.view(xoxno.aggregator, "quotes", keys))
+    answers = [
+        None if age is None else Answer(price, network.time - age) for age, price in zip(ages, prices, strict=True)
+    ]
+    network.change(
+        oracle_entry(xoxno.aggregator, token, 7, sources, 57_600), answers_entry(xoxno.aggregator, token, answers)
+    )
+    (status,) = quotes(network, token)
 
-    assert (WAD + 2, False, False, True) == tuple(good[name] for name in ("final_wad", "stale", "deviation", "valid"))
-    assert (True, False, False) == tuple(stale[name] for name in ("stale", "deviation", "valid"))
-    assert (False, True, False) == tuple(deviating[name] for name in ("stale", "deviation", "valid"))
-    assert [WAD + 2] == result(network.view(xoxno.aggregator, "prices", token_keys(token)))
-    assert "#206" in (network.view(xoxno.aggregator, "prices", keys).error or "")
+    assert flags == tuple(status[name] for name in FLAGS)
 
 
-def test_a_token_without_a_source(network: XoxnoNetwork) -> None:
-    """It fails a call of many; the exporter asks for each alone then, and only this one has no price."""
+def test_a_token_without_an_oracle(network: XoxnoNetwork) -> None:
+    """It has zeros in the map and costs no other its price: three pools have none, each with its own reason."""
     xoxno = network.xoxno
-    assert "#210" in (network.view(xoxno.aggregator, "quotes", token_keys(xoxno.unpriced)).error or "")
+    (unknown,) = quotes(network, xoxno.unpriced)
+    assert {0} == set(unknown.values())
     tables = network.compute(network.read())
     tokens = dict(tables.pools.select("pool", "token_address").iter_rows())
     reasons = {tokens[item.pool]: item.reason for item in tables.unpriced}
 
     assert {xoxno.stale, xoxno.unpriced, xoxno.deviating} == set(reasons)
-    assert "#210" in reasons[xoxno.unpriced]
+    assert "no oracle for this token" in reasons[xoxno.unpriced]
     assert "stale" in reasons[xoxno.stale]
     assert "deviate" in reasons[xoxno.deviating]
 
@@ -191,7 +256,7 @@ def test_a_token_without_a_source(network: XoxnoNetwork) -> None:
         ("aggregator", "quotes", ()),
         ("aggregator", "quotes", (u32(1),)),
         ("aggregator", "quotes", (vec(u32(1)),)),
-        ("aggregator", "quotes", (vec(vec(symbol("Ref"), symbol("USD"))),)),
+        ("aggregator", "prices", (vec(vec(symbol("Ref"), symbol("USD"))),)),
     ],
 )
 def test_calls_that_are_none(network: XoxnoNetwork, role: str, function: str, arguments: tuple[ScVal, ...]) -> None:
@@ -207,6 +272,6 @@ def test_a_curve_without_result(network: XoxnoNetwork) -> None:
     network.change(parameters_entry(xoxno.pool, broken), state_entry(xoxno.pool, broken))
     tables = network.compute(network.read())
 
-    assert "#31" in (network.view(xoxno.pool, "get_borrow_rate", hub_asset_key(broken)).error or "")
+    assert "#33" in (network.view(xoxno.pool, "get_borrow_rate", hub_asset_key(broken)).error or "")
     assert {f"1-{market.token}": "inconsistent"} == {item.pool: item.reason for item in tables.unread}
     assert 7 == tables.pools.height

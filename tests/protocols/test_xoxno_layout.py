@@ -209,9 +209,20 @@ class TestConfigHash:
         """Another pool contract, hub, parameter or pool is another configuration."""
         assert hash_of(controller("A"), self.USDC) != hash_of(*other)
 
+    @pytest.mark.parametrize("key", layout.CONFIGURATION)
+    def test_every_key_of_the_controller(self, key: str) -> None:
+        """Each key that the controller's code writes to its instance is configuration; so is whether it is there.
+
+        common/src/types/controller.rs:649, ControllerKey, and the pausable module's own key.
+        """
+        value: scval.ScVal = address(contract("other")) if key == "Pool" else u32(9)
+        hashes = {hash_of(item, self.USDC) for item in (controller("A"), controller("A", storage={key: value}))}
+
+        assert 2 == len(hashes)
+
     def test_what_is_state(self) -> None:
-        """Keys of the controller of which it is not known that they configure it change nothing."""
-        more = controller("A", storage={"AccountCounter": u64(99)})
+        """Keys of the controller that its own code does not write as configuration change nothing."""
+        more = controller("A", storage={"AccountCounter": u64(99), "Owner": address(contract("owner"))})
 
         assert hash_of(controller("A"), self.USDC) == hash_of(more, self.USDC)
 

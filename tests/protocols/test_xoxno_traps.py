@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from exporter.errors import ExactDivisionError
 from exporter.protocols.xoxno import math
 from tests import xoxno_judge as judge
 from tests.xoxno_judge import RAY, YEAR
@@ -91,13 +90,6 @@ class TestTraps:
         )
         rate = judge.per_millisecond(row["stored_borrow_apr"])
         assert judge.hu(BUSY["borrow_index"], judge.growth(rate * 7 * YEAR // 2), RAY) < row["accrued_borrow_index"]
-
-    def test_a_clock_that_runs_backwards(self) -> None:
-        """A last accrual after the ledger is inconsistent, and its row is named beside one that is fine."""
-        with pytest.raises(ExactDivisionError, match="after the close of the ledger") as raised:
-            math.project(frame_of([BUSY, BUSY | {"last_timestamp": NOW * 1_000 + 1}]), NOW)
-
-        assert (1,) == raised.value.rows
 
     def test_slopes_by_name(self) -> None:
         """Each slope belongs to its own segment: swapping two of them changes the rates of those segments only."""

@@ -33,7 +33,7 @@ class Xoxno:
         borrow_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
         rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
         totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
-        prices="XOXNO's price aggregator; refused when it says stale, deviating or not valid, or above 16 h old",
+        prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
         limits="a pool that no list has is found by its events only; limits belong to spokes and are left out",
     )
 
@@ -62,5 +62,5 @@ class Xoxno:
         return project_pools(columns, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The aggregator's own flags, then its outer limit of age (see `exporter.protocols.xoxno.prices`)."""
+        """The aggregator's own verdict, then its limit of age for the token (see `exporter.protocols.xoxno.prices`)."""
         return prices.price_failure(quote, close_time)
