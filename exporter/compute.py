@@ -27,6 +27,32 @@ class Unpriced:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A field of a pool that is published as ``bound``, the most it can be there: the true number is that or more."""
+
+    market: str
+    pool: str
+    field: str
+    bound: str
+
+
+BOUNDS: dict[str, int] = {
+    **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps", "utilization_bps"), exact.JSON_INTEGER_MAX),
+    **dict.fromkeys(
+        (
+            "total_collateral", "backstop_credit", "supply_index", "borrow_index", "stored_supply_apr",
+            "stored_borrow_apr", "accrued_supply_apr", "accrued_borrow_apr", "stored_utilization",
+            "accrued_utilization", "rate_modifier",
+        ),
+        MAX_DECIMAL,
+    ),
+    "last_accrual_time": MAX_TIMESTAMP_SECONDS,
+}  # fmt: skip
+"""The most that a field is published as. The totals have no such bound: they are given exactly, or the pool is unread.
+Neither have price and value, which are null together where they cannot be given."""
+
+
 @dataclass(slots=True)
 class Tables:
     """A run's numbers: the frames of `exporter.tables`, and everything that is not in them, by name."""
@@ -37,6 +63,7 @@ class Tables:
     markets: pl.DataFrame
     unread: list[Unread] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
+    bounded: list[Bounded] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
@@ -46,7 +73,11 @@ class Tables:
 def compute(
     readings: Sequence[ProtocolReading], modules: Mapping[str, ProtocolModule], ledger: int, close_time: int
 ) -> Tables:
-    """The frames at a ledger and its close time (unix seconds). What has no exact result is unread, never lost."""
+    """The frames at a ledger and its close time (unix seconds).
+
+    A pool whose totals have no exact result is unread; any other field that is too large for where it is published
+    stands at its bound. Both are named.
+    """
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
     frames = [_pools_of(reading, modules[reading.protocol], tables) for reading in readings]
     pools = pl.concat([tables.pools, *frames])
@@ -60,6 +91,12 @@ def compute(
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
+    tables.bounded = [
+        Bounded(market, pool, name, str(bound))
+        for name, bound in BOUNDS.items()
+        for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
+    ]
+    tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
     reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
     tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
     return tables
@@ -102,6 +139,9 @@ def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) 
         check_representable(kept)
         return kept
 
+    pools = pools.with_columns(
+        exact.clamp(pools[name], -bound, bound).cast(POOLS[name]).alias(name) for name, bound in BOUNDS.items()
+    )
     return _keep_exact(pools, representable, unread).select(POOLS.keys())
 
 

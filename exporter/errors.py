@@ -9,6 +9,8 @@
     │   ├── NetworkMismatchError       3  the RPC serves another network than the configured one
     │   ├── NoCommonLedgerError        3  no ledger exists at which everything read is known
     │   ├── SnapshotFileError          3  a ledger snapshot file cannot be read
+    │   ├── ArchiveError               3  a history archive cannot be read, or a digest in it is wrong
+    │   │   └── ArchiveFileMissingError 3  a file of a history archive is not there
     │   └── NotNewerError              3  the ledger read is not above the published one
     ├── DecodeError                    3  bytes from the ledger do not have the expected form
     ├── CheckError                     4  the rendered tree failed its checks; nothing was published
@@ -79,6 +81,14 @@ class NoCommonLedgerError(SourceError):
 
 class SnapshotFileError(SourceError):
     """A ledger snapshot file is missing, malformed, or of an unknown convention."""
+
+
+class ArchiveError(SourceError):
+    """A history archive cannot be read, or what it holds does not have the digest that it must have."""
+
+
+class ArchiveFileMissingError(ArchiveError):
+    """A history archive has no file of that name: a checkpoint it does not have, or a copy that is not whole."""
 
 
 class NotNewerError(SourceError):

@@ -181,11 +181,14 @@ def tabulate(run: Run, facts: dict[str, Any]) -> None:
     run.report.add(
         unread=[_plain(item) for item in tables.unread],
         unpriced=[_plain(item) for item in tables.unpriced],
+        bounded=[_plain(item) for item in tables.bounded],
         absent=[_plain(item) for item in tables.absent],
         notices=tables.notices,
     )
     for notice in tables.notices:
         run.console.warning(notice)
+    for item in tables.bounded:
+        run.console.warning(f"{item.market}/{item.pool}: {item.field} is published as {item.bound}; it is that or more")
     for name in run.surprises():
         reason = next(item for item in tables.unread if name in (item.market, f"{item.market}/{item.pool}"))
         run.console.warning(f"{name} could not be read: {reason.detail}", reason=reason.reason)
@@ -316,6 +319,7 @@ def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
         unpriced_count=len(tables.unpriced),
         unread=[documents.Unread(**_plain(item)) for item in tables.unread],
         unpriced=[documents.Unpriced(**_plain(item)) for item in tables.unpriced],
+        bounded=[documents.Bounded(**_plain(item)) for item in tables.bounded],
         absent=[documents.Absent(**_plain(item)) for item in tables.absent],
         notices=tables.notices,
         page_sizes=sorted(settings.output.page_sizes),

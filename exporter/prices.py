@@ -24,6 +24,7 @@ PRICE_SCHEMA: dict[str, pl.DataType] = {
     "price_reason": pl.String(),
 }
 
+ABSURD_COLLATERAL = "no price is used: the pool's plain collateral has more than 38 digits, so it has no value"
 ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
 
 
@@ -66,9 +67,10 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     """Add ``tvl_usd_cents``: floor((total_supplied + total_collateral) * price * 100 / 10^(all decimals)).
 
     Where the value, or the sum over the market, has more than 38 digits, a price is absurd: it is taken away, and
-    ``price_reason`` says so.
+    ``price_reason`` says so. So it is where the plain collateral alone has more.
     """
-    priced = pools["oracle_price"].is_not_null()
+    large = pools["total_collateral"] > MAX_DECIMAL
+    priced = pools["oracle_price"].is_not_null() & ~large
     values, failures = exact.set_aside_failures(pools.filter(priced), _values)
     positions = priced.arg_true().to_list()
     unusable = {positions[row] for row in failures}
@@ -77,13 +79,19 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     unusable |= _beyond_sums(known, pools["market"])
     tvl = [None if position in unusable else known.get(position) for position in range(pools.height)]
     pools = pools.with_columns(exact.column(tvl, "tvl_usd_cents"))
+    unusable |= {*(pools["oracle_price"].is_not_null() & large).arg_true()}
     if not unusable:
         return pools
     bad = pl.Series([position in unusable for position in range(pools.height)])
     taken = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
     return pools.with_columns(
         *(pl.when(~bad).then(pl.col(name)).alias(name) for name in taken),
-        pl.when(bad).then(pl.lit(ABSURD_PRICE)).otherwise(pl.col("price_reason")).alias("price_reason"),
+        pl.when(bad & large)
+        .then(pl.lit(ABSURD_COLLATERAL))
+        .when(bad)
+        .then(pl.lit(ABSURD_PRICE))
+        .otherwise(pl.col("price_reason"))
+        .alias("price_reason"),
     )
 
 

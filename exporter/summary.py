@@ -44,7 +44,12 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     lines += [f"| {name} | {_code(value)} |" for name, value in _facts(report) if value is not None]
     lines += ["", "| step | seconds | |", "|---|---:|---|"]
     lines += [_step_row(step) for step in _dicts(report.get("steps"))]
-    for title, key in (("Unread", "unread"), ("Unpriced", "unpriced"), ("Notices", "notices")):
+    for title, key in (
+        ("Unread", "unread"),
+        ("Unpriced", "unpriced"),
+        ("At a bound", "bounded"),
+        ("Notices", "notices"),
+    ):
         lines += _listed(title, report.get(key))
     return "\n".join((*lines, ""))
 
@@ -84,7 +89,9 @@ def _listed(title: str, items: object) -> list[str]:
 def _named(item: object) -> str:
     if not isinstance(item, dict):
         return str(item)
-    return " ".join(str(item[key]) for key in ("market", "pool", "reason", "detail") if item.get(key) is not None)
+    return " ".join(
+        str(item[key]) for key in ("market", "pool", "field", "bound", "reason", "detail") if item.get(key) is not None
+    )
 
 
 def _code(value: object) -> str:

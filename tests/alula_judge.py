@@ -103,10 +103,10 @@ def multiplier(apr: int, seconds: int) -> int:
 
 
 def apy_bps(apr: int) -> int:
-    result = max(0, multiplier(apr, YEAR) // 10**14 - BPS)
-    if result >= 2**32:
-        raise OverflowError("does not fit into 32 bits")
-    return result
+    try:
+        return min(max(0, multiplier(apr, YEAR) // 10**14 - BPS), 2**53 - 1)
+    except OverflowError:  # published as the bound
+        return 2**53 - 1
 
 
 # 4.6 and 4.7
@@ -148,11 +148,11 @@ def next_modifier(modifier: int, u: int, target: int, reactivity: int, seconds: 
 
 
 def j_token_rate(supply: int, shares: int) -> int:
-    return 0 if shares == 0 else fl(supply * BPS, shares)
+    return 0 if shares == 0 else min(supply * BPS // shares, 2**127 - 1)
 
 
 def d_token_rate(total_borrowed: int, shares: int) -> int:
-    return 0 if shares == 0 else ce(total_borrowed * BPS, shares)
+    return 0 if shares == 0 else min(-(-total_borrowed * BPS // shares), 2**127 - 1)
 
 
 # All that is published of a pool (6.4)

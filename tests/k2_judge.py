@@ -57,11 +57,14 @@ def supply_rate(borrow: int, u: int, reserve_factor: int) -> int:
 
 
 def supply_apy_bps(rate: int) -> int:
-    return (linear(rate, YEAR) - RAY) * BPS // RAY
+    return rate * BPS // RAY
 
 
 def borrow_apy_bps(rate: int) -> int:
-    return (compound(rate, YEAR) - RAY) * BPS // RAY
+    try:
+        return (compound(rate, YEAR) - RAY) * BPS // RAY
+    except OverflowError:  # published as the bound
+        return 2**53 - 1
 
 
 def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
@@ -98,6 +101,5 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
         "borrow_apy_bps": borrow_apy_bps(reserve["current_variable_borrow_rate"]),
     }
     for name in ("utilization_bps", "supply_apy_bps", "borrow_apy_bps"):
-        if result[name] >= 2**53:
-            raise OverflowError("does not fit into a JSON integer")
+        result[name] = min(result[name], 2**53 - 1)
     return result

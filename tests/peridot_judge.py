@@ -59,9 +59,7 @@ def project(vault: Mapping[str, int], now: int) -> dict[str, int]:
     exchange = vault["initial_exchange_rate"]
     if t1 and vault["receipt_supply"]:
         exchange = i128(t1 * ONE // vault["receipt_supply"])
-    bps = i128(b1 * 10_000 // t1) if t1 else 0
-    if bps > 2**53 - 1:
-        raise OverflowError("no JSON integer")
+    bps = min(b1 * 10_000 // t1, 2**53 - 1) if t1 else 0
     return {
         "stored_utilization": u0,
         "stored_borrow_apr": r0,

@@ -47,12 +47,10 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
     supplied = i128(reserve["s_supply"] * coefficient // ONE)
     borrowed = i128(reserve["debt_supply"] * debt // ONE)
     shown = {
-        "utilization_bps": i128(borrowed * 10_000 // supplied) if supplied else 0,
+        "utilization_bps": borrowed * 10_000 // supplied if supplied else 0,
         "supply_apy_bps": stored_apr // 100_000,
         "borrow_apy_bps": reserve["borrower_ir"] // 100_000,
     }
-    if max(shown.values()) > 2**53 - 1:
-        raise OverflowError("no JSON integer")
     return {
         "collat_coeff": coefficient,
         "debt_coeff": debt,
@@ -62,5 +60,5 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
         "accrued_supply_apr": apr,
         "supplied": supplied,
         "borrowed": borrowed,
-        **shown,
+        **{name: min(bps, 2**53 - 1) for name, bps in shown.items()},
     }

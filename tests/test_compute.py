@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter import exact
 from exporter.api.pages import check_pools, snapshots
 from exporter.api.render import check_markets
-from exporter.compute import Tables, compute
+from exporter.compute import Bounded, Tables, compute
+from exporter.history.parquet import check_representable
 from exporter.ledger.oracles import Quote
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.ledger.tokens import Token
-from exporter.prices import ABSURD_PRICE
+from exporter.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
 from exporter.protocols.blend.reader import COLUMNS
@@ -286,44 +288,33 @@ class TestUnread:
         assert [10**38 - 1] == tables.pools["total_supplied"].to_list()
         assert [] == tables.unread
 
-    def test_time_after_the_year_9999(self) -> None:
-        """A time that the history cannot show makes its pool unread, named with the time."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(reserve_data("A", "XLM", "v2", last_time=253_402_300_800))
-        tables = tables_of(ledger)
-
-        assert ["overflow"] == [item.reason for item in tables.unread]
-        assert tables.unread[0].detail.endswith("but last_accrual_time is 253402300800")
-
     def test_v1_debt_without_supply(self) -> None:
-        """A v1 reserve that owes and has nothing divides by zero, as its contract would; in v2 it does not."""
+        """Without shares of supply the contract of v1 only moves the time on; shares worth nothing divide by zero."""
         ledger = BlendLedger()
-        ledger.add_market("A", "v1", ["XLM", "USDC"])
+        ledger.add_market("A", "v1", ["XLM", "USDC", "zero"])
         ledger.add_market("B", "v2", ["XLM"])
-        ledger.replace(reserve_data("A", "XLM", "v1", b_supply=0), reserve_data("B", "XLM", "v2", b_supply=0))
+        ledger.replace(
+            reserve_data("A", "XLM", "v1", b_supply=0, d_supply=10**9, d_rate=1_500_000_001),
+            reserve_data("A", "zero", "v1", b_rate=0),
+            reserve_data("B", "XLM", "v2", b_supply=0),
+        )
         tables = tables_of(ledger)
+        row = tables.pools.row(by_predicate=(pl.col("market") == A) & (pl.col("symbol") == "XLM"), named=True)
 
-        assert [(A, contract("XLM"), "inconsistent")] == [
+        names = ("total_supplied", "total_borrowed", "borrow_index", "utilization_bps", "supply_apy_bps")
+        assert [0, 1_500_000_001, 1_500_000_001, 0, 0] == [row[name] for name in names]
+        assert [(A, contract("zero"), "inconsistent")] == [
             (item.market, item.pool, item.reason) for item in tables.unread
         ]
         assert "division by zero" in tables.unread[0].detail
-        assert {(A, contract("USDC")), (B, contract("XLM"))} == set(tables.pools.select("market", "pool").iter_rows())
-
-    def test_yield_that_no_json_number_holds(self) -> None:
-        """A borrow yield beyond all JSON integers makes its pool unread, not the run fail (facts/blend.md 2.6)."""
-        ledger = ledger_of(A=["XLM", "USDC"])
-        ledger.replace(reserve_config("A", "XLM", "v2", r_base=2**32 - 1), reserve_data("A", "XLM", "v2", ir_mod=10**8))
-        tables = tables_of(ledger)
-
-        assert [("overflow", True)] == [(item.reason, "borrow APY" in item.detail) for item in tables.unread]
-        assert ["USDC"] == tables.pools["symbol"].to_list()
+        assert 3 == tables.pools.height
 
     def test_every_kind_at_once(self) -> None:
         """Reserves that fail in different steps of the math are all named, each with its own reason."""
         ledger = BlendLedger()
         ledger.add_market("A", "v1", ["zero", "supply", "debt", "credit", "good"])
         ledger.replace(
-            reserve_data("A", "zero", b_supply=0),
+            reserve_data("A", "zero", b_rate=0),
             reserve_data("A", "supply", b_supply=2**127 - 1, b_rate=2**100),
             reserve_data("A", "debt", d_supply=2**127 - 1, d_rate=2**100),
             reserve_data("A", "credit", backstop_credit=2**127 - 1),
@@ -338,6 +329,91 @@ class TestUnread:
         assert "inconsistent" == reasons[contract("zero")][0]
         assert ["good"] == tables.pools["symbol"].to_list()
         assert [4] == tables.markets["unread_count"].to_list()
+
+
+class TestBounds:
+    """One field never costs a row."""
+
+    def test_yield_that_no_json_number_holds(self) -> None:
+        """A borrow yield beyond all JSON integers stands at the largest, named; totals and other yields are exact."""
+        ledger = ledger_of(A=["XLM", "USDC"])
+        before = tables_of(ledger).pools
+        ledger.replace(reserve_config("A", "XLM", "v2", r_base=2**32 - 1), reserve_data("A", "XLM", "v2", ir_mod=10**8))
+        tables = tables_of(ledger)
+        row = tables.pools.row(by_predicate=pl.col("symbol") == "XLM", named=True)
+
+        assert [] == tables.unread
+        assert [
+            Bounded(A, contract("XLM"), name, "9007199254740991") for name in ("borrow_apy_bps", "supply_apy_bps")
+        ] == tables.bounded
+        assert (2**53 - 1, 2**53 - 1) == (row["borrow_apy_bps"], row["supply_apy_bps"])
+        assert before.filter(pl.col("symbol") == "XLM")["total_supplied"].item() <= row["total_supplied"]
+        assert before.filter(pl.col("symbol") == "USDC").equals(tables.pools.filter(pl.col("symbol") == "USDC"))
+
+    def test_fully_lent_v1_reserve_at_the_highest_modifier(self) -> None:
+        """A configuration that v1 accepts can reach such yields without a damaged entry."""
+        ledger = BlendLedger()
+        ledger.add_market("A", "v1", ["XLM"])
+        steep = {"util": 9_500_000, "r_base": 9_999_999, "r_one": 5 * 10**7, "r_two": 10**8, "r_three": 10**9}
+        ledger.replace(
+            reserve_config("A", "XLM", "v1", **steep),
+            reserve_data("A", "XLM", "v1", b_supply=10**9, d_supply=10**9, ir_mod=10**10, b_rate=10**9, d_rate=10**9),
+        )
+        tables = ledger.compute([candidate("A")])
+
+        assert [] == tables.unread
+        assert {"borrow_apy_bps", "supply_apy_bps"} == {item.field for item in tables.bounded}
+        assert 10**9 <= tables.pools["total_supplied"].item()
+
+    def test_utilization_that_128_bits_do_not_hold(self) -> None:
+        """A v2 reserve that owes 10^37 and has one base unit is read: the contract caps what it computes with."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(
+            reserve_data("A", "XLM", "v2", b_supply=1, d_supply=10**37, b_rate=10**12, d_rate=10**12, last_time=NOW)
+        )
+        tables = tables_of(ledger)
+
+        assert [10**37] == tables.pools["total_borrowed"].to_list()
+        assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
+
+    def test_number_of_39_digits_beside_the_totals(self) -> None:
+        """A credit or a time beyond the history's types stands at its bound, and is named; the totals are exact."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(
+            reserve_data(
+                "A", "XLM", "v2", backstop_credit=10**38, b_supply=7, b_rate=10**12, d_supply=0, last_time=2**61
+            )
+        )
+        tables = tables_of(ledger)
+        found = {item.field: item.bound for item in tables.bounded}
+
+        assert {"backstop_credit": str(10**38 - 1), "last_accrual_time": "253402300799"} == found
+        assert [(7, 10**38 - 1, 253_402_300_799)] == tables.pools.select(
+            "total_supplied", "backstop_credit", "last_accrual_time"
+        ).rows()
+        check_representable(tables.pools)
+
+    def test_collateral_of_39_digits_has_no_value(self) -> None:
+        """Plain collateral that cannot be given exactly has no value in money, whatever the price."""
+        pools = pl.DataFrame(
+            {
+                "market": ["M", "M"],
+                "total_supplied": exact.column([5, 5]),
+                "total_collateral": exact.column([10**38, 10**38 - 6]),
+                "decimals": [38, 38],
+                "oracle_decimals": [0, 0],
+                "oracle_price": exact.column([1, 1]),
+                "price_timestamp": [1, 1],
+                "oracle_price_usd": ["1", "1"],
+                "price_reason": ["valid", "valid"],
+            }
+        )
+
+        valued = with_values(pools)
+
+        assert [None, 99] == valued["tvl_usd_cents"].to_list()
+        assert [ABSURD_COLLATERAL, "valid"] == valued["price_reason"].to_list()
+        assert [None, "1"] == valued["oracle_price_usd"].to_list()
 
 
 class TestFrames:

@@ -323,23 +323,11 @@ yearly_rates = st.one_of(
 @given(st.lists(st.none() | yearly_rates, max_size=6), st.sampled_from([1, 12, 52, 365]), st.sampled_from([7, 18]))
 @example([0, 1, 110_000_000, 110_000_001, -1], 365, 7)
 def test_annual_yield_is_the_floor_of_the_exact_rational(rates: list[int | None], periods: int, decimals: int) -> None:
-    """The yield equals the formula in unbounded integers; what no JSON integer can hold is named."""
+    """The yield equals the formula in unbounded integers, up to what every JSON reader keeps."""
     scaled = [rate * 10 ** (decimals - 7) if rate is not None and abs(rate) < 10**12 else rate for rate in rates]
-    results: list[int | None] = []
-    failing: list[int] = []
-    for position, rate in enumerate(scaled):
-        try:
-            results.append(None if rate is None else judge.annual_yield_bps(rate, periods, 10**decimals))
-        except OverflowError:
-            failing.append(position)
-    column = exact.column(scaled)
-    if failing:
-        with pytest.raises(ExactOverflowError) as raised:
-            exact.annual_yield_bps_floor(column, periods, 10**decimals)
+    results = [None if rate is None else judge.annual_yield_bps(rate, periods, 10**decimals) for rate in scaled]
 
-        assert tuple(failing) == raised.value.rows
-        column = column.gather([row for row in range(len(scaled)) if row not in failing])
-    actual = exact.annual_yield_bps_floor(column, periods, 10**decimals)
+    actual = exact.annual_yield_bps_floor(exact.column(scaled), periods, 10**decimals)
 
     assert results == actual.to_list()
     assert actual.dtype == pl.Int64
@@ -362,14 +350,11 @@ def test_annual_yield_beside_whole_basis_points(yields: list[int], periods: int)
 
 
 def test_annual_yield_at_the_bound_of_json() -> None:
-    """2^53 - 1 basis points are the last that are given."""
-    rate = JSON_INTEGER_MAX  # with one period and this scale the yield in basis points is the rate
+    """2^53 - 1 basis points are the most that are given."""
+    bound = JSON_INTEGER_MAX  # with one period and this scale the yield in basis points is the rate
 
-    assert [rate] == exact.annual_yield_bps_floor(exact.column([rate]), 1, 10_000).to_list()
-    with pytest.raises(ExactOverflowError) as raised:
-        exact.annual_yield_bps_floor(exact.column([0, rate + 1]), 1, 10_000)
-
-    assert (1,) == raised.value.rows
+    column = exact.column([bound - 1, bound, bound + 1, INT128_MAX, None, 0])
+    assert [bound - 1, bound, bound, bound, None, 0] == exact.annual_yield_bps_floor(column, 1, 10_000).to_list()
     with pytest.raises(ValueError, match="periods"):
         exact.annual_yield_bps_floor(exact.column([0]), 31_536_000, 10_000)
     with pytest.raises(ValueError, match="scale"):
@@ -428,18 +413,33 @@ def test_group_totals_at_the_ends_of_128_bits() -> None:
         exact.group_totals(keys, values.alias("key"))
 
 
-def test_json_integers_end_at_53_bits() -> None:
-    """A column for JSON integers becomes Int64, or names the rows that some JSON readers would round."""
-    kept = [JSON_INTEGER_MAX, -JSON_INTEGER_MAX, None]
+def test_basis_points_end_at_53_bits() -> None:
+    """Basis points become Int64; what is beyond 2^53 - 1, or leaves 128 bits on the way at whatever step, is that."""
 
-    column = exact.json_integers(exact.column(kept))
+    @exact.basis_points
+    def steps(value: pl.Series, factor: pl.Series) -> pl.Series:
+        return exact.multiply(exact.multiply(value, factor), 3)
 
-    assert kept == column.to_list()
-    assert column.dtype == pl.Int64
-    with pytest.raises(ExactOverflowError, match="bps") as raised:
-        exact.json_integers(exact.column([0, 2**53, -(2**53), None], "bps"))
+    values = exact.column([7, 2**52, 2**126, 2**100, -(2**60), None])
 
-    assert (1, 2) == raised.value.rows
+    found = steps(values, exact.column([2, 2, 1, 2**60, 1, 1]))
+
+    assert [42, JSON_INTEGER_MAX, JSON_INTEGER_MAX, JSON_INTEGER_MAX, -JSON_INTEGER_MAX, None] == found.to_list()
+    assert pl.Int64() == found.dtype
+
+
+def test_at_most_lets_other_errors_through() -> None:
+    """Rows that divide by zero are no large numbers: they are named as ever."""
+
+    @exact.at_most(100)
+    def share(value: pl.Series, divisor: pl.Series) -> pl.Series:
+        return exact.multiply_divide_floor(value, 10, divisor)
+
+    assert [100, 30] == share(exact.column([11, 3]), exact.column([1, 1])).to_list()
+    with pytest.raises(ExactDivisionError) as raised:
+        share(exact.column([1, 2]), exact.column([1, 0]))
+
+    assert (1,) == raised.value.rows
 
 
 def test_failing_rows_are_set_aside_one_cause_after_another() -> None:

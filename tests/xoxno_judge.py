@@ -145,7 +145,7 @@ def apy(rate: int) -> Fraction:
 def apy_bps(rate: int) -> int:
     """The same in whole basis points, without fractions: they are slow at this size."""
     one = RAY * YEAR
-    return ((one + rate * 86_400_000) ** 365 - one**365) * BPS // one**365
+    return min(((one + rate * 86_400_000) ** 365 - one**365) * BPS // one**365, 2**53 - 1)
 
 
 def views(pool: State) -> dict[str, int]:
@@ -170,12 +170,10 @@ def project(pool: State, close_time: int) -> dict[str, int]:
     stored, state = views(pool), accrue(pool, close_time * 1_000)
     now = views(state)
     used = now["borrowed"] * BPS // now["supplied"] if now["supplied"] else 0
-    if used > 2**53 - 1:
-        raise OverflowError("does not fit into a JSON integer")
     return {
         "total_supplied": now["supplied"],
         "total_borrowed": now["borrowed"],
-        "utilization_bps": used,
+        "utilization_bps": min(used, 2**53 - 1),
         "accrued_supply_index": state["supply_index"],
         "accrued_borrow_index": state["borrow_index"],
         "stored_utilization": stored["utilization"],

@@ -223,6 +223,18 @@ class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason
 
 
+class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of a pool that is published as `bound`, the most it can be there: the true one is that or more.
+
+    `field` is the name of its column in the Parquet history.
+    """
+
+    market: ContractAddress
+    pool: PoolId
+    field: str
+    bound: Amount
+
+
 class Absent(Struct, frozen=True, forbid_unknown_fields=True):
     """A known market address at which there is no contract at this ledger."""
 
@@ -254,6 +266,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     unpriced_count: Count
     unread: list[Unread]
     unpriced: list[Unpriced]
+    bounded: list[Bounded]
     absent: list[Absent]
     notices: list[str]
     page_sizes: list[Positive]

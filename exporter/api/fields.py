@@ -42,7 +42,16 @@ TokenDecimals: TypeAlias = Annotated[
     int, Meta(ge=0, le=2**32 - 1, description="The decimals of the token: 7 means 10^7 base units.", examples=[7])
 ]
 BasisPoints: TypeAlias = Annotated[
-    int, Meta(ge=0, description="A rate in basis points (1/10,000), rounded down.", examples=[610])
+    int,
+    Meta(
+        ge=0,
+        le=2**53 - 1,
+        description=(
+            "A rate in basis points (1/10,000), rounded down. 9007199254740991 (2^53 - 1) stands for that or more, "
+            "or for more than the protocol's own numbers hold."
+        ),
+        examples=[610],
+    ),
 ]
 Amount: TypeAlias = Annotated[
     str,

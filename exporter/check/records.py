@@ -11,6 +11,7 @@ from exporter.api.render import run_manifest_key
 from exporter.api.routes import checked_page_sizes
 from exporter.check.whole import Whole
 from exporter.errors import ConfigError
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.files import FileKind
 from exporter.publishing.publish import run_id_of
 
@@ -47,6 +48,15 @@ def _status_faults(whole: Whole, status: SystemStatus) -> Iterator[str]:
     unpriced = [(row.market, row.pool) for row in whole.by_name.values() if row.oracle_price_usd is None]
     if sorted((item.market, item.pool) for item in status.unpriced) != unpriced:
         yield f"$.unpriced names {len(status.unpriced)} pools, which are not the {len(unpriced)} without a price"
+    named = {(item.market, item.pool, item.field) for item in status.bounded}
+    for place, row in whole.by_name.items():
+        for field in ("supply_apy_bps", "borrow_apy_bps", "utilization_bps"):
+            if getattr(row, field) == JSON_INTEGER_MAX and (*place, field) not in named:
+                yield f"$.bounded does not name {field} of {place[0]} {place[1]}, which is at its bound"
+    for bounded in status.bounded:
+        listed = whole.by_name.get((bounded.market, bounded.pool))
+        if listed is None or str(getattr(listed, bounded.field, bounded.bound)) != bounded.bound:
+            yield f"$.bounded names {bounded.field} of {bounded.market} {bounded.pool}, which is not published as said"
     for item in status.unread:
         if item.pool is not None and (item.market, item.pool) in whole.by_name:
             yield f"$.unread names {item.market} {item.pool}, which is listed as read"

@@ -8,13 +8,15 @@ result null. Floor is toward minus infinity, ceiling toward plus infinity, trunc
 to the nearest integer or the larger of two, for all signs of operands and divisors.
 
 Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that a
-caller can set those rows aside and compute the others: `set_aside_failures` does just that.
+caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
+`basis_points` give such rows a bound instead, for numbers that are published beside others and no more.
 
 Polars itself wraps `+ - *` silently. See `exporter.exact.operations` for how that is avoided at little cost.
 """
 
 from __future__ import annotations
 
+from exporter.exact.bounds import JSON_INTEGER_MAX, at_most, basis_points
 from exporter.exact.failures import naming, set_aside_failures
 from exporter.exact.operations import (
     INT128_MAX,
@@ -35,7 +37,7 @@ from exporter.exact.operations import (
     subtract,
 )
 from exporter.exact.powers import annual_yield_bps_floor, power_floor
-from exporter.exact.totals import JSON_INTEGER_MAX, group_totals, json_integers, total
+from exporter.exact.totals import group_totals, total
 
 __all__ = [
     "INT128_MAX",
@@ -44,13 +46,14 @@ __all__ = [
     "Operand",
     "add",
     "annual_yield_bps_floor",
+    "at_most",
+    "basis_points",
     "ceil_divide",
     "clamp",
     "column",
     "floor_divide",
     "frame",
     "group_totals",
-    "json_integers",
     "multiply",
     "multiply_divide_ceil",
     "multiply_divide_floor",

@@ -7,6 +7,7 @@ from functools import lru_cache
 import polars as pl
 
 from exporter.errors import ExactOverflowError
+from exporter.exact.bounds import JSON_INTEGER_MAX, basis_points
 from exporter.exact.failures import failure
 from exporter.exact.operations import (
     Operand,
@@ -17,7 +18,6 @@ from exporter.exact.operations import (
     select,
     subtract,
 )
-from exporter.exact.totals import JSON_INTEGER_MAX, json_integers
 
 _BPS = 10_000
 
@@ -97,6 +97,7 @@ def _power_by_row(base: pl.Series, exponent: pl.Series, scale: int) -> pl.Series
     return result
 
 
+@basis_points
 def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl.Series:
     """The yearly yield of a yearly rate compounded `periods` times, in whole basis points, rounded down.
 
@@ -108,11 +109,9 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
         rate_scale: positive.
 
     Returns:
-        Int64 basis points, which JSON carries as integers.
+        Int64 basis points, at most 2^53 - 1 (`exporter.exact.basis_points`).
 
     Raises:
-        ExactOverflowError: with all rows whose yield is above 2^53 - 1 basis points (or, for a negative rate, below
-            minus that), the largest integer that every JSON reader keeps.
         ValueError: for periods or a scale out of range.
     """
     if not 1 <= periods <= _MAX_PERIODS:
@@ -126,12 +125,10 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
     bps = select(rate.is_null(), rate, lower)
     rows = (~settled).arg_true()
     if len(rows):
-        exact = [_exact_yield(value, periods, rate_scale) for value in rate.gather(rows).to_list()]
-        too_large = [row for row, value in zip(rows, exact, strict=True) if abs(value) > JSON_INTEGER_MAX]
-        if too_large:
-            raise failure("annual_yield_bps_floor", too_large)
-        bps = bps.scatter(rows, pl.Series(exact, dtype=pl.Int128))
-    return json_integers(bps)
+        exact = (_exact_yield(value, periods, rate_scale) for value in rate.gather(rows).to_list())
+        bounded = [max(-JSON_INTEGER_MAX, min(value, JSON_INTEGER_MAX)) for value in exact]
+        bps = bps.scatter(rows, pl.Series(bounded, dtype=pl.Int128))
+    return bps
 
 
 def _yield_bounds(rate: pl.Series, periods: int, rate_scale: int) -> tuple[pl.Series, pl.Series]:

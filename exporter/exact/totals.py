@@ -1,4 +1,4 @@
-"""Exact sums of columns, and the check that a column's integers survive JSON."""
+"""Exact sums of columns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import polars as pl
 
 from exporter.exact.failures import failure
 from exporter.exact.operations import INT128_MAX, INT128_MIN, add, floor_divide, multiply, subtract
-
-JSON_INTEGER_MAX = 2**53 - 1
-"""The largest integer that every JSON reader keeps as it is (RFC 8259, section 6)."""
 
 _HALF = 2**63
 
@@ -77,16 +74,3 @@ def _sums_fit(values: pl.Series) -> bool:
     if not isinstance(low, int) or not isinstance(high, int):
         return True
     return len(values) * max(-low, high) <= INT128_MAX
-
-
-def json_integers(values: pl.Series) -> pl.Series:
-    """The column as Int64, for a JSON document that carries it as integers.
-
-    Raises:
-        ExactOverflowError: with all rows beyond 2^53 - 1 or below minus that.
-    """
-    values = floor_divide(values, 1)
-    too_large = ((values > JSON_INTEGER_MAX) | (values < -JSON_INTEGER_MAX)).fill_null(False)
-    if too_large.any():
-        raise failure(f"{values.name or 'json_integers'}", too_large.arg_true().to_list())
-    return values.cast(pl.Int64)

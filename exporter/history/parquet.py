@@ -48,8 +48,8 @@ def history_key(observed_ledger: int, ledger_close_time: int) -> str:
 def check_representable(pools: pl.DataFrame) -> None:
     """Refuse rows that a history file cannot hold.
 
-    Amounts, prices and rates have at most 38 digits there (an Int128 may have 39), and the two times of the
-    ledger lie between 1970 and 9999.
+    Amounts, prices and rates have at most 38 digits there (an Int128 may have 39), and the two times lie between 1970
+    and 9999.
 
     Args:
         pools: the pools frame.

@@ -1,8 +1,9 @@
 """Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
 
 A file holds the state after one ledger, in either XDR-JSON convention. Contract data and contract code are kept;
-entries of other kinds, which no protocol here reads, are left out and counted. The files record no time to live:
-``live_until`` is always 4294967295, and what was archived and evicted is absent (facts/stellar-rpc.md 7.1).
+entries of other kinds, which no protocol here reads, are left out and counted. The files of that tool record no time
+to live: ``live_until`` is always 4294967295, and what was archived and evicted is absent. The files made here, from a
+history archive for one, have each entry's true last ledger.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from exporter.ledger.scval_encode import INSTANCE_KEY, encode_scval
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.xdr_json import entry_data_from_json, ledger_key_from_json
 from exporter.ledger.xdr_json_parts import Json, UnknownArmError, arm_of, fields, shown
+from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""
@@ -35,6 +38,16 @@ _MAX_U32 = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What the network sets and a contract host asks for: the reserve of an entry, and bounds on times to live."""
+
+    base_reserve: int
+    min_persistent_entry_ttl: int
+    min_temp_entry_ttl: int
+    max_entry_ttl: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
     """What a ledger snapshot file holds: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
@@ -42,7 +55,7 @@ class LedgerSnapshot:
     by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
     name the file has for them. ``unreadable`` says, for each key whose entry has a union arm of a newer protocol, what
     is unknown about it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
-    for absent.
+    for absent. ``settings`` is None where a file lacks them, as no reader needs them.
     """
 
     protocol_version: int
@@ -52,6 +65,7 @@ class LedgerSnapshot:
     entries: Mapping[bytes, RawEntry]
     left_out: Mapping[str, int] = field(default_factory=dict)
     unreadable: Mapping[bytes, str] = field(default_factory=dict)
+    settings: HostSettings | None = None
 
     @classmethod
     def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
@@ -65,6 +79,31 @@ class LedgerSnapshot:
             return _snapshot(_document(content))
         except SnapshotFileError as error:
             raise SnapshotFileError(f"ledger snapshot file {name}: {error}") from None
+
+    def write(self, path: Path) -> None:
+        """Write the file, by ascending key, without holding it in memory.
+
+        Raises `DecodeError` where an entry cannot be decoded. The form is that of the tool's version 23 and later.
+        """
+        head = {
+            "protocol_version": self.protocol_version,
+            "sequence_number": self.ledger,
+            "timestamp": self.close_time,
+            "network_id": self.network_id,
+            **({} if self.settings is None else asdict(self.settings)),
+        }
+        with path.open("w", encoding="ascii") as file:
+            file.write(json.dumps(head)[:-1] + ', "ledger_entries": [')
+            for at, key in enumerate(sorted(self.entries)):
+                entry = self.entries[key]
+                document = {
+                    "last_modified_ledger_seq": entry.last_modified,
+                    "data": entry_data_to_json(entry.data),
+                    "ext": "v0",
+                }
+                file.write(",\n" if at else "\n")
+                json.dump([ledger_key_to_json(key), [document, entry.live_until]], file, separators=(",", ":"))
+            file.write("\n]}\n")
 
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
@@ -185,7 +224,11 @@ def _snapshot(document: dict[str, Json]) -> LedgerSnapshot:
         if unknown is not None:
             unreadable[key] = unknown
     protocol_version = _header(document, "protocol_version")
-    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable)
+    names = [setting.name for setting in dataclass_fields(HostSettings)]
+    settings = (
+        HostSettings(*(_header(document, name) for name in names)) if all(map(document.__contains__, names)) else None
+    )
+    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable, settings)
 
 
 def _header_field(document: dict[str, Json], name: str) -> Json:

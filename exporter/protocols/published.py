@@ -9,13 +9,8 @@ from exporter import exact
 _BPS = 10_000
 
 
-@exact.naming("utilization in basis points")
+@exact.basis_points
 def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The published utilization, Int64: floor(borrowed × 10000 / supplied), 0 where nothing is supplied (api.md 1).
-
-    Raises `ExactOverflowError` with the rows beyond 2^53 - 1.
-    """
+    """The published utilization, Int64: floor(borrowed × 10000 / supplied), 0 where nothing is supplied."""
     divided = supplied != 0
-    return exact.json_integers(
-        exact.multiply_divide_floor(exact.select(divided, borrowed, 0), _BPS, exact.select(divided, supplied, 1))
-    )
+    return exact.multiply_divide_floor(exact.select(divided, borrowed, 0), _BPS, exact.select(divided, supplied, 1))

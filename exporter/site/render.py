@@ -167,6 +167,10 @@ class _Site:
                 {"item": item, "market_name": names.get(item.market), "symbol": symbols[item.market, item.pool]}
                 for item in tables.unpriced
             ],
+            "bounded": [
+                {"item": item, "market_name": names.get(item.market), "symbol": symbols[item.market, item.pool]}
+                for item in tables.bounded
+            ],
             "absent": list(tables.absent),
             "notices": [harmless(notice) for notice in tables.notices],
         }

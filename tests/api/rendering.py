@@ -121,6 +121,7 @@ def system_status(**changes: Any) -> SystemStatus:
         "unpriced_count": 0,
         "unread": [],
         "unpriced": [],
+        "bounded": [],
         "absent": [],
         "notices": [],
         "page_sizes": list(SIZES),

@@ -130,7 +130,7 @@ def test_constraints_refuse(field: str, value: object) -> None:
         ("symbol", ""),
         ("symbol", "\x00\ud7ff🦀"),
         ("decimals", 0),
-        ("utilization_bps", 2**62),
+        ("utilization_bps", 2**53 - 1),
         ("total_supplied", str(2**127 - 1)),
         ("oracle_price_usd", None),
         ("oracle_price_usd", "0.00000000000001"),

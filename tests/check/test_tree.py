@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from exporter.api.headers import POINTER_KEY
 from exporter.check.faults import TreeFaultsError
 from exporter.check.tree import TreeChecker
 from exporter.errors import CheckError
+from exporter.localnet.blend_entries import reserve_config
+from exporter.localnet.chain import Change
+from exporter.localnet.made import MadeNetwork
 from tests.check.trees import (
     RUNS,
     SIZES,
@@ -32,6 +36,7 @@ from tests.check.trees import (
     seal,
     small_tree,
     status_of,
+    tree_of,
 )
 
 
@@ -253,6 +258,26 @@ class TestStatus:
         if field == "unpriced":
             assert status_of(good_tree())["unpriced"]  # or this case would show nothing
         assert any(said in fault for fault in faults(files)), faults(files)
+
+    def test_field_at_its_bound(self) -> None:
+        """A yield at the largest number is named, with every pool there; to leave out or to make up one is found."""
+        network = MadeNetwork(pools=2)
+        market = network.markets[0]
+        reserve = market.reserves[0]
+        reserve.config = replace(reserve.config, r_base=2**32 - 1)
+        network.chain.close(
+            [Change(*reserve_config(market, reserve), 2**32 - 1)], close_time=network.chain.close_time(65_000_000) + 5
+        )
+        files = tree_of(network)
+        named = [(item["market"], item["pool"], item["field"]) for item in status_of(files)["bounded"]]
+
+        check(files)  # no fault
+        assert [(market.address, reserve.token, "borrow_apy_bps")] == [item for item in named if "borrow" in item[2]]
+        change(files, POINTER_KEY, lambda status: status.update(bounded=[]))
+        assert_named(files, POINTER_KEY, f"does not name borrow_apy_bps of {market.address} {reserve.token}")
+        made_up = {"market": market.address, "pool": reserve.token, "field": "utilization_bps", "bound": "9" * 16}
+        change(files, POINTER_KEY, lambda status: status.update(bounded=[made_up]))
+        assert_named(files, POINTER_KEY, f"names utilization_bps of {market.address} {reserve.token}")
 
 
 def _edit(name: str, value: Any) -> Callable[[Any], None]:

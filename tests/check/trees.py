@@ -41,8 +41,13 @@ Change = Callable[[Any], None]
 
 @cache
 def _made(pools: int, archived: int, alula_markets: int, runs: int) -> Files:
-    store = MemoryStore()
     network = MadeNetwork(pools=pools, archived=archived, alula_markets=alula_markets, close_seconds=86_400)
+    return tree_of(network, runs)
+
+
+def tree_of(network: MadeNetwork, runs: int = 1) -> Files:
+    """The files that so many runs leave of a network, which moves on after each."""
+    store = MemoryStore()
     with running(create_app(network)) as url:
         for number in range(runs):
             flags: dict[str, Any] = {

@@ -97,7 +97,7 @@ class Columnar:
         return supplied.item(), math.total_liabilities(one(supply), one(rate), scale).item()
 
     def utilization(self, generation: str, liabilities: int, supply: int) -> int:
-        found: int = math.utilization(one(liabilities), one(supply), pl.Series([generation == "v2"])).item()
+        found: int = math.utilization(one(liabilities), one(supply), one(1), pl.Series([generation == "v2"])).item()
         return found
 
     def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
@@ -487,7 +487,7 @@ def test_the_rate_curve_at_its_knots(implementation: Implementation) -> None:
 
 
 def test_v1_debt_without_supply_names_its_row() -> None:
-    """v1 divides by zero there and only those rows are named; v2 is at 100 percent."""
+    """v1 divides by zero where shares are worth nothing; without shares v1 is at 0 and v2 at 100 percent."""
     reserves = [
         reserve_of("v1"),
         reserve_of("v1", b_supply=0),
@@ -498,8 +498,16 @@ def test_v1_debt_without_supply_names_its_row() -> None:
     with pytest.raises(ExactDivisionError, match="utilization") as raised:
         math.project(frame_of(reserves), 617280)
 
-    assert (1, 3) == raised.value.rows
-    assert 10**7 == math.project(frame_of(reserves[2:3]), 617280)["stored_utilization"].item()
+    assert (3,) == raised.value.rows
+    for reserve, used in ((reserves[1], 0), (reserves[2], 10**7)):
+        published = math.project(frame_of([reserve]), 617280).row(0, named=True)
+        assert (used, used) == (published["stored_utilization"], published["accrued_utilization"])
+        for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
+            assert reserve[name] == published[f"accrued_{name}"]
+        assert (
+            -(-reserve["d_supply"] * reserve["d_rate"] // math.RATE_SCALES[reserve["generation"]])
+            == (published["total_borrowed"])
+        )
 
 
 def test_an_overflow_names_its_row() -> None:
@@ -573,8 +581,8 @@ def common_reserves(draw: st.DrawFn) -> Reserve:
 
 @st.composite
 def hostile_reserves(draw: st.DrawFn) -> Reserve:
-    """A common reserve with some of its values anywhere in their types' ranges."""
-    int128 = st.integers(0, 127).flatmap(lambda bits: st.integers(-(2**bits), 2**bits - 1))
+    """A common reserve with some of its values anywhere in what decoding lets through."""
+    int128 = st.integers(0, 127).flatmap(lambda bits: st.integers(0, 2**bits - 1))
     anything = dict.fromkeys(math.RESERVE_COLUMNS[:6], int128) | dict.fromkeys(math.RESERVE_COLUMNS[7:], u32)
     changed = draw(st.sets(st.sampled_from([*anything, "last_time"]), min_size=1))
     anything["last_time"] = st.integers(0, 2**64 - 1)

@@ -256,7 +256,7 @@ class TestUnreadReserve:
                 "the market's own math has no result: total supply: multiply_divide_floor: the result does not fit",
             ),
             (
-                other(reserve_data("A", "XLM", b_supply=0)),
+                other(reserve_data("A", "XLM", b_rate=0)),
                 "inconsistent",
                 "the market's own math has no result: utilization: multiply_divide_ceil: division by zero",
             ),

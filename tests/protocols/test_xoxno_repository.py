@@ -37,7 +37,7 @@ _FOLDER = os.environ.get(VARIABLE)
 
 
 @pytest.fixture(scope="module")
-def repository() -> Path:
+def xoxno_repository() -> Path:
     """The folder of an unpacked copy of XOXNO/rs-lending-xlm."""
     if not _FOLDER:
         pytest.skip(f"no copy of XOXNO/rs-lending-xlm is at hand; set {VARIABLE} to its folder")
@@ -46,9 +46,9 @@ def repository() -> Path:
     return Path(_FOLDER)
 
 
-def struct_fields(repository: Path, file: str, name: str) -> set[str]:
+def struct_fields(xoxno_repository: Path, file: str, name: str) -> set[str]:
     """The fields of a Rust struct."""
-    found = re.search(rf"pub struct {name} {{(.*?)\n}}", (repository / file).read_text(), re.DOTALL)
+    found = re.search(rf"pub struct {name} {{(.*?)\n}}", (xoxno_repository / file).read_text(), re.DOTALL)
     assert found is not None, name
     return set(re.findall(r"^    pub (\w+):", found[1], re.MULTILINE))
 
@@ -66,47 +66,47 @@ def names_of(value: ScVal) -> set[str]:
         ("common/src/types/oracle.rs", "PriceStatus", UNUSABLE),
     ],
 )
-def test_structs(repository: Path, file: str, name: str, value: ScVal) -> None:
+def test_structs(xoxno_repository: Path, file: str, name: str, value: ScVal) -> None:
     """The made values have the fields of the source, no more and no less."""
-    assert struct_fields(repository, file, name) == names_of(value)
+    assert struct_fields(xoxno_repository, file, name) == names_of(value)
 
 
-def test_oracle(repository: Path) -> None:
+def test_oracle(xoxno_repository: Path) -> None:
     """The made configuration of a token's price has the fields of the source."""
     written = oracle_entry(contract("aggregator"), contract("A"), 7, (), 60)
     value = Entry(written[0], RawEntry(written[1], 1, 100)).value
 
-    assert struct_fields(repository, "common/src/types/composable_oracle.rs", "AssetOracle") == names_of(value)
+    assert struct_fields(xoxno_repository, "common/src/types/composable_oracle.rs", "AssetOracle") == names_of(value)
 
 
-def test_keys_of_the_controller(repository: Path) -> None:
+def test_keys_of_the_controller(xoxno_repository: Path) -> None:
     """All keys without values that the controller has are configuration here, with the pausable module's."""
-    source = (repository / "common/src/types/controller.rs").read_text()
+    source = (xoxno_repository / "common/src/types/controller.rs").read_text()
     found = re.search(r"pub enum ControllerKey {(.*?)\n}", source, re.DOTALL)
     assert found is not None
 
     assert {*re.findall(r"^    (\w+),", found[1], re.MULTILINE), "Paused"} == set(layout.CONFIGURATION)
 
 
-def test_quotes_answer_a_map(repository: Path) -> None:
+def test_quotes_answer_a_map(xoxno_repository: Path) -> None:
     """The interface, as far as it is relied on."""
-    interface = (repository / "interfaces/price-aggregator/src/lib.rs").read_text()
+    interface = (xoxno_repository / "interfaces/price-aggregator/src/lib.rs").read_text()
 
     assert "fn quotes(env: Env, keys: Vec<PriceKey>) -> Map<PriceKey, PriceStatus>;" in interface
 
 
-def operations(repository: Path, function: str) -> Iterator[dict[str, Any]]:
+def operations(xoxno_repository: Path, function: str) -> Iterator[dict[str, Any]]:
     """The operations of that function that were recorded as executed."""
-    for file in sorted((repository / "configs" / "ops").glob("*/*.json")):
+    for file in sorted((xoxno_repository / "configs" / "ops").glob("*/*.json")):
         operation = json.loads(file.read_text())
         if operation["function"] == function and operation["executed"]:
             yield operation
 
 
-def test_parameters_that_ran(repository: Path) -> None:
+def test_parameters_that_ran(xoxno_repository: Path) -> None:
     """Parameters of hub markets that were made on testnet decode to their numbers; curve and yields are the judge's."""
     count = 0
-    for operation in operations(repository, "create_liquidity_pool"):
+    for operation in operations(xoxno_repository, "create_liquidity_pool"):
         hub, token, parameters = (scval_from_json(item) for item in operation["args"])
         key = layout.parameters_key(contract("pool"), HubAsset(hub[1], token[1]))
         data = ContractData(
@@ -134,10 +134,10 @@ def limits_of(oracle: dict[str, Any]) -> list[int]:
     return [feed["max_stale_seconds"] for feed in feeds if feed]
 
 
-def test_limits_of_age(repository: Path) -> None:
+def test_limits_of_age(xoxno_repository: Path) -> None:
     """Every token has its own limit, of 60 to 86,400 s and no narrower than its feeds', and it is read as it is."""
-    oracles = [operation["resolve"]["args"]["oracle"] for operation in operations(repository, "set_oracle")]
-    listed = json.loads((repository / "configs/mainnet/markets.json").read_text())
+    oracles = [operation["resolve"]["args"]["oracle"] for operation in operations(xoxno_repository, "set_oracle")]
+    listed = json.loads((xoxno_repository / "configs/mainnet/markets.json").read_text())
     oracles += [market["oracle"] for market in (*listed["references"], *listed["markets"])]
     for oracle in oracles:
         limit = oracle["max_price_stale_seconds"]
@@ -150,9 +150,9 @@ def test_limits_of_age(repository: Path) -> None:
     assert len({oracle["max_price_stale_seconds"] for oracle in oracles}) > 1
 
 
-def test_the_list_of_pools(repository: Path) -> None:
+def test_the_list_of_pools(xoxno_repository: Path) -> None:
     """The package's list for mainnet has the repository's hub markets, with their decimals."""
-    listed = json.loads((repository / "configs/mainnet/markets.json").read_text())["markets"]
+    listed = json.loads((xoxno_repository / "configs/mainnet/markets.json").read_text())["markets"]
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     ours = {(pool.pool, pool.decimals) for pool in mainnet.pools}
 
@@ -161,9 +161,9 @@ def test_the_list_of_pools(repository: Path) -> None:
     } <= ours
 
 
-def test_the_addresses(repository: Path) -> None:
+def test_the_addresses(xoxno_repository: Path) -> None:
     """The package's contracts of testnet are those of the repository."""
-    networks = json.loads((repository / "configs/networks.json").read_text())
+    networks = json.loads((xoxno_repository / "configs/networks.json").read_text())
     (testnet,) = (item for item in deployments_of("testnet") if item.protocol == "xoxno")
     names = {"market": "controller", "pool": "pool", "price_aggregator": "price_aggregator"}
 

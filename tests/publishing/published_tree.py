@@ -124,6 +124,7 @@ def status_of(summary: RunSummary) -> SystemStatus:
         unpriced_count=0,
         unread=[],
         unpriced=[],
+        bounded=[],
         absent=[],
         notices=[],
         page_sizes=[1, 2],

@@ -9,6 +9,7 @@ from posixpath import dirname, join, normpath
 import pytest
 
 from exporter.api.routes import token_key
+from exporter.compute import Bounded
 from exporter.networks import NETWORKS
 from exporter.protocols.base import Absent, Unread
 from exporter.site.numbers import NO_PRICE
@@ -47,6 +48,7 @@ def site() -> dict[str, str]:
     tables = tables_of(rows, unread)
     tables.absent.append(Absent(contract(77), "alula", "the ledger has no contract at this address"))
     tables.notices.append("a notice of this run")
+    tables.bounded.append(Bounded(contract(100), contract(10_000), "borrow_apy_bps", str(2**53 - 1)))
     return site_of(tables, series_of(tables, 24))
 
 
@@ -117,7 +119,13 @@ def test_problems_are_named_on_the_overview(site: dict[str, str]) -> None:
     """What could not be read, has no price, or is not deployed is named with its reason, and notices as they are."""
     text = Page(site["index.html"]).text
 
-    for said in ("the entry is archived", "no price for this token", "has no contract at this address", "this run"):
+    for said in (
+        "the entry is archived",
+        "no price for this token",
+        "has no contract at this address",
+        "this run",
+        "is that or more",
+    ):
         assert said in text
 
 

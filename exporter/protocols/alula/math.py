@@ -7,7 +7,7 @@ this: all numbers are those of the state as it is stored.
 Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
 growth of a debt has 18 decimals; totals and fees are token base units.
 
-Every value that has a name in the contract must fit into signed 128 bits, and a yield into 32 bits, as it must there;
+Every value that has a name in the contract must fit into signed 128 bits, as it must there;
 products before a division may be wider. A pool for which this fails, or that divides by zero, raises an ExactError
 that carries its row: `exact.set_aside_failures` then computes the others.
 """
@@ -25,7 +25,6 @@ SCALED_ONE = 10**18
 SECONDS_PER_YEAR = 31_556_926
 """The contract's year, 365.2422 days."""
 
-MAX_YIELD_BPS = 2**32 - 1
 
 POOL_COLUMNS = (
     "total_available",
@@ -61,7 +60,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
         `d_token_rate_bps` (Int128).
 
     Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a yield into 32.
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
         ExactDivisionError: with the rows that divide by zero: a rate curve whose second kink is at 100 percent, at a
             utilization of 100 percent (validated against in the newest contract only).
         ValueError: for a null.
@@ -75,18 +74,14 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
     used = utilization(borrowed, supplied)
     modified = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
     earned = supply_apr(modified, used, state["take_rate_bps"])
-    with exact.naming("borrow APY"):
-        borrow_apy = apy_bps(modified)
-    with exact.naming("supply APY"):
-        supply_apy = apy_bps(earned)
     return frame.with_columns(
         supplied.alias("total_supplied"),
         utilization_bps(borrowed, supplied).alias("utilization_bps"),
         used.alias("utilization_ceil_bps"),
         modified.alias("borrow_apr_bps"),
         earned.alias("supply_apr_bps"),
-        borrow_apy.alias("borrow_apy_bps"),
-        supply_apy.alias("supply_apy_bps"),
+        apy_bps(modified).alias("borrow_apy_bps"),
+        apy_bps(earned).alias("supply_apy_bps"),
         j_token_rate_bps(supplied, state["total_j_tokens"]).alias("j_token_rate_bps"),
         d_token_rate_bps(borrowed, state["total_d_tokens"]).alias("d_token_rate_bps"),
     )
@@ -171,19 +166,17 @@ def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
     return exact.power_floor(exact.add(a_second, SCALED_ONE), seconds, SCALED_ONE)
 
 
+@exact.basis_points
 def apy_bps(apr: pl.Series) -> pl.Series:
     """The yield of a rate that is compounded every second for a year, in whole basis points (4.5), Int64.
 
-    max(0, floor(multiplier(apr, a year) / 10^14) - 10000); it must fit into 32 bits.
+    max(0, floor(multiplier(apr, a year) / 10^14) - 10000). The contract's own view fails beyond 32 bits.
     """
     grown = exact.floor_divide(multiplier(apr, SECONDS_PER_YEAR), SCALED_ONE // BPS)
-    bps = exact.clamp(exact.subtract(grown, BPS), 0, exact.INT128_MAX)
-    if (bps > MAX_YIELD_BPS).any():
-        raise failure("a yield of 32 bits", (bps > MAX_YIELD_BPS).arg_true().to_list())
-    return exact.json_integers(bps)
+    return exact.clamp(exact.subtract(grown, BPS), 0, exact.INT128_MAX)
 
 
-@exact.naming("supply share rate")
+@exact.at_most(exact.INT128_MAX)
 def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
     """What a supply share is worth (4.8): floor(total supply × 10000 / shares), 0 without shares."""
     divided = total_j_tokens != 0
@@ -192,7 +185,7 @@ def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Serie
     )
 
 
-@exact.naming("debt share rate")
+@exact.at_most(exact.INT128_MAX)
 def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
     """What a debt share is worth (4.8): ceil(borrowed × 10000 / shares), 0 without shares."""
     divided = total_d_tokens != 0

@@ -80,8 +80,9 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         site show them). All are Int128 unless said otherwise.
 
     Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or basis points into 2^53 - 1.
-        ExactDivisionError: with the rows that divide by zero, as a v1 reserve with liabilities and no supply does.
+        ExactOverflowError: with the rows in which a value of the contract does not fit into 128 bits.
+        ExactDivisionError: with the rows that divide by zero: a v1 reserve with liabilities, whose shares of supply are
+            worth nothing.
         ValueError: for a null or an unknown generation.
     """
     state = _checked(frame)
@@ -92,14 +93,14 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     supplied = total_supply(state["b_supply"], state["b_rate"], rate_scale)
     borrowed = total_liabilities(state["d_supply"], state["d_rate"], rate_scale)
-    stored_utilization = utilization(borrowed, supplied, is_v2)
+    stored_utilization = utilization(borrowed, supplied, state["b_supply"], is_v2)
     stored_borrow_apr = borrow_rate(stored_utilization, state["ir_mod"], modifier_scale, *curve)
     stored_supply_apr = supply_rate(stored_borrow_apr, stored_utilization, state["bstop_rate"])
 
     accrued = accrue(
         state, close_time, rate_scale, modifier_scale, supplied, borrowed, stored_utilization, stored_borrow_apr
     )
-    accrued_utilization = utilization(accrued.total_borrowed, accrued.total_supplied, is_v2)
+    accrued_utilization = utilization(accrued.total_borrowed, accrued.total_supplied, state["b_supply"], is_v2)
     accrued_borrow_apr = borrow_rate(accrued_utilization, accrued.ir_mod, modifier_scale, *curve)
     accrued_supply_apr = supply_rate(accrued_borrow_apr, accrued_utilization, state["bstop_rate"])
 
@@ -146,14 +147,15 @@ def total_liabilities(d_supply: pl.Series, d_rate: pl.Series, rate_scale: pl.Ser
 
 
 @exact.naming("utilization")
-def utilization(liabilities: pl.Series, supply: pl.Series, is_v2: pl.Series) -> pl.Series:
+def utilization(liabilities: pl.Series, supply: pl.Series, b_supply: pl.Series, is_v2: pl.Series) -> pl.Series:
     """The share of the supply that is lent, 7 decimals: ceil(liabilities × S7 / supply).
 
-    Without liabilities it is 0. v2 caps it at S7, which also covers debt without any supply; v1 does not cap, and
-    divides by zero there.
+    Without liabilities it is 0. v2 caps it at S7, which also covers debt without any supply. v1 does not cap. Of a
+    v1 reserve without shares of supply (b_supply 0) the contract never asks for it: it is 0 here, as in Blend's SDK.
+    With shares that are worth nothing v1 divides by zero.
     """
     capped = is_v2 & (liabilities >= supply)
-    divided = (liabilities != 0) & ~capped
+    divided = (liabilities != 0) & ~capped & (is_v2 | (b_supply != 0))
     quotient = exact.multiply_divide_ceil(exact.select(divided, liabilities, 0), S7, exact.select(divided, supply, 1))
     return exact.select(capped & (liabilities != 0), S7, quotient)
 
@@ -200,11 +202,12 @@ def borrow_rate(
     return exact.add(rate, exact.select(third, sloped, 0))
 
 
+@exact.at_most(exact.INT128_MAX)
 @exact.naming("supply rate")
 def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.Series) -> pl.Series:
     """The rate a year that suppliers earn, 7 decimals: floor(ir × floor((S7 - bstop_rate) × u / S7) / S7).
 
-    It is not on the chain; this is the definition of Blend's SDK.
+    It is not on the chain; this is the definition of Blend's SDK. One beyond 128 bits is the largest of 128 bits.
     """
     kept = exact.multiply_divide_floor(exact.subtract(S7, bstop_rate), utilization, S7)
     return exact.multiply_divide_floor(borrow_rate, kept, S7)
@@ -307,13 +310,11 @@ def distribute_gain(
     return exact.select(gains, risen, b_rate), credit
 
 
-@exact.naming("borrow APY")
 def borrow_apy_bps(borrow_rate: pl.Series) -> pl.Series:
     """The borrow rate compounded daily, in whole basis points (Int64), as Blend's SDK does in floats."""
     return exact.annual_yield_bps_floor(borrow_rate, BORROW_PERIODS, S7)
 
 
-@exact.naming("supply APY")
 def supply_apy_bps(supply_rate: pl.Series) -> pl.Series:
     """The supply rate compounded weekly, in whole basis points (Int64), as Blend's SDK does in floats."""
     return exact.annual_yield_bps_floor(supply_rate, SUPPLY_PERIODS, S7)

@@ -72,8 +72,8 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         `supply_apy_bps` and `borrow_apy_bps` (Int64; the yields from the stored rates).
 
     Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, basis points not into 2^53 - 1,
-            or that were last updated after `close_time`, for which the contract has an error, too.
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or
+            that were last updated after `close_time`, for which the contract has an error, too.
         ValueError: for a null.
     """
     with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
@@ -201,17 +201,13 @@ def liquidity_rate(borrow_rate: pl.Series, utilization: pl.Series, reserve_facto
     return ray_mul(ray_mul(borrow_rate, utilization), kept)
 
 
-@exact.naming("supply APY")
+@exact.basis_points
 def supply_apy_bps(rate: pl.Series) -> pl.Series:
     """What supply grows by in a year at a rate that stays, in whole basis points (Int64): the linear interest."""
-    return _growth_bps(linear_interest(rate, SECONDS_PER_YEAR))
+    return exact.multiply_divide_floor(rate, BPS, RAY)  # the linear interest of a whole year is the rate
 
 
-@exact.naming("borrow APY")
+@exact.basis_points
 def borrow_apy_bps(rate: pl.Series) -> pl.Series:
     """What debt grows by in a year at a rate that stays, in whole basis points (Int64): the compound interest."""
-    return _growth_bps(compound_interest(rate, SECONDS_PER_YEAR))
-
-
-def _growth_bps(factor: pl.Series) -> pl.Series:
-    return exact.json_integers(exact.multiply_divide_floor(exact.subtract(factor, RAY), BPS, RAY))
+    return exact.multiply_divide_floor(exact.subtract(compound_interest(rate, SECONDS_PER_YEAR), RAY), BPS, RAY)

@@ -172,7 +172,7 @@ def exchange_rate(owned: pl.Series, receipt_supply: pl.Series, initial: pl.Serie
     return exact.select(divided, rate, initial)
 
 
-@exact.naming("yield")
+@exact.basis_points
 def simple_yield_bps(rate: pl.Series) -> pl.Series:
     """A rate a year as basis points, rounded down, Int64: interest is simple, so nothing is compounded."""
-    return exact.json_integers(exact.floor_divide(rate, SCALE // 10_000))
+    return exact.floor_divide(rate, SCALE // 10_000)

@@ -117,7 +117,7 @@ def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
     return exact.multiply_divide_floor(exact.select(divided, lent, 0), of, exact.select(divided, owned, 1))
 
 
-@exact.naming("yield")
+@exact.basis_points
 def simple_yield_bps(rate: pl.Series) -> pl.Series:
     """A rate a year as basis points, rounded down, Int64: between two updates interest is simple."""
-    return exact.json_integers(exact.floor_divide(rate, ONE // 10_000))
+    return exact.floor_divide(rate, ONE // 10_000)

@@ -74,7 +74,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         unless said otherwise.
 
     Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or basis points into 2^53 - 1.
+        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
         ExactDivisionError: with the rows that divide by zero.
         ValueError: for a null.
     """
@@ -99,10 +99,6 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     total_supplied = base_units(supplied, state["asset_decimals"])
     total_borrowed = base_units(borrowed, state["asset_decimals"])
-    with exact.naming("borrow APY"):
-        borrow_apy = apy_bps(stored_borrow_apr)
-    with exact.naming("supply APY"):
-        supply_apy = apy_bps(stored_supply_apr)
     return frame.with_columns(
         total_supplied.alias("total_supplied"),
         total_borrowed.alias("total_borrowed"),
@@ -115,8 +111,8 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         accrued_utilization.alias("accrued_utilization"),
         accrued_borrow_apr.alias("accrued_borrow_apr"),
         accrued_supply_apr.alias("accrued_supply_apr"),
-        borrow_apy.alias("borrow_apy_bps"),
-        supply_apy.alias("supply_apy_bps"),
+        apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
+        apy_bps(stored_supply_apr).alias("supply_apy_bps"),
     )
 
 
@@ -270,6 +266,7 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
         return Accrued(borrow_index, supply_index, exact.add(before.supplied, added), exact.add(before.revenue, added))
 
 
+@exact.basis_points
 def apy_bps(rate: pl.Series) -> pl.Series:
     """The yield of a rate a year in whole basis points, Int64, rounded down, in the form of XOXNO's own API.
 

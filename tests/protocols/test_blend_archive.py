@@ -1,0 +1,129 @@
+"""Blend over bytes that nobody here wrote: the pool of a testnet archive, with the code that mainnet's pools run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from exporter.archive.archive_files import FolderFiles
+from exporter.archive.archive_snapshot import archive_snapshot
+from exporter.archive.checkpoint import HistoryArchive
+from exporter.compute import compute
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.view import read_at_one_ledger
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
+
+NATIVE = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC"
+USDC = "CAQCFVLOBK5GIULPNZRGATJJMIZL5BSP7X5YJVMGCPTUEPFM4AVSRCJU"
+POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+
+STORED_AS = {
+    "b_rate": "supply_index",
+    "d_rate": "borrow_index",
+    "ir_mod": "rate_modifier",
+    "backstop_credit": "backstop_credit",
+}
+"""The four values that accrual moves, and the published columns that have them at the ledger's close time."""
+
+
+@pytest.fixture(scope="module")
+def facts(real_data: Path) -> dict[str, Any]:
+    """What other hands read of the pool, from the same buckets."""
+    path = real_data / "archive-testnet-blend.json"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not in the folder of real data")
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+@pytest.fixture(scope="module")
+def archive(real_data: Path) -> HistoryArchive:
+    """The archive's files."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip(f"{folder.name} is not in the folder of real data")
+    return HistoryArchive(FolderFiles(folder))
+
+
+@cache
+def snapshot_at(archive: HistoryArchive, checkpoint: int, contracts: tuple[str, ...]) -> LedgerSnapshot:
+    """The entries of some contracts at a checkpoint."""
+    return archive_snapshot(archive, checkpoint, contracts)
+
+
+def read(snapshot: LedgerSnapshot) -> ProtocolReading:
+    """The pool as our reader reads it."""
+    reading = asyncio.run(
+        read_at_one_ledger(
+            SnapshotSource(snapshot),
+            lambda view: PROTOCOLS["blend"].read(view, [Candidate("blend", POOL, Origin.CONFIGURATION)], []),
+        )
+    )
+    assert snapshot.ledger == reading.certificate.ledger
+    return reading.result
+
+
+def contracts_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    return (POOL, *(reserve["asset"] for reserve in facts["reserves"]))
+
+
+def state_before(states: Sequence[Mapping[str, Any]], ledger: int) -> Mapping[str, Any]:
+    """The last of the states that was written at or before a ledger."""
+    return max((state for state in states if state["ledger"] <= ledger), key=lambda state: int(state["ledger"]))
+
+
+@pytest.mark.parametrize("checkpoint", [575, 895, 959, 10047])
+def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
+    """Every reserve, with each number of its state and its configuration, is what stood there at the checkpoint."""
+    reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
+    rows = pl.DataFrame(reading.columns).rows(named=True)
+
+    assert [] == reading.unread + reading.absent
+    assert [("TestnetV2", "v2", "admin_active", facts["pool_instance_storage"]["Config"]["oracle"])] == [
+        (market.name, market.version, market.status, market.oracle) for market in reading.markets
+    ]
+    assert facts["pool_wasm_sha256"] == reading.markets[0].wasm_hash
+    assert [reserve["asset"] for reserve in facts["reserves"]] == [row["pool"] for row in rows]
+    for reserve, row in zip(facts["reserves"], rows, strict=True):
+        state = state_before(reserve["res_data"], checkpoint)["value"]
+        config = state_before(reserve["config"], checkpoint)["value"]
+        expected = state | {name: config[name] for name in config if name in row}
+        assert expected == {name: row[name] for name in expected}
+        assert reserve["asset_metadata"]["symbol"] == reading.tokens[reserve["asset"]].symbol
+
+
+@pytest.mark.parametrize(
+    ("asset", "before", "after", "written"),
+    [(NATIVE, 575, 959, 920), (USDC, 575, 895, 833), (USDC, 895, 959, 924)],
+    ids=["native 557 to 920", "USDC 557 to 833", "USDC 833 to 924"],
+)
+def test_interest_as_the_deployed_contract_stored_it(
+    archive: HistoryArchive, facts: dict[str, Any], asset: str, before: int, after: int, written: int
+) -> None:
+    """From one stored state our math gives the next one that the contract stored, to the last digit of all four values.
+
+    The time in between is from the archive's headers, the states are what our reader reads at two checkpoints.
+    """
+    contracts = contracts_of(facts)
+    close_time = next(header.close_time for header in archive.headers(after) if header.ledger == written)
+    earlier, later = (read(snapshot_at(archive, checkpoint, contracts)) for checkpoint in (before, after))
+
+    tables = compute([earlier], PROTOCOLS, before, close_time)
+
+    published = tables.pools.row(by_predicate=pl.col("pool") == asset, named=True)
+    before_it, stored = (
+        pl.DataFrame(reading.columns).row(by_predicate=pl.col("pool") == asset, named=True)
+        for reading in (earlier, later)
+    )
+    assert close_time == stored["last_time"] > published["last_accrual_time"]
+    assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
+    moved = {name for name in STORED_AS if stored[name] != before_it[name]}
+    assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native stood at its target
