@@ -17,15 +17,19 @@ from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.token_contract import Token
-from exporter.localnet.xoxno_entries import (
+from exporter.localnet.xoxno import (
     AGGREGATOR_WASM,
     AGGREGATOR_WASM_HASH,
+    BPS,
     CONTROLLER_WASM,
     CONTROLLER_WASM_HASH,
     POOL_WASM,
     POOL_WASM_HASH,
+    RAY,
     Answer,
     Entry,
+    HubMarket,
+    Params,
     Source,
     aggregator_instance,
     answers_entry,
@@ -38,7 +42,6 @@ from exporter.localnet.xoxno_entries import (
     state_entry,
     state_event,
 )
-from exporter.localnet.xoxno_pool import BPS, RAY, HubMarket, Params
 
 MAX_EVENTS = 10_000
 _PRICES_AFTER = 600  # seconds: the made sources say a new price when theirs is this old

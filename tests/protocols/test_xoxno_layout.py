@@ -17,7 +17,8 @@ from exporter.protocols.parameters import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.blend_chain import Written, account, contract, instance, token_instance
-from tests.xoxno_chain import CODE, JUDGED, PARAMETERS, RAY, STATE, controller, flag, parameters, pool_id, state
+from tests.xoxno_judge import RAY
+from tests.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 MAINNET_POOL = "CBXRNDQMAJFG4VUKMKFEMFS75UUXE2SPSNV4LEEFCSNBCN66PYRWBKXO"
@@ -48,7 +49,7 @@ def entry_of(written: Written) -> Entry:
     ],
 )
 def test_keys(key: Any, expected: str) -> None:
-    """The keys of XLM in hub 1 on mainnet are those of facts/other-protocols.md 2.4, byte for byte."""
+    """The keys of XLM in hub 1 on mainnet are those of stellar-sdk's own encoding, byte for byte."""
     assert base64.b64decode(expected) == key(MAINNET_POOL, HubAsset(1, XLM))
 
 
@@ -72,7 +73,7 @@ def test_other_pool_ids(text: str) -> None:
 
 
 def test_every_listed_pool_is_one() -> None:
-    """The 31 hub markets of facts/other-protocols.md 2.3 are listed for mainnet, each id of its own token and once."""
+    """The 31 hub markets of configs/mainnet/markets.json are listed for mainnet, each id of its own token and once."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     (testnet,) = (item for item in deployments_of("testnet") if item.protocol == "xoxno")
     pools = [layout.hub_asset(pool.pool) for pool in mainnet.pools]

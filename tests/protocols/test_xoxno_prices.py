@@ -15,10 +15,11 @@ from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.prices import TOKENS_PER_CALL
-from tests.blend_chain import NOW, BlendSource, contract
-from tests.xoxno_chain import (
+from tests.blend_chain import NOW, contract
+from tests.xoxno_ledger import (
     UNUSABLE,
     WAD,
+    LoggedSource,
     XoxnoLedger,
     candidate,
     controller,
@@ -47,11 +48,10 @@ def in_order(tokens: Mapping[str, object] | Sequence[str]) -> list[str]:
     return sorted(tokens, key=contract)
 
 
-def ask(ledger: XoxnoLedger, tokens: Sequence[str]) -> tuple[dict[str, Quote], BlendSource]:
+def ask(ledger: XoxnoLedger, tokens: Sequence[str]) -> tuple[dict[str, Quote], LoggedSource]:
     """The quotes of the tokens that A's hub markets are of, and the source with its calls."""
     reading = ledger.read([candidate("A")], [deployment("A", [(1, token) for token in tokens])]).result
-    assert ledger.source is not None
-    return {token: reading.quotes[contract("A aggregator"), contract(token)] for token in tokens}, ledger.source
+    return {token: reading.quotes[contract("A aggregator"), contract(token)] for token in tokens}, ledger.asked
 
 
 def refusal(status: ScVal, max_age: int = 57_600, close_time: int = NOW) -> str | None:
@@ -285,8 +285,7 @@ def test_no_aggregator(named: ScVal | None) -> None:
 
     assert ["the market has no oracle"] == [item.reason for item in tables.unpriced]
     assert "names no price aggregator in its instance" in tables.notices[0]
-    assert ledger.source is not None
-    assert [] == ledger.source.calls
+    assert [] == ledger.asked.calls
 
 
 def test_no_quote() -> None:

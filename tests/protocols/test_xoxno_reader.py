@@ -10,7 +10,7 @@ from exporter.compute import Tables
 from exporter.ledger.scval_encode import address, i128, u32
 from exporter.protocols.base import Absent, Origin
 from tests.blend_chain import NOW, bare_token, contract, token_instance
-from tests.xoxno_chain import (
+from tests.xoxno_ledger import (
     XoxnoLedger,
     candidate,
     controller,
@@ -84,11 +84,10 @@ class TestReading:
         """One request has every key, controller, tokens and oracles along with the pools; one call every price."""
         ledger = three_pools()
         ledger.read([candidate("A")], [deployment("A", POOLS)])
-        assert ledger.source is not None
 
-        assert [("entries", 1 + 2 + 2 * 3 + 2)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert [1 + 2 + 2 * 3 + 2] == ledger.asked.requests
         ordered = [token for _, token in sorted(POOLS, key=lambda pool: (pool[0], contract(pool[1])))]
-        assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.source.calls)
+        assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.asked.calls)
 
     def test_pools_named_by_candidates(self) -> None:
         """A pool that an event or an earlier run named is read beside those of the list, and once."""

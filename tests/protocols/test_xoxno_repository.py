@@ -22,14 +22,13 @@ from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import struct_map, symbol, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.ledger.xdr_json import scval_from_json
-from exporter.localnet.xoxno_entries import oracle_entry, parameters_value, state_value
-from exporter.localnet.xoxno_pool import HubMarket
+from exporter.localnet.xoxno import HubMarket, oracle_entry, parameters_value, state_value
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests import xoxno_judge as judge
-from tests.blend_chain import contract
-from tests.xoxno_chain import UNUSABLE
-from tests.xoxno_pools import EMPTY, NOW, at
+from tests.blend_chain import NOW, contract
+from tests.protocols.test_xoxno_math import EMPTY, at
+from tests.xoxno_ledger import UNUSABLE
 
 VARIABLE = "EXPORTER_XOXNO_REPOSITORY"
 # Read now: the settings of the machine are kept out of the tests.

@@ -1,6 +1,6 @@
 """XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
 
-What is published (facts/other-protocols.md 2, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
+What is published (docs/protocols/xoxno.md, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
 time, to the last digit as the contract would; rates of the stored state, which are those it charges until its next
 operation. The market is the controller, the contract that users call.
 """
@@ -56,8 +56,8 @@ class Xoxno:
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.table`)."""
-        from exporter.protocols.xoxno.table import project_pools
+        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.math`)."""
+        from exporter.protocols.xoxno.math import project_pools
 
         return project_pools(columns, close_time)
 

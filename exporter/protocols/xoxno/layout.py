@@ -1,4 +1,4 @@
-"""How XOXNO Lending keeps its state in the ledger (facts/other-protocols.md 2.4).
+"""How XOXNO Lending keeps its state in the ledger (docs/protocols/xoxno.md, "Keys").
 
 One pool contract holds every hub market. Its keys are a symbol with a `HubAssetKey`: a hub's number and a token. The
 controller, which users call and which stands for the market here, says in its instance which pool contract that is.

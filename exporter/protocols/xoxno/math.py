@@ -1,6 +1,6 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of facts/other-protocols.md 2.7, on the exact operations of `exporter.exact`;
+The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`;
 tests/xoxno_judge.py holds the same ones for a single hub market in plain Python.
 
 Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
@@ -12,6 +12,7 @@ row: `exact.set_aside_failures` then computes the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import factorial
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ import polars as pl
 
 from exporter import exact
 from exporter.protocols.published import utilization_bps
-from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE
+from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 
 RAY = 10**RAY_DECIMALS
 YEAR_MILLISECONDS = 31_556_926_000
@@ -113,6 +115,31 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         accrued_supply_apr.alias("accrued_supply_apr"),
         apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
         apy_bps(stored_supply_apr).alias("supply_apy_bps"),
+    )
+
+
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given.
+
+    Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
+    part of what is supplied, so nothing stands beside the totals. Raises `ExactError` with the positions of the hub
+    markets for which the contract's math has no result.
+    """
+    raw = raw_rows(columns, POOL_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "xoxno",
+        VERSION,
+        total_collateral=0,  # what is supplied is the collateral
+        last_accrual_time=pl.col("last_timestamp") // 1_000,
+        supply_index="accrued_supply_index",
+        borrow_index="accrued_borrow_index",
+        index_decimals=RAY_DECIMALS,
+        apr_decimals=RAY_DECIMALS,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
     )
 
 

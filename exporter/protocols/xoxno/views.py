@@ -1,4 +1,4 @@
-"""XOXNO's own views of its pools (facts/other-protocols.md 2.8).
+"""XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
 
 ``get_bulk_indexes`` alone brings the indexes to now. The views of a single pool use the stored ones, so they are held
 against the rates that are published, which are stored, and against the stored state as it was read.

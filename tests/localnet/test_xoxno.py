@@ -1,33 +1,116 @@
-"""The stand-ins for XOXNO's contracts: that the exporter agrees with their views, and how they fail."""
+"""The stand-in for XOXNO's contracts: its math is the judge's, its rules those of the source, and it fails as they do.
+
+Source lines are those of XOXNO/rs-lending-xlm at 5a27d74f.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import asdict
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from exporter.compute import Tables, compute
+from exporter.deployments.local import XOXNO
 from exporter.errors import DecodeError
 from exporter.ledger import scval
 from exporter.ledger.scval import ScVal, decode_scval
 from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32, vec
-from exporter.localnet.contracts import Simulation
-from exporter.localnet.xoxno_entries import (
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Contracts, Simulation
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
+from exporter.localnet.xoxno import (
+    AGGREGATOR_WASM_HASH,
+    CONTROLLER_WASM_HASH,
+    POOL_WASM_HASH,
+    RAY,
+    YEAR,
     Answer,
+    HubMarket,
+    NoResultError,
+    Params,
     Source,
     answers_entry,
     hub_asset_key,
     oracle_entry,
     parameters_entry,
+    run_aggregator,
+    run_controller,
+    run_pool,
     state_entry,
 )
-from exporter.localnet.xoxno_pool import HubMarket, Params
-from exporter.protocols.base import ProtocolReading
+from exporter.localnet.xoxno_made import XoxnoMarkets
+from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.views import Compared, NoView, ViewCall
+from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
-from tests.xoxno_network import XoxnoNetwork
+from tests import xoxno_judge as judge
+from tests.localnet.direct_source import DirectSource
+
+CODE = Contracts(
+    {
+        TOKEN_WASM_HASH: run_token,
+        OWN_LAYOUT_WASM_HASH: run_token,
+        CONTROLLER_WASM_HASH: run_controller,
+        POOL_WASM_HASH: run_pool,
+        AGGREGATOR_WASM_HASH: run_aggregator,
+    },
+    stellar_asset=run_token,
+)
+
+
+class XoxnoNetwork(LocalNetwork):
+    """The tokens of the made network and so many hub markets; moves by what `XoxnoMarkets.advance` says."""
+
+    def __init__(self, count: int = 12, *, seed: int = 1, archived: int = 0, missing: int = 0) -> None:
+        base = MadeNetwork(pools=0)
+        ledger, time = base.chain.latest, base.chain.close_time(base.chain.latest)
+        self.tokens = base.tokens
+        self.xoxno = XoxnoMarkets(seed, count, base.tokens, time, archived=archived, missing=missing)
+        entries = base.chain.state(ledger) | dict(self.xoxno.first_entries(ledger, time))
+        super().__init__(Chain(entries, start_ledger=ledger, start_time=time), base.passphrase, 28, CODE)
+
+    @property
+    def time(self) -> int:
+        """The close time of the latest ledger."""
+        return self.chain.close_time(self.chain.latest)
+
+    def advance(self, seconds: int = 5) -> int:
+        """Close one more ledger, so many seconds later."""
+        time = self.time + seconds
+        changes = list(self.xoxno.advance(self.chain, self.chain.latest + 1, time))
+        return self.chain.close(changes, close_time=time)
+
+    def change(self, *entries: tuple[bytes, bytes]) -> None:
+        """Close a ledger in which just these entries are written."""
+        self.chain.close([Change(*entry, 90_000_000) for entry in entries], close_time=self.time + 5)
+
+    def view(self, contract: str, function: str, *arguments: object) -> Simulation:
+        """A simulated call."""
+        call = ContractCall(contract, function, arguments)  # type: ignore[arg-type]
+        return self.contracts.simulate(self.chain, self.chain.latest, call)
+
+    def read(self, *more: Candidate, moving: bool = False) -> Reading[ProtocolReading]:
+        """What the exporter reads: the controller with the pools of its list, and more candidates."""
+        candidates = [Candidate("xoxno", self.xoxno.controller), *more]
+        source = DirectSource(self, moving=moving)
+        return asyncio.run(read_at_one_ledger(source, lambda view: Xoxno().read(view, candidates, [XOXNO])))
+
+    def compute(self, reading: Reading[ProtocolReading]) -> Tables:
+        """What the exporter makes of a reading."""
+        ledger = reading.certificate.ledger
+        return compute([reading.result], {"xoxno": Xoxno()}, ledger, self.chain.close_time(ledger))
+
 
 WAD = 10**18
-RAY = 10**27
 
 
 @pytest.fixture
@@ -275,3 +358,84 @@ def test_a_curve_without_result(network: XoxnoNetwork) -> None:
     assert "#33" in (network.view(xoxno.pool, "get_borrow_rate", hub_asset_key(broken)).error or "")
     assert {f"1-{market.token}": "inconsistent"} == {item.pool: item.reason for item in tables.unread}
     assert 7 == tables.pools.height
+
+
+def judged(market: HubMarket) -> dict[str, int]:
+    """A hub market as the judge takes it."""
+    names = ("borrow_index", "borrowed", "cash", "last_timestamp", "revenue", "supplied", "supply_index")
+    return asdict(market.params) | {name: getattr(market, name) for name in names} | {"asset_decimals": market.decimals}
+
+
+def lent(decimals: int = 7) -> HubMarket:
+    """A hub market of which half is lent."""
+    market = HubMarket(1, "C", decimals)
+    market.supply(10 ** (decimals + 6))
+    market.borrow(5 * 10 ** (decimals + 5))
+    return market
+
+
+@given(milliseconds=st.integers(0, 3 * YEAR), decimals=st.sampled_from([5, 7, 18]))
+def test_accrual_is_the_judges(milliseconds: int, decimals: int) -> None:
+    """Every number after any time is the judge's, whose code is another."""
+    market = lent(decimals)
+    expected = judge.accrue(judged(market), milliseconds)
+    market.accrue(milliseconds)
+
+    assert expected == judged(market)
+
+
+def test_views_are_the_judges() -> None:
+    """Utilization, rates and amounts are of the stored indexes."""
+    market = lent()
+    market.accrue(YEAR // 3)
+
+    assert judge.views(judged(market)) == {
+        "utilization": market.utilization(),
+        "borrow_rate": market.borrow_rate(),
+        "supply_rate": market.deposit_rate(),
+        "supplied": market.amount(market.supplied, market.supply_index),
+        "borrowed": market.amount(market.borrowed, market.borrow_index),
+        "revenue": market.claimable(),
+    }
+
+
+@given(seed=st.integers(0, 2**32))
+def test_operations_keep_a_market_sound(seed: int) -> None:
+    """After many operations nothing is negative, the cash covers what is not lent, and shares cover the revenue."""
+    random, market = Random(seed), lent()
+    for step in range(60):
+        market.operate(random, step * 5_000)
+        assert min(market.borrowed, market.cash, market.revenue) >= 0
+        assert market.revenue <= market.supplied
+        owned, backed = market.supply_value(), market.cash * market.scale + market.debt_value()
+        assert abs(owned - backed) <= 60 * market.scale
+
+
+def test_an_empty_market() -> None:
+    """Nothing supplied: no utilization, the base rate, and time changes nothing."""
+    market = HubMarket(1, "C", 7)
+    market.accrue(10 * YEAR)
+
+    assert (0, market.params.base_borrow_rate, 0) == (
+        market.utilization(),
+        market.borrow_rate(),
+        market.deposit_rate(),
+    )
+    assert (RAY, 0, 0) == (market.supply_index, market.supplied, market.free())
+
+
+def test_no_result() -> None:
+    """A curve that divides by zero has no result."""
+    full = HubMarket(1, "C", 7, Params(optimal_utilization=RAY), supplied=RAY, borrowed=RAY)
+    with pytest.raises(NoResultError):
+        full.borrow_rate()
+
+
+def test_nothing_for_suppliers() -> None:
+    """A reserve factor of everything leaves no supply rate, and all interest becomes revenue."""
+    market = lent()
+    market.params = Params(reserve_factor=10_000)
+    market.accrue(YEAR)
+
+    assert (0, RAY) == (market.deposit_rate(), market.supply_index)
+    assert 0 < market.revenue == market.supplied - 10**6 * RAY
