@@ -390,9 +390,6 @@ def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
 
 POOL_NOT_INITIALIZED = "Error(Contract, #30)"
 MATH_OVERFLOW = "Error(Contract, #33)"
-UNSAFE_PRICE = "Error(Contract, #205)"
-PRICE_STALE = "Error(Contract, #206)"
-ORACLE_NOT_CONFIGURED = "Error(Contract, #216)"
 
 _WRONG_TYPE = "Error(Value, UnexpectedType)"
 _FUTURE, _LEGS_APART = 60, 3_600  # seconds
@@ -410,61 +407,31 @@ _VIEWS: dict[str, Callable[[HubMarket], int]] = {
 
 def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
     """The code of the pool contract: the views of a hub market, and ``get_bulk_indexes``."""
-    if function not in (*_VIEWS, "get_bulk_indexes", "get_delta_time", "get_sync_data"):
+    if function not in (*_VIEWS, "get_bulk_indexes"):
         raise TrapError(MISSING_FUNCTION)
     if len(arguments) != 1:
         raise TrapError(WRONG_ARGUMENTS)
     (argument,) = arguments
-    now = host.timestamp * 1_000
     try:
         if function == "get_bulk_indexes":
             if argument[0] != scval.VEC:
                 raise TrapError(_WRONG_TYPE)
-            return vec(*(_indexes(_hub_market(host, contract, key), now) for key in argument[1]))
-        if function == "get_sync_data":
-            stored = {name.lower(): _stored(host, contract, name, argument) for name in ("Params", "State")}
-            return struct_map(stored)
-        market = _hub_market(host, contract, argument)
-        if function == "get_delta_time":
-            return u64(max(now - market.last_timestamp, 0))
-        return i128(_VIEWS[function](market))
+            return vec(*(_indexes(_hub_market(host, contract, key), host.timestamp * 1_000) for key in argument[1]))
+        return i128(_VIEWS[function](_hub_market(host, contract, argument)))
     except NoResultError:
         raise TrapError(MATH_OVERFLOW) from None
 
 
-def run_controller(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of the controller: ``get_pool_address()``."""
-    if function != "get_pool_address":
-        raise TrapError(MISSING_FUNCTION)
-    if arguments:
-        raise TrapError(WRONG_ARGUMENTS)
-    return _storage(host.instance(contract))["Pool"]
-
-
 def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of the price aggregator: ``quotes(Vec<PriceKey>)``, and ``prices``, which fails on a bad one.
-
-    Both give a map from the keys, each of which stands in it once.
-    """
-    if function not in ("quotes", "prices"):
+    """The code of the price aggregator: ``quotes(Vec<PriceKey>)``, a map in which each key stands once."""
+    if function != "quotes":
         raise TrapError(MISSING_FUNCTION)
     if len(arguments) != 1:
         raise TrapError(WRONG_ARGUMENTS)
     kind, keys = arguments[0]
     if kind != scval.VEC:
         raise TrapError(_WRONG_TYPE)
-    found: dict[ScVal, ScVal] = {}
-    for key in keys:
-        status, oracle = _status(host, contract, key)
-        if function == "quotes":
-            found[key] = price_status(status)
-            continue
-        if oracle is None:
-            raise TrapError(ORACLE_NOT_CONFIGURED)
-        if not status["valid"]:
-            raise TrapError(PRICE_STALE if status["stale"] else UNSAFE_PRICE)
-        price = {"asset_decimals": u32(oracle["asset_decimals"]), "price_wad": i128(status["final_wad"])}
-        found[key] = struct_map(price | {"timestamp": u64(status["price_timestamp"])})
+    found = {key: price_status(_status(host, contract, key)) for key in keys}
     return (scval.MAP, tuple(sorted(found.items(), key=lambda pair: encode_scval(pair[0]))))
 
 
@@ -481,15 +448,15 @@ def price_status(status: Mapping[str, Any]) -> ScVal:
     return struct_map(fields | {"price_timestamp": u64(status["price_timestamp"])})
 
 
-def _status(host: Host, contract: str, key: ScVal) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """``PriceStatus`` of a key, and its ``AssetOracle``; zeros that are not valid where there is no price."""
+def _status(host: Host, contract: str, key: ScVal) -> dict[str, Any]:
+    """The fields of a key's ``PriceStatus``."""
     kind, parts = key
     if kind != scval.VEC or len(parts) != 2 or parts[0][1] not in ("Token", "Ref"):
         raise TrapError(_WRONG_TYPE)
     status = dict(UNUSABLE)
     stored = host.data(contract, vec(symbol("Oracle"), key))
     if stored is None:
-        return status, None
+        return status
     oracle, now = _fields(stored), host.timestamp
     answers = host.data(contract, vec(symbol("Answers"), key)) or vec()
     said = [None if answer == VOID else _fields(answer) for answer in answers[1]]
@@ -497,7 +464,7 @@ def _status(host: Host, contract: str, key: ScVal) -> tuple[dict[str, Any], dict
     feeds = [_fields(source[1][1]) for source in oracle["sources"]]
     got = [item for item in said if item is not None]
     if not got:
-        return status, oracle
+        return status
     status["price_timestamp"] = min(item["timestamp"] for item in got)
     status["stale"] = any(
         now - item["timestamp"] > min(feed["max_stale_seconds"], oracle["max_price_stale_seconds"])
@@ -510,7 +477,7 @@ def _status(host: Host, contract: str, key: ScVal) -> tuple[dict[str, Any], dict
     status["primary_wad"], status["secondary_wad"] = legs
     if len(got) < len(said):
         status["deviation"] = True
-        return status, oracle
+        return status
     of_markets = all(_fields(feed["provider"][1])["nature"][0] == (scval.SYMBOL, "Market") for feed in feeds)
     times = [item["timestamp"] for item in got]
     status["stale"] |= of_markets and max(times) - min(times) > _LEGS_APART
@@ -518,7 +485,7 @@ def _status(host: Host, contract: str, key: ScVal) -> tuple[dict[str, Any], dict
     status["final_wad"] = sum(legs) // 2
     in_bounds = oracle["min_sanity_price_wad"] <= status["final_wad"] <= oracle["max_sanity_price_wad"]
     status["valid"] = not status["stale"] and not status["deviation"] and in_bounds
-    return status, oracle
+    return status
 
 
 def _indexes(market: HubMarket, now: int) -> ScVal:
@@ -548,11 +515,6 @@ def _stored(host: Host, contract: str, name: str, key: ScVal) -> ScVal:
     return found
 
 
-def _storage(instance: ContractInstance) -> dict[str, ScVal]:
-    """The instance storage by the variants that are its keys."""
-    return {key[1][0][1]: value for key, value in instance.storage or () if key[0] == scval.VEC}
-
-
 def _fields(value: ScVal) -> dict[str, Any]:
     """A struct's fields with the payloads of their values."""
     return _payloads(value[1])
@@ -563,7 +525,6 @@ def _payloads(pairs: Any) -> dict[str, Any]:
 
 
 XOXNO_CODE = {
-    CONTROLLER_WASM_HASH: run_controller,
     POOL_WASM_HASH: run_pool,
     AGGREGATOR_WASM_HASH: run_aggregator,
 }

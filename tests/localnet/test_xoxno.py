@@ -23,14 +23,10 @@ from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32,
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Contracts, Simulation
+from exporter.localnet.contracts import Simulation
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
 from exporter.localnet.xoxno import (
-    AGGREGATOR_WASM_HASH,
-    CONTROLLER_WASM_HASH,
-    POOL_WASM_HASH,
     RAY,
     YEAR,
     Answer,
@@ -42,9 +38,6 @@ from exporter.localnet.xoxno import (
     hub_asset_key,
     oracle_entry,
     parameters_entry,
-    run_aggregator,
-    run_controller,
-    run_pool,
     state_entry,
 )
 from exporter.localnet.xoxno_made import XoxnoMarkets
@@ -54,17 +47,6 @@ from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests import xoxno_judge as judge
 from tests.localnet.direct_source import DirectSource
-
-CODE = Contracts(
-    {
-        TOKEN_WASM_HASH: run_token,
-        OWN_LAYOUT_WASM_HASH: run_token,
-        CONTROLLER_WASM_HASH: run_controller,
-        POOL_WASM_HASH: run_pool,
-        AGGREGATOR_WASM_HASH: run_aggregator,
-    },
-    stellar_asset=run_token,
-)
 
 
 class XoxnoNetwork(LocalNetwork):
@@ -76,7 +58,7 @@ class XoxnoNetwork(LocalNetwork):
         self.tokens = base.tokens
         self.xoxno = XoxnoMarkets(seed, count, base.tokens, time, archived=archived, missing=missing)
         entries = base.chain.state(ledger) | dict(self.xoxno.first_entries(ledger, time))
-        super().__init__(Chain(entries, start_ledger=ledger, start_time=time), base.passphrase, 28, CODE)
+        super().__init__(Chain(entries, start_ledger=ledger, start_time=time), base.passphrase, 28)
 
     @property
     def time(self) -> int:
@@ -205,29 +187,16 @@ def test_views_of_nothing() -> None:
 
 
 def test_only_the_bulk_view_is_projected(network: XoxnoNetwork) -> None:
-    """The amounts of a single pool are stored ones; the bulk indexes move with the clock (2.8)."""
+    """The amounts of a single pool are stored ones; the bulk indexes move with the clock."""
     market = next(item for item in network.xoxno.markets if item.borrowed > 10**27)
     pool, key = network.xoxno.pool, hub_asset_key(market)
     before = [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
     (first,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
-    waited = result(network.view(pool, "get_delta_time", key))
     network.chain.close([], close_time=network.time + 86_400)
     (second,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
 
     assert before == [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
     assert market.borrow_index <= first["borrow_index"] < second["borrow_index"]
-    assert waited + 86_400_000 == result(network.view(pool, "get_delta_time", key))
-
-
-def test_sync_data_and_pool_address(network: XoxnoNetwork) -> None:
-    """The stored structs come as they are, and the controller names its pool contract."""
-    market = network.xoxno.markets[5]
-    data = result(network.view(network.xoxno.pool, "get_sync_data", hub_asset_key(market)))
-
-    assert ["params", "state"] == list(data)
-    assert (13, 7) == (len(data["params"]), len(data["state"]))
-    assert (18, market.supplied) == (data["params"]["asset_decimals"], data["state"]["supplied"])
-    assert network.xoxno.pool == result(network.view(network.xoxno.controller, "get_pool_address"))
 
 
 def token_keys(*tokens: str) -> ScVal:
@@ -250,7 +219,7 @@ FLAGS = ("stale", "deviation", "valid")
 
 
 def test_quotes(network: XoxnoNetwork) -> None:
-    """A good price is the midpoint of its sources; a stale and a deviating one say so, and fail ``prices``.
+    """A good price is the midpoint of its sources; a stale and a deviating one say so.
 
     contracts/price-aggregator/src/engine.rs:404 (the midpoint, and the earlier time).
     """
@@ -267,12 +236,6 @@ def test_quotes(network: XoxnoNetwork) -> None:
     } == good  # fmt: skip
     assert (True, False, False) == tuple(stale[name] for name in FLAGS)
     assert (False, True, False) == tuple(deviating[name] for name in FLAGS)
-    prices = network.view(xoxno.aggregator, "prices", token_keys(token)).result or b""
-    assert [{"asset_decimals": 7, "price_wad": WAD + 2, "timestamp": now - 9}] == [
-        plain(value) for _, value in decode_scval(prices)[1]
-    ]
-    for bad, error in ((xoxno.stale, "#206"), (xoxno.deviating, "#205"), (xoxno.unpriced, "#216")):
-        assert error in (network.view(xoxno.aggregator, "prices", token_keys(token, bad)).error or "")
 
 
 @pytest.mark.parametrize(
@@ -334,12 +297,10 @@ def test_a_token_without_an_oracle(network: XoxnoNetwork) -> None:
         ("pool", "get_borrow_rate", (struct_map({"asset": address("C" + "A" * 55), "hub_id": u32(1)}),)),
         ("pool", "get_bulk_indexes", (symbol("x"),)),
         ("controller", "get_user", ()),
-        ("controller", "get_pool_address", (u32(1),)),
         ("aggregator", "lastprice", ()),
         ("aggregator", "quotes", ()),
         ("aggregator", "quotes", (u32(1),)),
         ("aggregator", "quotes", (vec(u32(1)),)),
-        ("aggregator", "prices", (vec(vec(symbol("Ref"), symbol("USD"))),)),
     ],
 )
 def test_calls_that_are_none(network: XoxnoNetwork, role: str, function: str, arguments: tuple[ScVal, ...]) -> None:
