@@ -17,7 +17,7 @@ SNAPSHOT_VARIABLE = "EXPORTER_MAINNET_SNAPSHOT"
 _SNAPSHOT_OVERRIDE = os.environ.get(SNAPSHOT_VARIABLE)
 _REAL_DATA_OVERRIDE = os.environ.get(real.VARIABLE)
 
-REAL_FIXTURES = {"real_data", "mainnet_snapshot_path"}
+REAL_FIXTURES = {"real_data", "mainnet_snapshot_path", "xoxno_repository"}
 
 # No deadline: a slow first call on a busy machine is not a bug. CI repeats the same examples at every run; at home
 # new ones are tried each time. ``pytest --hypothesis-profile thorough`` looks longer.

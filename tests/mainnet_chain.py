@@ -44,8 +44,8 @@ from exporter.localnet.oracle_contract import asset_entry, oracle_instance
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.localnet.token_contract import Token
+from exporter.localnet.xoxno import HubMarket
 from exporter.localnet.xoxno_made import XoxnoMarkets
-from exporter.localnet.xoxno_pool import HubMarket
 from exporter.networks import NETWORKS
 from tests.blend_chain import contract
 

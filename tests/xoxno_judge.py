@@ -1,8 +1,10 @@
-"""The independent judge of XOXNO Lending: one hub market in plain Python, after facts/other-protocols.md 2.7.
+"""The independent judge of XOXNO Lending: one hub market in plain Python, after the contracts' own source.
 
-It shares no code with the exporter nor with the embedded network, and rounds by fractions where they round by
-remainders. Every value that has a name in the contract goes through `i128`, which raises OverflowError where the
-contract would fail. A division by zero raises ZeroDivisionError, a clock that runs backwards ValueError.
+Read for it: XOXNO/rs-lending-xlm at 5a27d74f, common/src/rates (curve, compound, index, scaling, simulate) and
+contracts/pool/src/views.rs. It shares no code with the exporter nor with the embedded network, and rounds by fractions
+where they round by remainders. Every value that has a name in the contract goes through `i128`, which raises
+OverflowError where the contract would fail; `saturated` is where the contract takes the largest number instead. A
+division by zero raises ZeroDivisionError.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ def hu(x: int, y: int, d: int) -> int:
 
 def fl(x: int, y: int, d: int) -> int:
     return i128(math.floor(Fraction(x * y, d)))
+
+
+def saturated(x: int, y: int, d: int) -> int:
+    return min(math.floor(Fraction(x * y, d)), 2**127 - 1)
 
 
 def base_units(value: int, decimals: int) -> int:
@@ -73,10 +79,8 @@ def growth(x: int) -> int:
 
 
 def accrue(pool: State, now: int) -> dict[str, int]:
-    """The fields of the pool at `now`, in milliseconds."""
+    """The fields of the pool at `now`, in milliseconds; simulate.rs subtracts times saturating."""
     state = dict(pool)
-    if now < state["last_timestamp"]:
-        raise ValueError("the clock runs backwards")
     while state["last_timestamp"] < now:
         step = min(YEAR, now - state["last_timestamp"])
         state = one_chunk(state, step) | {"last_timestamp": state["last_timestamp"] + step}
@@ -91,11 +95,12 @@ def one_chunk(pool: State, milliseconds: int) -> dict[str, int]:
     interest = hu(borrowed, bi_next, RAY) - debt
     fee = hu(interest, pool["reserve_factor"], BPS)
     rewards = interest - fee
-    si_next = si
-    if supplied:
-        si_next = min(max(fl(i128(supply + rewards), RAY, supplied), si), INDEX_CAP)
-    shortfall = rewards - (hu(supplied, si_next, RAY) - supply)
-    shares = fl(fee + shortfall, RAY, si_next)
+    si_next = index_with_rewards(supplied, si, rewards)
+    distributed = hu(supplied, si_next, RAY) - supply
+    if not 0 <= distributed <= rewards:
+        raise OverflowError("more or less than the rewards was distributed")  # index.rs: both subtractions are checked
+    owed = i128(fee + rewards - distributed)
+    shares = min(saturated(owed, RAY, si_next), 2**127 - 1 - supplied)  # index.rs, protocol_fee_shares
     return {
         **pool,
         "borrow_index": bi_next,
@@ -103,6 +108,16 @@ def one_chunk(pool: State, milliseconds: int) -> dict[str, int]:
         "supplied": i128(supplied + shares),
         "revenue": i128(pool["revenue"] + shares),
     }
+
+
+def index_with_rewards(supplied: int, si: int, rewards: int) -> int:
+    """index.rs, update_supply_index: three cases in which the index stays as it is, before there is any division."""
+    if supplied == 0 or rewards == 0:
+        return si
+    value = hu(supplied, si, RAY)
+    if value == 0:
+        return si
+    return max(min(saturated(i128(value + rewards), RAY, supplied), INDEX_CAP), min(si, INDEX_CAP))
 
 
 def bad_debt_factor(remaining: int, total: int) -> int:
@@ -145,7 +160,8 @@ def views(pool: State) -> dict[str, int]:
         "supply_rate": supply_rate(u, rate, pool["reserve_factor"]),
         "supplied": base_units(supply, decimals),
         "borrowed": base_units(debt, decimals),
-        "revenue": base_units(hu(pool["revenue"], pool["supply_index"], RAY), decimals),
+        # scaling.rs, unscale_supply_floor: both divisions round down, unlike those of the two amounts above
+        "revenue": fl(fl(pool["revenue"], pool["supply_index"], RAY), 1, 10 ** (27 - decimals)),
     }
 
 

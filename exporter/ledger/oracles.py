@@ -29,6 +29,7 @@ class Quote:
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
     ``fresh`` says that the oracle itself refuses prices that are too old by its own limit for the token, and gave this.
+    ``max_age`` is that limit in seconds, where it was read.
     """
 
     oracle: str
@@ -38,6 +39,7 @@ class Quote:
     timestamp: int | None = None
     failure: str | None = None
     fresh: bool = False
+    max_age: int | None = None
 
 
 def by_address(token: str) -> ScVal:

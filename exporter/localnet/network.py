@@ -15,8 +15,7 @@ from exporter.localnet.peridot_contract import PERIDOT_CODE
 from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
 from exporter.localnet.slender_contract import SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
-from exporter.localnet.xoxno_contract import run_aggregator, run_controller, run_pool
-from exporter.localnet.xoxno_entries import AGGREGATOR_WASM_HASH, CONTROLLER_WASM_HASH, POOL_WASM_HASH
+from exporter.localnet.xoxno import XOXNO_CODE
 from exporter.networks import NETWORKS, network_id
 
 CODE = Contracts(
@@ -26,13 +25,11 @@ CODE = Contracts(
         OWN_LAYOUT_WASM_HASH: run_token,
         MARKET_WASM_HASH: run_market,
         V2.wasm_hash: run_blend_pool,
-        CONTROLLER_WASM_HASH: run_controller,
-        POOL_WASM_HASH: run_pool,
-        AGGREGATOR_WASM_HASH: run_aggregator,
         ROUTER_WASM_HASH: run_router,
         **K2_CODE,
         **PERIDOT_CODE,
         **SLENDER_CODE,
+        **XOXNO_CODE,
     },
     stellar_asset=run_token,
 )

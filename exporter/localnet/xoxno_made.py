@@ -17,30 +17,35 @@ from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.token_contract import Token
-from exporter.localnet.xoxno_entries import (
+from exporter.localnet.xoxno import (
     AGGREGATOR_WASM,
     AGGREGATOR_WASM_HASH,
+    BPS,
     CONTROLLER_WASM,
     CONTROLLER_WASM_HASH,
     POOL_WASM,
     POOL_WASM_HASH,
+    RAY,
+    Answer,
     Entry,
+    HubMarket,
+    Params,
+    Source,
     aggregator_instance,
+    answers_entry,
     controller_instance,
     created_event,
+    oracle_entry,
     parameters_entry,
     parameters_event,
     pool_instance,
-    source_entry,
     state_entry,
     state_event,
 )
-from exporter.localnet.xoxno_pool import BPS, RAY, HubMarket, Params
 
 MAX_EVENTS = 10_000
 _PRICES_AFTER = 600  # seconds: the made sources say a new price when theirs is this old
-_PRICE_LIMIT = 3_600  # seconds, of a feed
-_STALE_SECONDS = 4_000
+_STALE_SECONDS = 4_000  # above the limit of a feed
 _LIFE, _RENEW_BELOW = 3_110_400, 3_024_000  # ledgers: 180 days, renewed when below 175
 _WAD_PER_PRICE = 10**4  # tokens of the made network have prices of 14 decimals
 _MILLI = 10**24
@@ -58,7 +63,7 @@ class XoxnoMarkets:
 
     At each `advance`, ``changes_per_ledger`` of them change as a user's operation changes them. ``archived`` have an
     archived state; ``missing`` more have parameters and no state. The price of ``stale`` is too old, the two sources of
-    ``deviating`` differ too much, and of ``unpriced`` the aggregator knows nothing, which fails a call that names it.
+    ``deviating`` differ too much, and of ``unpriced`` the aggregator knows nothing.
     """
 
     def __init__(
@@ -107,10 +112,14 @@ class XoxnoMarkets:
             yield self._old(ledger, (code_key(wasm_hash), b"\0\0\0\x07\0\0\0\0" + wasm_hash + encode_opaque(wasm)))
         hubs = max(market.hub for market in self.markets)
         nft = made_address("localnet xoxno position nft")
-        yield self._old(ledger, controller_instance(self.controller, self.pool, nft, hubs))
+        yield self._old(ledger, controller_instance(self.controller, self.pool, nft, self.aggregator, hubs))
         yield self._old(ledger, pool_instance(self.pool, self.controller))
         priced = [token.contract for token in self._tokens if token.contract != self.unpriced]
         yield self._old(ledger, aggregator_instance(self.aggregator, priced))
+        for number, token in enumerate(self._tokens):
+            if token.contract != self.unpriced:
+                sources, max_age = [Source()] * self._sources(token), (57_600, 86_400)[number % 2]
+                yield self._old(ledger, oracle_entry(self.aggregator, token.contract, token.decimals, sources, max_age))
         for key, data in self._price_entries(time, everything=True):
             yield key, RawEntry(data, max(ledger - (time - self._priced_at) // 5, 1), ledger + _LIFE)
         for market in self.markets:
@@ -175,11 +184,18 @@ class XoxnoMarkets:
             if token.contract == self.unpriced or (token.contract == self.stale and not everything):
                 continue
             moved = token.price * _WAD_PER_PRICE * (BPS + self._random.randint(-30, 30)) // BPS
-            secondary = self._random.choice((None, moved * (BPS + self._random.randint(-100, 100)) // BPS))
-            if token.contract == self.deviating:
-                secondary = moved * 2
+            other = (
+                moved * 2
+                if token.contract == self.deviating
+                else moved * (BPS + self._random.randint(-100, 100)) // BPS
+            )
             written = time - _STALE_SECONDS if token.contract == self.stale else self._priced_at
-            yield source_entry(self.aggregator, token.contract, moved, secondary, written, _PRICE_LIMIT)
+            answers = [Answer(moved, written), Answer(other, written)]
+            yield answers_entry(self.aggregator, token.contract, answers[: self._sources(token)])
+
+    def _sources(self, token: Token) -> int:
+        """How many sources a token has: one or two."""
+        return 1 if token.decimals == 7 and token.contract != self.deviating else 2
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
         """An entry that was written at some time before the first ledger."""

@@ -10,15 +10,15 @@ from exporter.deployments.local import XOXNO, XOXNO_POOLS
 from exporter.ledger.entries import decode_contract_data, instance_key, instance_of
 from exporter.ledger.scval_encode import symbol, vec
 from exporter.localnet.made import MadeNetwork
-from exporter.localnet.xoxno_entries import parameters_entry, state_entry
+from exporter.localnet.xoxno import parameters_entry, state_entry
 from exporter.localnet.xoxno_made import XoxnoMarkets
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
+from exporter.protocols.xoxno.layout import CONFIGURATION
 from tests import xoxno_judge as judge
-from tests.localnet.test_xoxno_pool import judged
-from tests.xoxno_network import XoxnoNetwork
+from tests.localnet.test_xoxno import XoxnoNetwork, judged
 
-# facts/other-protocols.md 2.4
+# docs/protocols/xoxno.md, "Keys"
 PARAMETER_FIELDS = [
     "asset_decimals", "asset_id", "base_borrow_rate", "flashloan_fee", "is_flashloanable", "max_borrow_rate",
     "max_utilization", "mid_utilization", "optimal_utilization", "reserve_factor", "slope1", "slope2", "slope3",
@@ -47,12 +47,12 @@ def test_the_same_seed_makes_the_same_markets() -> None:
 
 
 def test_entries_have_the_contracts_form() -> None:
-    """Parameters have the thirteen fields, states the seven, in the ledger's order; the controller has four keys."""
+    """Parameters have the thirteen fields, states the seven, in the ledger's order; the controller has all its keys."""
     network = XoxnoNetwork(12)
     state = network.chain.state(network.chain.latest)
     instance = instance_of(decode_contract_data(state[instance_key(network.xoxno.controller)].data))
 
-    names = ("LastHubId", "LastSpokeId", "Pool", "PositionNft")
+    names = sorted([*CONFIGURATION, "Owner"])
     assert [vec(symbol(name)) for name in names] == [key for key, _ in instance.storage or ()]
     for market in network.xoxno.markets:
         for entry, fields in ((parameters_entry, PARAMETER_FIELDS), (state_entry, STATE_FIELDS)):

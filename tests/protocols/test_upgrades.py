@@ -13,7 +13,7 @@ from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.protocols import PROTOCOLS
-from tests import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain, xoxno_chain
+from tests import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain, xoxno_ledger
 from tests.blend_chain import UNKNOWN_CODE, Written, contract
 
 ASSETS = ("USDC", "XLM")
@@ -65,10 +65,10 @@ def k2(*changes: Change) -> Tables:
 
 def xoxno(*changes: Change) -> Tables:
     """A XOXNO controller A with two hub markets and these entries over its own."""
-    ledger = xoxno_chain.XoxnoLedger()
+    ledger = xoxno_ledger.XoxnoLedger()
     ledger.add_market("A", HUB_MARKETS)
     change(ledger, changes)
-    return ledger.compute([xoxno_chain.candidate("A")], [xoxno_chain.deployment("A", HUB_MARKETS)])
+    return ledger.compute([xoxno_ledger.candidate("A")], [xoxno_ledger.deployment("A", HUB_MARKETS)])
 
 
 def peridot(*changes: Change) -> Tables:
@@ -90,7 +90,7 @@ def slender(*changes: Change) -> Tables:
 def pool_of(read: Callable[..., Tables], asset: str) -> str:
     """The pool id of a token, which not all protocols have pools named after."""
     if read is xoxno:
-        return xoxno_chain.pool_id(1, asset)
+        return xoxno_ledger.pool_id(1, asset)
     return contract(f"{asset} vault" if read is peridot else asset)
 
 
@@ -128,9 +128,9 @@ EXTRA = [
     (k2, k2_chain.rate_model("A", "XLM", new_slope=k2_chain.u128(7))),
     (k2, k2_chain.a_token("A", "XLM", new_total=i128(7))),
     (k2, k2_chain.router_instance("A", storage={"NEW": u32(1)})),
-    (xoxno, xoxno_chain.state("A", 1, "XLM", new_total=i128(7))),
-    (xoxno, xoxno_chain.parameters("A", 1, "XLM", new_slope=i128(7))),
-    (xoxno, xoxno_chain.controller("A", storage={"New": u32(1)})),
+    (xoxno, xoxno_ledger.state("A", 1, "XLM", new_total=i128(7))),
+    (xoxno, xoxno_ledger.parameters("A", 1, "XLM", new_slope=i128(7))),
+    (xoxno, xoxno_ledger.controller("A", storage={"New": u32(1)})),
     (peridot, peridot_entry("XLM vault", "NewTotal", i128(7))),
     (peridot, peridot_entry("A", "New", i128(7))),
     (slender, slender_reserve(new_total=i128(7))),
@@ -155,10 +155,10 @@ def ledger_of(protocol: str) -> blend_chain.BlendLedger:
         "k2": k2_chain.K2Ledger,
         "peridot": peridot_chain.PeridotLedger,
         "slender": slender_chain.SlenderLedger,
-        "xoxno": xoxno_chain.XoxnoLedger,
+        "xoxno": xoxno_ledger.XoxnoLedger,
     }
     ledger = ledgers[protocol]()
-    if isinstance(ledger, xoxno_chain.XoxnoLedger):
+    if isinstance(ledger, xoxno_ledger.XoxnoLedger):
         ledger.add_market("A", HUB_MARKETS)
     elif protocol == "blend":
         ledger.add_market("A", "v2", ASSETS)
@@ -173,7 +173,7 @@ def listed(protocol: str, code: bytes | None) -> list[Deployment]:
     known = KnownContract(
         contract("A"), MARKET, "test", datetime.date(2026, 11, 18), wasm_hash=None if code is None else code.hex()
     )
-    pools = xoxno_chain.deployment("A", HUB_MARKETS)
+    pools = xoxno_ledger.deployment("A", HUB_MARKETS)
     around = replace(pools, contracts=(known, *pools.contracts[1:])) if protocol == "xoxno" else None
     return [around or Deployment(protocol, "test", (known,))]
 
@@ -226,7 +226,7 @@ POOL = ("total_available", "total_borrowed", "total_collateral", "take_rate_fees
 
 K2_RESERVE = (*k2_chain.STATE, "a_token_address", "debt_token_address", "interest_rate_strategy_address",
               "last_update_timestamp", "configuration")  # fmt: skip
-XOXNO_PARAMETERS = (*xoxno_chain.PARAMETERS, "asset_decimals", "asset_id", "reserve_factor")
+XOXNO_PARAMETERS = (*xoxno_ledger.PARAMETERS, "asset_decimals", "asset_id", "reserve_factor")
 PERIDOT_VAULT = ("TotalBorrowed", "BorrowIndex", "LastUpdateTime", "UnderlyingToken")
 SLENDER_RESERVE = ("borrower_ar", "borrower_ir", "lender_ar", "lender_ir", "last_update_timestamp", "reserve_type")
 
@@ -238,9 +238,9 @@ CHANGED = [
     *((k2, lambda value, name=name: k2_chain.rate_model("A", "XLM", **{name: value}), name) for name in k2_chain.MODEL),
     (k2, lambda value: k2_chain.a_token("A", "XLM", total_supply_scaled=value), "total_supply_scaled"),
     (k2, lambda value: k2_chain.debt_token("A", "XLM", total_debt_scaled=value), "total_debt_scaled"),
-    *((xoxno, lambda value, name=name: xoxno_chain.state("A", 1, "XLM", **{name: value}), name)
-      for name in xoxno_chain.STATE),
-    *((xoxno, lambda value, name=name: xoxno_chain.parameters("A", 1, "XLM", **{name: value}), name)
+    *((xoxno, lambda value, name=name: xoxno_ledger.state("A", 1, "XLM", **{name: value}), name)
+      for name in xoxno_ledger.STATE),
+    *((xoxno, lambda value, name=name: xoxno_ledger.parameters("A", 1, "XLM", **{name: value}), name)
       for name in XOXNO_PARAMETERS),
     *((peridot, lambda value, name=name: peridot_entry("XLM vault", name, value), name) for name in PERIDOT_VAULT),
     *((slender, lambda value, name=name: slender_reserve(**{name: value}), name) for name in SLENDER_RESERVE),
@@ -273,8 +273,8 @@ def test_field_that_is_needed(
         (alula, alula_chain.market_instance("A", storage={"Name": symbol("x")}), "Name"),
         (k2, k2_chain.router_instance("A", storage={"ORACLE": u32(1)}), "ORACLE"),
         (k2, k2_chain.router_instance("A", storage={"PAUSED": u32(1)}), "PAUSED"),
-        (xoxno, xoxno_chain.controller("A", storage={"Pool": None}), "Pool"),
-        (xoxno, xoxno_chain.controller("A", storage={"Pool": symbol("x")}), "Pool"),
+        (xoxno, xoxno_ledger.controller("A", storage={"Pool": None}), "Pool"),
+        (xoxno, xoxno_ledger.controller("A", storage={"Pool": symbol("x")}), "Pool"),
         (peridot, peridot_entry("A", "SupportedMarkets", None), "SupportedMarkets"),
         (peridot, peridot_entry("A", "SupportedMarkets", u32(1)), "SupportedMarkets"),
         (peridot, peridot_entry("A", "Oracle", symbol("x")), "Oracle"),

@@ -10,8 +10,7 @@ from exporter.errors import DecodeError
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
-from exporter.localnet.xoxno_entries import created_event, parameters_event, state_event
-from exporter.localnet.xoxno_pool import HubMarket
+from exporter.localnet.xoxno import HubMarket, created_event, parameters_event, state_event
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.events import MAX_POOLS_IN_EVENT

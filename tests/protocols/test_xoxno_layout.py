@@ -17,7 +17,8 @@ from exporter.protocols.parameters import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.blend_chain import Written, account, contract, instance, token_instance
-from tests.xoxno_chain import CODE, JUDGED, PARAMETERS, RAY, STATE, controller, flag, parameters, pool_id, state
+from tests.xoxno_judge import RAY
+from tests.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 MAINNET_POOL = "CBXRNDQMAJFG4VUKMKFEMFS75UUXE2SPSNV4LEEFCSNBCN66PYRWBKXO"
@@ -48,7 +49,7 @@ def entry_of(written: Written) -> Entry:
     ],
 )
 def test_keys(key: Any, expected: str) -> None:
-    """The keys of XLM in hub 1 on mainnet are those of facts/other-protocols.md 2.4, byte for byte."""
+    """The keys of XLM in hub 1 on mainnet are those of stellar-sdk's own encoding, byte for byte."""
     assert base64.b64decode(expected) == key(MAINNET_POOL, HubAsset(1, XLM))
 
 
@@ -72,7 +73,7 @@ def test_other_pool_ids(text: str) -> None:
 
 
 def test_every_listed_pool_is_one() -> None:
-    """The 31 hub markets of facts/other-protocols.md 2.3 are listed for mainnet, each id of its own token and once."""
+    """The 31 hub markets of configs/mainnet/markets.json are listed for mainnet, each id of its own token and once."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     (testnet,) = (item for item in deployments_of("testnet") if item.protocol == "xoxno")
     pools = [layout.hub_asset(pool.pool) for pool in mainnet.pools]
@@ -209,9 +210,20 @@ class TestConfigHash:
         """Another pool contract, hub, parameter or pool is another configuration."""
         assert hash_of(controller("A"), self.USDC) != hash_of(*other)
 
+    @pytest.mark.parametrize("key", layout.CONFIGURATION)
+    def test_every_key_of_the_controller(self, key: str) -> None:
+        """Each key that the controller's code writes to its instance is configuration; so is whether it is there.
+
+        common/src/types/controller.rs:649, ControllerKey, and the pausable module's own key.
+        """
+        value: scval.ScVal = address(contract("other")) if key == "Pool" else u32(9)
+        hashes = {hash_of(item, self.USDC) for item in (controller("A"), controller("A", storage={key: value}))}
+
+        assert 2 == len(hashes)
+
     def test_what_is_state(self) -> None:
-        """Keys of the controller of which it is not known that they configure it change nothing."""
-        more = controller("A", storage={"AccountCounter": u64(99)})
+        """Keys of the controller that its own code does not write as configuration change nothing."""
+        more = controller("A", storage={"AccountCounter": u64(99), "Owner": address(contract("owner"))})
 
         assert hash_of(controller("A"), self.USDC) == hash_of(more, self.USDC)
 

@@ -10,7 +10,7 @@ from exporter.compute import Tables
 from exporter.ledger.scval_encode import address, i128, u32
 from exporter.protocols.base import Absent, Origin
 from tests.blend_chain import NOW, bare_token, contract, token_instance
-from tests.xoxno_chain import (
+from tests.xoxno_ledger import (
     XoxnoLedger,
     candidate,
     controller,
@@ -81,14 +81,13 @@ class TestReading:
         }
 
     def test_requests(self) -> None:
-        """One request has every key, controller and tokens along with the pools; one call has every price."""
+        """One request has every key, controller, tokens and oracles along with the pools; one call every price."""
         ledger = three_pools()
         ledger.read([candidate("A")], [deployment("A", POOLS)])
-        assert ledger.source is not None
 
-        assert [("entries", 1 + 2 + 2 * 3)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert [1 + 2 + 2 * 3 + 2] == ledger.asked.requests
         ordered = [token for _, token in sorted(POOLS, key=lambda pool: (pool[0], contract(pool[1])))]
-        assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.source.calls)
+        assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.asked.calls)
 
     def test_pools_named_by_candidates(self) -> None:
         """A pool that an event or an earlier run named is read beside those of the list, and once."""
@@ -136,21 +135,24 @@ class TestReading:
         assert {"paused"} == set(tables.pools["market_status"]) == set(tables.markets["status"])
 
     def test_a_market_without_pools(self) -> None:
-        """A controller of which no pool is known is read, and has none."""
+        """A controller of which no pool is known is read, and that none was found is said."""
         ledger = XoxnoLedger()
         ledger.replace(controller("A"))
         tables = ledger.compute([demanded("A")])
 
-        assert [(A, 0, None)] == tables.markets.select("market", "pool_count", "oracle").rows()
-        assert ([], []) == (tables.unread, tables.notices)
+        assert [(A, 0)] == tables.markets.select("market", "pool_count").rows()
+        assert [] == tables.unread
+        assert [f"market {A} was read and no pool of it was found"] == [
+            notice.split(":")[0] for notice in tables.notices
+        ]
 
     def test_an_operators_market(self) -> None:
-        """Of a controller that no list has no aggregator is known: its pools are read and have no price."""
+        """A controller that no list has names its aggregator itself: its pools are read, and have prices."""
         ledger = three_pools()
         tables = ledger.compute([demanded("A"), candidate("A", pool_id(1, "XLM"), Origin.EVENT)])
 
         assert {(A, pool_id(1, "XLM"))} == read_pools_of(tables)
-        assert ["the market has no oracle"] == [item.reason for item in tables.unpriced]
+        assert ([], [contract("A aggregator")]) == (tables.unpriced, tables.pools["oracle"].to_list())
 
 
 class TestFailures:
@@ -218,15 +220,20 @@ class TestFailures:
         assert contract("USDC") in unread_of(tables)[pool_id(1, "XLM")][1]
 
     def test_accrued_in_the_future(self) -> None:
-        """A last accrual after the ledger's close is inconsistent; one of its very millisecond is good."""
+        """A last accrual after the ledger's close means that no time has passed; the pool keeps its row."""
         ledger = three_pools()
         ledger.replace(
-            state("A", 1, "XLM", last_timestamp=NOW * 1_000 + 1), state("A", 1, "USDC", last_timestamp=NOW * 1_000)
+            state("A", 1, "XLM", last_timestamp=NOW * 1_000 + 86_400_000),
+            state("A", 1, "USDC", last_timestamp=NOW * 1_000),
         )
         tables = compute(ledger)
+        rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
+        later, now = (rows[pool_id(1, token)] for token in ("XLM", "USDC"))
 
-        assert {pool_id(1, "XLM"): "inconsistent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
-        assert "the last accrual is after the close of the ledger" in tables.unread[0].detail
+        assert [] == tables.unread
+        assert NOW + 86_400 == later["last_accrual_time"]
+        for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index"):
+            assert now[name] == later[name]
 
     def test_undecodable(self) -> None:
         """A pool with an unknown kind of field is unread with its name; the others are read."""

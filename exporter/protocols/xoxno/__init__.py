@@ -1,6 +1,6 @@
 """XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
 
-What is published (facts/other-protocols.md 2, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
+What is published (docs/protocols/xoxno.md, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
 time, to the last digit as the contract would; rates of the stored state, which are those it charges until its next
 operation. The market is the controller, the contract that users call.
 """
@@ -33,7 +33,7 @@ class Xoxno:
         borrow_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
         rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
         totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
-        prices="XOXNO's price aggregator; refused when it says stale, deviating or not valid, or above 16 h old",
+        prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
         limits="a pool that no list has is found by its events only; limits belong to spokes and are left out",
     )
 
@@ -56,11 +56,11 @@ class Xoxno:
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.table`)."""
-        from exporter.protocols.xoxno.table import project_pools
+        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.math`)."""
+        from exporter.protocols.xoxno.math import project_pools
 
         return project_pools(columns, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The aggregator's own flags, then its outer limit of age (see `exporter.protocols.xoxno.prices`)."""
+        """The aggregator's own verdict, then its limit of age for the token (see `exporter.protocols.xoxno.prices`)."""
         return prices.price_failure(quote, close_time)

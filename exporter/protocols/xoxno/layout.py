@@ -1,4 +1,4 @@
-"""How XOXNO Lending keeps its state in the ledger (facts/other-protocols.md 2.4).
+"""How XOXNO Lending keeps its state in the ledger (docs/protocols/xoxno.md, "Keys").
 
 One pool contract holds every hub market. Its keys are a symbol with a `HubAssetKey`: a hub's number and a token. The
 controller, which users call and which stands for the market here, says in its instance which pool contract that is.
@@ -17,7 +17,7 @@ from exporter.ledger.entries import instance_of, variant_key
 from exporter.ledger.fields import Fields
 from exporter.ledger.observation import Entry
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, encode_scval, struct_map, u32, vec
+from exporter.ledger.scval_encode import VOID, address, encode_scval, struct_map, symbol, u32, vec
 from exporter.protocols.parameters import Parameter, parameters_of
 
 VERSION = "v1"
@@ -33,8 +33,11 @@ BPS = 10_000
 HIGHEST_INDEX = 10**36
 """The contract lets no index grow above it."""
 
-CONFIGURATION = ("LastHubId", "LastSpokeId", "Paused", "Pool", "PositionNft")
-"""Keys of the controller's instance that are its configuration; of others it is not known whether they are state."""
+CONFIGURATION = (
+    "Accumulator", "AppVersion", "LastHubId", "LastSpokeId", "MinBorrowCollateralUsd", "Paused", "Pool",
+    "PositionLimits", "PositionNft", "PriceAggregator", "SwapAggregator",
+)  # fmt: skip
+"""Keys of the controller's instance that are its configuration: all that its code writes there but its owner."""
 
 _RATES = (
     "base_borrow_rate", "max_borrow_rate", "mid_utilization", "optimal_utilization", "slope1", "slope2", "slope3",
@@ -72,6 +75,8 @@ class Controller:
 
     wasm_hash: str
     pool: str
+    aggregator: str | None
+    """Of prices; None where the instance names no contract as such."""
     status: str
     storage: tuple[tuple[str, ScVal], ...]
 
@@ -107,6 +112,21 @@ def state_key(contract: str, pool: HubAsset) -> bytes:
     return variant_key(contract, "State", pool.value())
 
 
+def oracle_key(aggregator: str, token: str) -> bytes:
+    """The ledger key of a token's configuration, in the price aggregator."""
+    return variant_key(aggregator, "Oracle", price_key(token))
+
+
+def price_key(token: str) -> ScVal:
+    """The contract's `PriceKey` of a token."""
+    return vec(symbol("Token"), address(token))
+
+
+def decode_max_age(entry: Entry) -> int:
+    """The age in seconds beyond which the aggregator calls a token's price stale. Raises `DecodeError`."""
+    return Fields.of(entry.value, "Oracle").u64("max_price_stale_seconds")
+
+
 def decode_controller(entry: Entry) -> Controller:
     """Decode a controller's instance entry. Raises `DecodeError` naming the field when it is not one.
 
@@ -120,9 +140,11 @@ def decode_controller(entry: Entry) -> Controller:
     pool = fields.address("Pool")
     if not strkey.is_contract(pool):
         raise DecodeError("controller instance: field Pool is no contract")
+    kind, payload = storage.get("PriceAggregator", VOID)
     return Controller(
         wasm_hash=instance.wasm_hash.hex(),
         pool=pool,
+        aggregator=payload if kind == scval.ADDRESS and strkey.is_contract(payload) else None,
         status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
         storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
     )

@@ -1,6 +1,6 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of facts/other-protocols.md 2.7, on the exact operations of `exporter.exact`;
+The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`;
 tests/xoxno_judge.py holds the same ones for a single hub market in plain Python.
 
 Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
@@ -12,21 +12,23 @@ row: `exact.set_aside_failures` then computes the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import factorial
 from typing import NamedTuple
 
 import polars as pl
 
 from exporter import exact
-from exporter.errors import ExactDivisionError
 from exporter.protocols.published import utilization_bps
-from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE
+from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 
 RAY = 10**RAY_DECIMALS
 YEAR_MILLISECONDS = 31_556_926_000
 """The contract's year, 365.2422 days, and the longest chunk in which it accrues."""
 
 _SERIES_TERMS = 8
+_ENOUGH = HIGHEST_INDEX // RAY
 
 # The daily form of XOXNO's own API: a rate of a year is compounded 365 times with 86,400,000 ms of the contract's year
 # each. 365 × 86,400,000 / 31,556,926,000 is this fraction in lowest terms.
@@ -75,8 +77,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
-        ExactDivisionError: with the rows that divide by zero, and those whose last accrual is after the close time,
-            from which the contract cannot go on either.
+        ExactDivisionError: with the rows that divide by zero.
         ValueError: for a null.
     """
     with_nulls = [name for name in POOL_COLUMNS if frame[name].null_count()]
@@ -114,6 +115,31 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         accrued_supply_apr.alias("accrued_supply_apr"),
         apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
         apy_bps(stored_supply_apr).alias("supply_apy_bps"),
+    )
+
+
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given.
+
+    Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
+    part of what is supplied, so nothing stands beside the totals. Raises `ExactError` with the positions of the hub
+    markets for which the contract's math has no result.
+    """
+    raw = raw_rows(columns, POOL_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "xoxno",
+        VERSION,
+        total_collateral=0,  # what is supplied is the collateral
+        last_accrual_time=pl.col("last_timestamp") // 1_000,
+        supply_index="accrued_supply_index",
+        borrow_index="accrued_borrow_index",
+        index_decimals=RAY_DECIMALS,
+        apr_decimals=RAY_DECIMALS,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
     )
 
 
@@ -213,17 +239,12 @@ def accrue(state: pl.DataFrame, now: int) -> Accrued:
 
     Args:
         state: POOL_COLUMNS, Int128.
-        now: milliseconds since 1970.
+        now: milliseconds since 1970. For a hub market whose last accrual is later no time has passed.
 
     Raises:
-        ExactDivisionError: with the rows whose last accrual is later.
         ExactError: with the rows in which a value has no result.
     """
-    remaining = exact.subtract(now, state["last_timestamp"])
-    if (remaining < 0).any():
-        rows = (remaining < 0).arg_true().to_list()
-        # Not a division, but what the error says: what is stored contradicts the ledger, and no number is too large.
-        raise ExactDivisionError(f"the last accrual is after the close of the ledger in {len(rows)} rows", rows)
+    remaining = exact.clamp(exact.subtract(now, state["last_timestamp"]), 0, exact.INT128_MAX)
     accrued = Accrued(state["borrow_index"], state["supply_index"], state["supplied"], state["revenue"])
     while (remaining > 0).any():
         chunk = exact.clamp(remaining, 0, YEAR_MILLISECONDS)
@@ -235,8 +256,9 @@ def accrue(state: pl.DataFrame, now: int) -> Accrued:
 def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Accrued:
     """One chunk of so many milliseconds; a row of 0 stands still.
 
-    The debt grows by its index. Of the interest the reserve factor is the fee; the rest raises the supply index,
-    rounded down. The fee and what that leaves become new shares of the protocol, in `supplied` and `revenue` alike.
+    The debt grows by its index. Of the interest the reserve factor is the fee; the rest, the rewards, raises the supply
+    index, rounded down. Without rewards, or where what is supplied is worth nothing, that index stays as it is. The fee
+    and what the rounding leaves become new shares of the protocol, in `supplied` and `revenue` alike.
     """
     moves = chunk > 0
     borrowed, reserve_factor = state["borrowed"], state["reserve_factor"]
@@ -250,19 +272,25 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
     fee = exact.multiply_divide_half_up(interest, reserve_factor, BPS)
     rewards = exact.subtract(interest, fee)
     with exact.naming("supply index"):
-        divided = moves & (before.supplied != 0)
-        raised = exact.multiply_divide_floor(
-            exact.select(divided, exact.add(supply, rewards), 0), RAY, exact.select(divided, before.supplied, 1)
-        )
+        rises = moves & (rewards != 0) & (supply != 0)
+        shares = exact.select(rises, before.supplied, 1)
+        # More than HIGHEST_INDEX × shares / RAY changes nothing, and its quotient may need more than 128 bits.
+        enough = exact.multiply(exact.clamp(shares, 0, exact.INT128_MAX // _ENOUGH), _ENOUGH)
+        most = exact.select(shares > exact.INT128_MAX // _ENOUGH, exact.INT128_MAX, enough)
+        owned = exact.clamp(exact.select(rises, exact.add(supply, rewards), 0), 0, most)
+        raised = exact.multiply_divide_floor(owned, RAY, shares)
         bounded = exact.clamp(exact.clamp(raised, before.supply_index, exact.INT128_MAX), 0, HIGHEST_INDEX)
-        supply_index = exact.select(divided, bounded, before.supply_index)
+        supply_index = exact.select(rises, bounded, before.supply_index)
     with exact.naming("revenue"):
         shortfall = exact.subtract(rewards, exact.subtract(value_of(before.supplied, supply_index), supply))
         owed = exact.select(moves, exact.add(fee, shortfall), 0)
-        shares = exact.multiply_divide_floor(owed, RAY, supply_index)
-        return Accrued(
-            borrow_index, supply_index, exact.add(before.supplied, shares), exact.add(before.revenue, shares)
-        )
+        room = exact.subtract(exact.INT128_MAX, before.supplied)
+        # An index above RAY gives fewer shares than are owed, and they fit.
+        filling = exact.multiply_divide_ceil(room, exact.clamp(supply_index, 0, RAY), RAY)
+        full = (supply_index <= RAY) & (owed >= filling)
+        shares = exact.multiply_divide_floor(exact.select(full, 0, owed), RAY, supply_index)
+        added = exact.select(full, room, exact.clamp(shares, 0, room))
+        return Accrued(borrow_index, supply_index, exact.add(before.supplied, added), exact.add(before.revenue, added))
 
 
 @exact.basis_points

@@ -1,109 +1,125 @@
 """Prices of XOXNO's price aggregator: ``quotes(Vec<PriceKey>)``, many tokens in one simulated call.
 
-The soft call gives every price with what is wrong with it, where ``prices`` fails as a whole
-(facts/other-protocols.md 2.9). Of its result only the names of the fields are published, so they are taken by name and
-further ones are left alone. Where the call fails, or gives something else, each token concerned is asked for alone:
-one bad feed costs no other token its price.
+It answers a map from each key to its status, and gives a token that it does not know, or cannot price, a status of
+zeros that is not valid; so no token costs another its price. ``prices`` would fail as a whole instead. Where the call
+itself fails, as when its budget does not suffice, each token is asked for alone.
+The rules are those of docs/protocols/xoxno.md, "Prices".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from exporter.errors import DecodeError
 from exporter.ledger import scval
 from exporter.ledger.fields import Fields, expect
-from exporter.ledger.observation import CallResult
+from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, symbol, vec
+from exporter.ledger.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
+from exporter.protocols.xoxno.layout import decode_max_age, price_key
 
 WAD_DECIMALS = 18
 TOKENS_PER_CALL = 32
-MAX_PRICE_AGE_SECONDS = 57_600
-"""The outer limit of the aggregator; that of a feed may be narrower, and then shows in its ``stale`` flag."""
+MAX_FUTURE_SECONDS = 60
+"""The aggregator takes no price of more after the ledger."""
 
-_FIRST_MILLISECOND_TIME = 10**11
-"""No time in seconds is above this before the year 5138, and none in milliseconds is below since 1973."""
+_Pair = tuple[str, str]
 
 
 def quotes_call(aggregator: str, tokens: Iterable[str]) -> ContractCall:
     """The call for the prices of some tokens, each by its ``PriceKey::Token``."""
-    keys = (vec(symbol("Token"), address(token)) for token in tokens)
-    return ContractCall(aggregator, "quotes", (vec(*keys),))
+    return ContractCall(aggregator, "quotes", (vec(*map(price_key, tokens)),))
 
 
-async def read_prices(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
-    """A quote for each (aggregator, token). Raises `SourceError` only when the source itself fails."""
-    by_aggregator: dict[str, dict[str, None]] = {}
-    for aggregator, token in pairs:
-        by_aggregator.setdefault(aggregator, {})[token] = None
-    asked = [
-        (aggregator, list(tokens)[start : start + TOKENS_PER_CALL])
+async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> Mapping[_Pair, Quote]:
+    """A quote for each (aggregator, token), of which the aggregator's ``Oracle`` entry of the token is given.
+
+    Raises `SourceError` only when the source itself fails.
+    """
+    by_aggregator: dict[str, list[str]] = {}
+    for aggregator, token in asked:
+        by_aggregator.setdefault(aggregator, []).append(token)
+    parts = [
+        (aggregator, tokens[start : start + TOKENS_PER_CALL])
         for aggregator, tokens in by_aggregator.items()
         for start in range(0, len(tokens), TOKENS_PER_CALL)
     ]
-    found: dict[tuple[str, str], Quote] = {}
-    again: list[tuple[str, str]] = []
-    results = await view.call([quotes_call(*pair) for pair in asked])
-    for (aggregator, tokens), result in zip(asked, results, strict=True):
-        for quote in _quotes(aggregator, tokens, result):
-            found[aggregator, quote.token] = quote
-            if len(tokens) > 1 and quote.price is None and quote.decimals is None:
-                again.append((aggregator, quote.token))
-    results = await view.call([quotes_call(aggregator, [token]) for aggregator, token in again])
-    for (aggregator, token), result in zip(again, results, strict=True):
-        (found[aggregator, token],) = _quotes(aggregator, [token], result)
-    return found
+    quotes: dict[_Pair, Quote] = {}
+    while parts:  # twice at most: the second time each is of one token
+        results = await view.call([quotes_call(*part) for part in parts])
+        alone: list[tuple[str, list[str]]] = []
+        for (aggregator, tokens), result in zip(parts, results, strict=True):
+            if result.value is None and len(tokens) > 1:
+                alone += [(aggregator, [token]) for token in tokens]
+                continue
+            for token in tokens:
+                oracle = asked[aggregator, token]
+                quotes[aggregator, token] = _with_limit(_quote(aggregator, token, result), oracle)
+        parts = alone
+    return quotes
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
-    """Why a quote is no valid price at the close time: the aggregator's flags first, then its outer limit of age.
+    """Why a quote is no valid price at the close time: the aggregator's own verdict first, then the token's limit.
 
-    A price may be of as much after the ledger, since one of a fixed rate has the time of the call; not of more.
+    The verdict is of the time of the call, so that the limits are tried again at the run's ledger.
     """
-    if quote.failure is not None or quote.price is None or quote.timestamp is None:
+    if quote.failure is not None or quote.price is None or quote.timestamp is None or quote.max_age is None:
         return quote.failure or "the price aggregator gave no price"
-    if quote.price <= 0:
-        return f"the price is {quote.price}, not above zero"
     age = close_time - quote.timestamp
-    if age > MAX_PRICE_AGE_SECONDS:
-        return f"the price is {age} s old, more than {MAX_PRICE_AGE_SECONDS} s"
-    if age < -MAX_PRICE_AGE_SECONDS:
-        return f"the price is of {-age} s after the ledger"
+    if age > quote.max_age:
+        return f"the price is {age} s old, more than the {quote.max_age} s that the price aggregator allows this token"
+    if age < -MAX_FUTURE_SECONDS:
+        return f"the price is of {-age} s after the ledger, more than {MAX_FUTURE_SECONDS} s"
     return None
 
 
-def _quotes(aggregator: str, tokens: Sequence[str], result: CallResult) -> list[Quote]:
-    """A quote for each token; one that could not be told from the result has no decimals."""
+def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
+    """The quote with the token's limit of age; a price of which that cannot be read is none."""
+    if oracle is None:
+        problem = "the price aggregator has no oracle for this token"
+    elif oracle.archived:
+        problem = "the price aggregator's oracle for this token is archived; it can be restored"
+    else:
+        try:
+            return replace(quote, max_age=decode_max_age(oracle))
+        except DecodeError as error:
+            problem = f"the limit of the price's age cannot be read: {error}"
+            return replace(quote, failure=quote.failure or problem)
+    return replace(quote, failure=problem)
+
+
+def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
     if result.value is None:
-        return [Quote(aggregator, token, failure=f"quotes() failed: {result.reason}") for token in tokens]
+        return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}")
     try:
-        items: Sequence[ScVal] | None = expect(result.value, scval.VEC, "quotes()")
-        if items is None or len(items) != len(tokens):
-            raise DecodeError(f"quotes() gave {len(items or ())} quotes for {len(tokens)} tokens")
-    except DecodeError as error:
-        return [Quote(aggregator, token, failure=str(error)) for token in tokens]
-    return [_quote(aggregator, token, item) for token, item in zip(tokens, items, strict=True)]
-
-
-def _quote(aggregator: str, token: str, value: ScVal) -> Quote:
-    try:
-        fields = Fields.of(value, "quotes()")
-        valid, stale = fields.boolean("valid"), fields.boolean("stale")
-        deviates = fields.get("deviation") == (scval.BOOL, True)  # a number there is how far, not whether it is too far
-        price, time = fields.i128("final_wad"), fields.u64("price_timestamp")
+        statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
+        if price_key(token) not in statuses:
+            return Quote(aggregator, token, failure="quotes() gave no status of this token")
+        status = Fields.of(statuses[price_key(token)], "quotes()")
+        price, time = status.i128("final_wad"), status.u64("price_timestamp")
+        good = status.boolean("valid") and not status.boolean("stale") and not status.boolean("deviation")
+        failure = None if good else _verdict(status, price)
     except DecodeError as error:
         return Quote(aggregator, token, failure=str(error))
-    if time >= _FIRST_MILLISECOND_TIME:
-        time //= 1_000
-    failure = None
-    if stale:
-        failure = "the price aggregator says that the price is stale"
-    elif deviates:
-        failure = "the price aggregator says that its two sources deviate too much"
-    elif not valid:
-        failure = "the price aggregator says that the price is not valid"
+    if failure is None and price <= 0:
+        failure = f"the price is {price}, not above zero"
     return Quote(aggregator, token, WAD_DECIMALS, price, time, failure)
+
+
+def _verdict(status: Fields, price: int) -> str:
+    """Why a status is not valid, in the order in which the aggregator looks for reasons."""
+    legs = [status.i128("primary_wad"), status.i128("secondary_wad")]
+    if not any(legs) and not status.u64("price_timestamp"):
+        return "the price aggregator could not get a price"
+    if status.boolean("stale"):
+        return "the price aggregator says that the price is stale"
+    if status.boolean("deviation"):
+        how = "gave one price of its two" if 0 in legs else "says that its two sources deviate too much"
+        return f"the price aggregator {how}"
+    if price <= 0:
+        return f"the price is {price}, not above zero"
+    return "the price aggregator says that the price is outside the bounds that it allows this token"

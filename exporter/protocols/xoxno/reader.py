@@ -26,6 +26,7 @@ from exporter.protocols.xoxno.layout import (
     decode_parameters,
     decode_state,
     hub_asset,
+    oracle_key,
     parameters_key,
     state_key,
 )
@@ -36,7 +37,7 @@ PROTOCOL = "xoxno"
 POOL = "pool"
 """The role of the contract that holds the hub markets' entries."""
 PRICE_AGGREGATOR = "price_aggregator"
-"""The role of the contract that is asked for prices."""
+"""The role of the contract that the controller should name for prices, so that one wave of entries is enough."""
 
 Entries = Mapping[bytes, Entry | None]
 
@@ -48,7 +49,7 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a controller before it is read: its contracts, and its hub markets by where they stand."""
+    """What is known of a controller before it is read: its contracts as listed, and its hub markets."""
 
     pool_contract: str | None = None
     aggregator: str | None = None
@@ -92,12 +93,16 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, pool, "undecodable", str(error))
 
-    def keys(self, market: str, contract: str | None) -> list[bytes]:
-        """The keys of a controller's hub markets in a pool contract, the busiest first."""
-        if contract is None:
-            return []
+    def keys(self, market: str, contract: str | None, aggregator: str | None) -> list[bytes]:
+        """The keys of a controller's hub markets in a pool contract and of their oracles, the busiest first."""
         pools = self.known[market].pools
-        return [*(state_key(contract, pool) for pool in pools), *(parameters_key(contract, pool) for pool in pools)]
+        keys: list[bytes] = []
+        if contract is not None:
+            keys += [state_key(contract, pool) for pool in pools]
+            keys += [parameters_key(contract, pool) for pool in pools]
+        if aggregator is not None:
+            keys += dict.fromkeys(oracle_key(aggregator, pool.token) for pool in pools)
+        return keys
 
     def take_controller(self, market: str, entries: Entries) -> None:
         """Decode a controller, or say why it is not read."""
@@ -112,11 +117,18 @@ class _Reader(Collector):
             return
         self.controllers[market] = controller
         self.check_code(market, controller.wasm_hash, self.deployments, VERSION)
-        listed = self.known[market].pool_contract
-        if listed is not None and listed != controller.pool:
+        known = self.known[market]
+        if known.pool_contract not in (None, controller.pool):
             self.notice(
-                f"market {market} keeps its pools in contract {controller.pool}, not in {listed} as the list of "
-                "deployments has it; they were read where they are"
+                f"market {market} keeps its pools in contract {controller.pool}, not in {known.pool_contract} as the "
+                "list of deployments has it; they were read where they are"
+            )
+        if controller.aggregator is None:
+            self.notice(f"market {market} names no price aggregator in its instance, so that its pools have no price")
+        elif known.aggregator not in (None, controller.aggregator):
+            self.notice(
+                f"market {market} takes its prices from contract {controller.aggregator}, not from {known.aggregator} "
+                "as the list of deployments has it; the former was asked"
             )
 
     def take_pools(self, market: str, entries: Entries) -> None:
@@ -135,6 +147,11 @@ class _Reader(Collector):
         if missing:
             named = ", ".join(pool.pool for pool in missing)
             self.notice(f"market {market}: these pools are known of and not created, or not yet: {named}")
+        if not members:
+            self.notice(
+                f"market {market} was read and no pool of it was found: its contracts list none, so that only a list, "
+                "an event or an earlier run can name them"
+            )
         self.reading.markets.append(
             Market(
                 address=market,
@@ -142,7 +159,7 @@ class _Reader(Collector):
                 version=VERSION,
                 name=NAME,
                 status=controller.status,
-                oracle=known.aggregator,
+                oracle=controller.aggregator,
                 config_hash=config_hash(controller, members),
                 wasm_hash=controller.wasm_hash,
                 members=tuple(pool.pool for pool, _ in members),
@@ -178,7 +195,7 @@ class _Reader(Collector):
                 "market": market,
                 "pool": pool.pool,
                 "token_address": pool.token,
-                "oracle": self.known[market].aggregator,
+                "oracle": controller.aggregator,
                 "market_name": NAME,
                 "market_status": controller.status,
                 "wasm_hash": controller.wasm_hash,
@@ -196,14 +213,18 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all controllers with their hub markets: one wave of entries, and one of prices.
 
-    Nothing on the chain lists the hub markets (facts/other-protocols.md 2.4), so those of the deployments and of the
-    candidates are all there are. A second wave of entries is needed only where the controller names another pool
-    contract than the list does. Raises `SourceError` when the source fails; anything wrong with one controller or hub
-    market is in the reading.
+    Nothing on the chain lists the hub markets (docs/protocols/xoxno.md, "Discovery"), so those of the deployments and
+    of the candidates are all there are. A second wave of entries is needed only where the controller names another pool
+    contract or price aggregator than the list does, or where there is no list. Raises `SourceError` when the source
+    fails; anything wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.known)
-    guessed = [key for market in markets for key in reader.keys(market, reader.known[market].pool_contract)]
+    guessed = [
+        key
+        for market in markets
+        for key in reader.keys(market, reader.known[market].pool_contract, reader.known[market].aggregator)
+    ]
     tokens = dict.fromkeys(pool.token for market in markets for pool in reader.known[market].pools)
     wanted = [*guessed, *map(instance_key, (*markets, *tokens))]
     entries = dict(await view.read(wanted))
@@ -211,7 +232,9 @@ async def read_markets(
         reader.take_controller(market, entries)
 
     where_they_are = [
-        key for market, controller in reader.controllers.items() for key in reader.keys(market, controller.pool)
+        key
+        for market, controller in reader.controllers.items()
+        for key in reader.keys(market, controller.pool, controller.aggregator)
     ]
     entries |= await view.read(where_they_are)
     for market in reader.controllers:
@@ -221,6 +244,10 @@ async def read_markets(
     reader.reading.tokens = await read_tokens(view, map(str, columns["token_address"]))
     for owner, decimals, token in zip(columns["market"], columns["decimals"], columns["token_address"], strict=True):
         reader.compare_decimals(str(owner), decimals, reader.reading.tokens[str(token)])
-    asked = zip(columns["oracle"], columns["token_address"], strict=True)
-    reader.reading.quotes = await read_prices(view, [(str(oracle), str(token)) for oracle, token in asked if oracle])
+    asked = {
+        (str(oracle), str(token)): entries[oracle_key(str(oracle), str(token))]
+        for oracle, token in zip(columns["oracle"], columns["token_address"], strict=True)
+        if oracle is not None
+    }
+    reader.reading.quotes = await read_prices(view, asked)
     return reader.reading

@@ -1,4 +1,4 @@
-"""XOXNO's own views of its pools (facts/other-protocols.md 2.8).
+"""XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
 
 ``get_bulk_indexes`` alone brings the indexes to now. The views of a single pool use the stored ones, so they are held
 against the rates that are published, which are stored, and against the stored state as it was read.
@@ -27,12 +27,16 @@ def _half_up(dividend: int, divisor: int) -> int:
     return (dividend + divisor // 2) // divisor
 
 
-def _amount(scaled: str, index: str) -> Callable[[Row], object]:
-    """A stored amount in token base units, by its two roundings."""
+def _floor(dividend: int, divisor: int) -> int:
+    return dividend // divisor
+
+
+def _amount(scaled: str, index: str, divide: Callable[[int, int], int] = _half_up) -> Callable[[Row], object]:
+    """A stored amount in token base units, by two divisions."""
 
     def of(row: Row) -> int:
         raw = row["raw"]
-        return _half_up(_half_up(raw[scaled] * raw[index], _RAY), 10 ** (RAY_DECIMALS - raw["asset_decimals"]))
+        return divide(divide(raw[scaled] * raw[index], _RAY), 10 ** (RAY_DECIMALS - raw["asset_decimals"]))
 
     return of
 
@@ -46,7 +50,7 @@ _SINGLE: Mapping[str, tuple[str, Callable[[Row], object]]] = {
     "get_borrowed_amount": ("stored total_borrowed", _amount("borrowed", "borrow_index")),
     "get_deposit_rate": ("stored_supply_apr", _published("stored_supply_apr")),
     "get_reserves": ("cash", lambda row: row["raw"]["cash"]),
-    "get_revenue": ("stored revenue", _amount("revenue", "supply_index")),
+    "get_revenue": ("stored revenue", _amount("revenue", "supply_index", _floor)),
     "get_supplied_amount": ("stored total_supplied", _amount("supplied", "supply_index")),
     "get_utilisation": ("stored_utilization", _published("stored_utilization")),
 }

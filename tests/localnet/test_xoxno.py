@@ -1,0 +1,402 @@
+"""The stand-in for XOXNO's contracts: its math is the judge's, its rules those of the source, and it fails as they do.
+
+Source lines are those of XOXNO/rs-lending-xlm at 5a27d74f.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.compute import Tables, compute
+from exporter.deployments.local import XOXNO
+from exporter.errors import DecodeError
+from exporter.ledger import scval
+from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Simulation
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.xoxno import (
+    RAY,
+    YEAR,
+    Answer,
+    HubMarket,
+    NoResultError,
+    Params,
+    Source,
+    answers_entry,
+    hub_asset_key,
+    oracle_entry,
+    parameters_entry,
+    state_entry,
+)
+from exporter.localnet.xoxno_made import XoxnoMarkets
+from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.views import Compared, NoView, ViewCall
+from exporter.protocols.xoxno import Xoxno
+from exporter.protocols.xoxno.views import XoxnoViews
+from tests import xoxno_judge as judge
+from tests.localnet.direct_source import DirectSource
+
+
+class XoxnoNetwork(LocalNetwork):
+    """The tokens of the made network and so many hub markets; moves by what `XoxnoMarkets.advance` says."""
+
+    def __init__(self, count: int = 12, *, seed: int = 1, archived: int = 0, missing: int = 0) -> None:
+        base = MadeNetwork(pools=0)
+        ledger, time = base.chain.latest, base.chain.close_time(base.chain.latest)
+        self.tokens = base.tokens
+        self.xoxno = XoxnoMarkets(seed, count, base.tokens, time, archived=archived, missing=missing)
+        entries = base.chain.state(ledger) | dict(self.xoxno.first_entries(ledger, time))
+        super().__init__(Chain(entries, start_ledger=ledger, start_time=time), base.passphrase, 28)
+
+    @property
+    def time(self) -> int:
+        """The close time of the latest ledger."""
+        return self.chain.close_time(self.chain.latest)
+
+    def advance(self, seconds: int = 5) -> int:
+        """Close one more ledger, so many seconds later."""
+        time = self.time + seconds
+        changes = list(self.xoxno.advance(self.chain, self.chain.latest + 1, time))
+        return self.chain.close(changes, close_time=time)
+
+    def change(self, *entries: tuple[bytes, bytes]) -> None:
+        """Close a ledger in which just these entries are written."""
+        self.chain.close([Change(*entry, 90_000_000) for entry in entries], close_time=self.time + 5)
+
+    def view(self, contract: str, function: str, *arguments: object) -> Simulation:
+        """A simulated call."""
+        call = ContractCall(contract, function, arguments)  # type: ignore[arg-type]
+        return self.contracts.simulate(self.chain, self.chain.latest, call)
+
+    def read(self, *more: Candidate, moving: bool = False) -> Reading[ProtocolReading]:
+        """What the exporter reads: the controller with the pools of its list, and more candidates."""
+        candidates = [Candidate("xoxno", self.xoxno.controller), *more]
+        source = DirectSource(self, moving=moving)
+        return asyncio.run(read_at_one_ledger(source, lambda view: Xoxno().read(view, candidates, [XOXNO])))
+
+    def compute(self, reading: Reading[ProtocolReading]) -> Tables:
+        """What the exporter makes of a reading."""
+        ledger = reading.certificate.ledger
+        return compute([reading.result], {"xoxno": Xoxno()}, ledger, self.chain.close_time(ledger))
+
+
+WAD = 10**18
+
+
+@pytest.fixture
+def network() -> XoxnoNetwork:
+    """A network some ledgers after its start."""
+    made = XoxnoNetwork(12)
+    for _ in range(40):
+        made.advance()
+    return made
+
+
+def plain(value: ScVal) -> Any:
+    """A value as Python has it: structs as dicts, in the ledger's order."""
+    kind, payload = value
+    if kind == scval.MAP:
+        return {name: plain(item) for (_, name), item in payload}
+    return [plain(item) for item in payload] if kind == scval.VEC else payload
+
+
+def result(simulation: Simulation) -> Any:
+    """The result of a call that must not fail."""
+    assert simulation.error is None
+    assert simulation.result is not None
+    return plain(decode_scval(simulation.result))
+
+
+def compared(network: XoxnoNetwork) -> tuple[list[Compared], ProtocolReading]:
+    """Every field of every view beside the exporter's, at the latest ledger."""
+    reading = network.read()
+    tables = network.compute(reading)
+    columns = reading.result.columns
+    raw = {
+        pool: {name: values[position] for name, values in columns.items()}
+        for position, pool in enumerate(columns["pool"])
+    }
+    rows = {row["pool"]: row | {"raw": raw[row["pool"]]} for row in tables.pools.rows(named=True)}
+    found: list[Compared] = []
+    for asked in XoxnoViews().calls(reading.result):
+        assert isinstance(asked, ViewCall)
+        simulation = network.contracts.simulate(network.chain, network.chain.latest, asked.call)
+        assert simulation.result is not None
+        found += XoxnoViews().compare(asked, decode_scval(simulation.result), rows, network.time)
+    return found, reading.result
+
+
+def test_the_exporter_agrees_with_the_views(network: XoxnoNetwork) -> None:
+    """Every number is the one that the contract's own views have at this ledger: projected indexes, stored rates."""
+    found, reading = compared(network)
+
+    assert [] == [item for item in found if not item.agrees]
+    assert 8 == len(reading.columns["pool"])
+    assert {
+        "borrow_index", "supply_index", "cash", "stored_borrow_apr", "stored_supply_apr", "stored_utilization",
+        "stored revenue", "stored total_borrowed", "stored total_supplied",
+    } == {item.field for item in found}  # fmt: skip
+    assert 9 * 8 == len(found)
+
+
+def test_they_agree_after_years() -> None:
+    """Also where nothing happened for years, so that the curve was read again for each."""
+    network = XoxnoNetwork(8)
+    network.chain.close([], close_time=network.time + 4 * 31_556_926)
+    found, _ = compared(network)
+
+    assert [] == [item for item in found if not item.agrees]
+
+
+def test_a_difference_shows(network: XoxnoNetwork) -> None:
+    """A number that is another is found, with its pool and field."""
+    reading = network.read().result
+    (asked,) = [item for item in XoxnoViews().calls(reading) if isinstance(item, ViewCall) and len(item.pools) > 1]
+    tables = network.compute(network.read())
+    rows = {row["pool"]: row | {"borrow_index": 1} for row in tables.pools.rows(named=True)}
+    value = decode_scval(network.contracts.simulate(network.chain, network.chain.latest, asked.call).result or b"")
+    found = list(XoxnoViews().compare(asked, value, rows, network.time))
+
+    assert {"borrow_index"} == {item.field for item in found if not item.agrees}
+    assert 8 == sum(not item.agrees for item in found)
+    with pytest.raises(DecodeError, match="results for 8 pools"):
+        list(XoxnoViews().compare(asked, vec(), rows, network.time))
+
+
+def test_views_of_nothing() -> None:
+    """A market of which no pool could be read has no view, and that is said; no view refuses or tells the time."""
+    network = XoxnoNetwork(1, missing=1)
+    reading = network.read().result
+
+    assert [NoView(network.xoxno.controller, "none of its pools could be read")] == list(XoxnoViews().calls(reading))
+    asked = ViewCall("C", (), None)  # type: ignore[arg-type]
+    assert [] == list(XoxnoViews().refused(asked, "HostError", {}))
+    assert XoxnoViews().time_of(i128(1)) is None
+
+
+def test_only_the_bulk_view_is_projected(network: XoxnoNetwork) -> None:
+    """The amounts of a single pool are stored ones; the bulk indexes move with the clock."""
+    market = next(item for item in network.xoxno.markets if item.borrowed > 10**27)
+    pool, key = network.xoxno.pool, hub_asset_key(market)
+    before = [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
+    (first,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
+    network.chain.close([], close_time=network.time + 86_400)
+    (second,) = result(network.view(pool, "get_bulk_indexes", vec(key)))
+
+    assert before == [result(network.view(pool, name, key)) for name in ("get_borrowed_amount", "get_borrow_rate")]
+    assert market.borrow_index <= first["borrow_index"] < second["borrow_index"]
+
+
+def token_keys(*tokens: str) -> ScVal:
+    """``Vec<PriceKey>``."""
+    return vec(*(vec(symbol("Token"), address(token)) for token in tokens))
+
+
+def quotes(network: XoxnoNetwork, *tokens: str) -> list[dict[str, Any]]:
+    """The statuses of tokens, by their keys in the map."""
+    simulation = network.view(network.xoxno.aggregator, "quotes", token_keys(*tokens))
+    assert simulation.result is not None
+    kind, pairs = decode_scval(simulation.result)
+    assert scval.MAP == kind
+    statuses = {key[1][1][1]: plain(value) for key, value in pairs}
+    assert set(tokens) == set(statuses)
+    return [statuses[token] for token in tokens]
+
+
+FLAGS = ("stale", "deviation", "valid")
+
+
+def test_quotes(network: XoxnoNetwork) -> None:
+    """A good price is the midpoint of its sources; a stale and a deviating one say so.
+
+    contracts/price-aggregator/src/engine.rs:404 (the midpoint, and the earlier time).
+    """
+    xoxno, token, now = network.xoxno, network.tokens[1].contract, network.time
+    network.change(
+        oracle_entry(xoxno.aggregator, token, 7, [Source(), Source()], 3_600),
+        answers_entry(xoxno.aggregator, token, [Answer(WAD, now), Answer(WAD + 5, now - 9)]),
+    )
+    good, stale, deviating = quotes(network, token, xoxno.stale, xoxno.deviating)
+
+    assert {
+        "final_wad": WAD + 2, "primary_wad": WAD, "secondary_wad": WAD + 5, "price_timestamp": now - 9,
+        "stale": False, "deviation": False, "valid": True,
+    } == good  # fmt: skip
+    assert (True, False, False) == tuple(stale[name] for name in FLAGS)
+    assert (False, True, False) == tuple(deviating[name] for name in FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("sources", "ages", "prices", "flags"),
+    [
+        pytest.param([Source()], [0], [WAD], (False, False, True), id="one source"),
+        pytest.param([Source(60)], [60], [WAD], (True, False, False), id="as old as the feed's limit, five seconds on"),
+        pytest.param([Source()], [-50], [WAD], (False, False, True), id="a little in the future"),
+        pytest.param([Source()], [-90], [WAD], (False, False, False), id="too far in the future"),
+        pytest.param([Source(), Source()], [0, None], [WAD, 0], (False, True, False), id="one of two"),
+        pytest.param([Source(), Source()], [None, None], [0, 0], (False, False, False), id="none of two"),
+        pytest.param([Source(), Source()], [0, 0], [10_000, 11_000], (False, False, True), id="as far as allowed"),
+        pytest.param([Source(), Source()], [0, 0], [10_000, 11_001], (False, True, False), id="further apart"),
+        pytest.param([Source(9_000), Source(9_000)], [0, 3_601], [1, 1], (True, False, False), id="two markets"),
+        pytest.param([Source(9_000), Source(9_000, market=False)], [0, 3_601], [1, 1], (False, False, True), id="one"),
+        pytest.param([Source()], [0], [10**27 + 1], (False, False, False), id="above its bounds"),
+    ],
+)
+def test_statuses(
+    network: XoxnoNetwork, sources: list[Source], ages: list[int | None], prices: list[int], flags: tuple[bool, ...]
+) -> None:
+    """The rules of the engine: each leg's limit, the legs' distance in time and price, bounds, times to come.
+
+    contracts/price-aggregator/src/engine.rs:385 to 420 and 540 to 580, tolerance.rs:16, observation.rs:33.
+    """
+    xoxno, token = network.xoxno, network.tokens[1].contract
+    answers = [
+        None if age is None else Answer(price, network.time - age) for age, price in zip(ages, prices, strict=True)
+    ]
+    network.change(
+        oracle_entry(xoxno.aggregator, token, 7, sources, 57_600), answers_entry(xoxno.aggregator, token, answers)
+    )
+    (status,) = quotes(network, token)
+
+    assert flags == tuple(status[name] for name in FLAGS)
+
+
+def test_a_token_without_an_oracle(network: XoxnoNetwork) -> None:
+    """It has zeros in the map and costs no other its price: three pools have none, each with its own reason."""
+    xoxno = network.xoxno
+    (unknown,) = quotes(network, xoxno.unpriced)
+    assert {0} == set(unknown.values())
+    tables = network.compute(network.read())
+    tokens = dict(tables.pools.select("pool", "token_address").iter_rows())
+    reasons = {tokens[item.pool]: item.reason for item in tables.unpriced}
+
+    assert {xoxno.stale, xoxno.unpriced, xoxno.deviating} == set(reasons)
+    assert "no oracle for this token" in reasons[xoxno.unpriced]
+    assert "stale" in reasons[xoxno.stale]
+    assert "deviate" in reasons[xoxno.deviating]
+
+
+@pytest.mark.parametrize(
+    ("role", "function", "arguments"),
+    [
+        ("pool", "get_user", ()),
+        ("pool", "get_borrow_rate", ()),
+        ("pool", "get_borrow_rate", (symbol("x"),)),
+        ("pool", "get_borrow_rate", (struct_map({"asset": address("C" + "A" * 55), "hub_id": u32(1)}),)),
+        ("pool", "get_bulk_indexes", (symbol("x"),)),
+        ("controller", "get_user", ()),
+        ("aggregator", "lastprice", ()),
+        ("aggregator", "quotes", ()),
+        ("aggregator", "quotes", (u32(1),)),
+        ("aggregator", "quotes", (vec(u32(1)),)),
+    ],
+)
+def test_calls_that_are_none(network: XoxnoNetwork, role: str, function: str, arguments: tuple[ScVal, ...]) -> None:
+    """A function that does not exist, and arguments that do not fit, fail."""
+    assert network.view(getattr(network.xoxno, role), function, *arguments).error is not None
+
+
+def test_a_curve_without_result(network: XoxnoNetwork) -> None:
+    """A division by zero fails the contract's view, and the exporter reads the other pools."""
+    xoxno = network.xoxno
+    market = xoxno.markets[0]
+    broken = HubMarket(market.hub, market.token, 7, Params(optimal_utilization=RAY), supplied=RAY, borrowed=2 * RAY)
+    network.change(parameters_entry(xoxno.pool, broken), state_entry(xoxno.pool, broken))
+    tables = network.compute(network.read())
+
+    assert "#33" in (network.view(xoxno.pool, "get_borrow_rate", hub_asset_key(broken)).error or "")
+    assert {f"1-{market.token}": "inconsistent"} == {item.pool: item.reason for item in tables.unread}
+    assert 7 == tables.pools.height
+
+
+def judged(market: HubMarket) -> dict[str, int]:
+    """A hub market as the judge takes it."""
+    names = ("borrow_index", "borrowed", "cash", "last_timestamp", "revenue", "supplied", "supply_index")
+    return asdict(market.params) | {name: getattr(market, name) for name in names} | {"asset_decimals": market.decimals}
+
+
+def lent(decimals: int = 7) -> HubMarket:
+    """A hub market of which half is lent."""
+    market = HubMarket(1, "C", decimals)
+    market.supply(10 ** (decimals + 6))
+    market.borrow(5 * 10 ** (decimals + 5))
+    return market
+
+
+@given(milliseconds=st.integers(0, 3 * YEAR), decimals=st.sampled_from([5, 7, 18]))
+def test_accrual_is_the_judges(milliseconds: int, decimals: int) -> None:
+    """Every number after any time is the judge's, whose code is another."""
+    market = lent(decimals)
+    expected = judge.accrue(judged(market), milliseconds)
+    market.accrue(milliseconds)
+
+    assert expected == judged(market)
+
+
+def test_views_are_the_judges() -> None:
+    """Utilization, rates and amounts are of the stored indexes."""
+    market = lent()
+    market.accrue(YEAR // 3)
+
+    assert judge.views(judged(market)) == {
+        "utilization": market.utilization(),
+        "borrow_rate": market.borrow_rate(),
+        "supply_rate": market.deposit_rate(),
+        "supplied": market.amount(market.supplied, market.supply_index),
+        "borrowed": market.amount(market.borrowed, market.borrow_index),
+        "revenue": market.claimable(),
+    }
+
+
+@given(seed=st.integers(0, 2**32))
+def test_operations_keep_a_market_sound(seed: int) -> None:
+    """After many operations nothing is negative, the cash covers what is not lent, and shares cover the revenue."""
+    random, market = Random(seed), lent()
+    for step in range(60):
+        market.operate(random, step * 5_000)
+        assert min(market.borrowed, market.cash, market.revenue) >= 0
+        assert market.revenue <= market.supplied
+        owned, backed = market.supply_value(), market.cash * market.scale + market.debt_value()
+        assert abs(owned - backed) <= 60 * market.scale
+
+
+def test_an_empty_market() -> None:
+    """Nothing supplied: no utilization, the base rate, and time changes nothing."""
+    market = HubMarket(1, "C", 7)
+    market.accrue(10 * YEAR)
+
+    assert (0, market.params.base_borrow_rate, 0) == (
+        market.utilization(),
+        market.borrow_rate(),
+        market.deposit_rate(),
+    )
+    assert (RAY, 0, 0) == (market.supply_index, market.supplied, market.free())
+
+
+def test_no_result() -> None:
+    """A curve that divides by zero has no result."""
+    full = HubMarket(1, "C", 7, Params(optimal_utilization=RAY), supplied=RAY, borrowed=RAY)
+    with pytest.raises(NoResultError):
+        full.borrow_rate()
+
+
+def test_nothing_for_suppliers() -> None:
+    """A reserve factor of everything leaves no supply rate, and all interest becomes revenue."""
+    market = lent()
+    market.params = Params(reserve_factor=10_000)
+    market.accrue(YEAR)
+
+    assert (0, RAY) == (market.deposit_rate(), market.supply_index)
+    assert 0 < market.revenue == market.supplied - 10**6 * RAY
