@@ -1,4 +1,4 @@
-"""What every test shares: property-test profiles, a clean environment and the mainnet ledger snapshot."""
+"""What every test shares: property-test profiles, a clean environment, and where real ledger data lies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import real_data as real
+
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 SNAPSHOT_VARIABLE = "EXPORTER_MAINNET_SNAPSHOT"
 # Read now: ``clean_environment`` takes it away before a test runs.
 _SNAPSHOT_OVERRIDE = os.environ.get(SNAPSHOT_VARIABLE)
+_REAL_DATA_OVERRIDE = os.environ.get(real.VARIABLE)
+
+REAL_FIXTURES = {"real_data", "mainnet_snapshot_path"}
 
 # No deadline: a slow first call on a busy machine is not a bug. CI repeats the same examples at every run; at home
 # new ones are tried each time. ``pytest --hypothesis-profile thorough`` looks longer.
@@ -20,6 +25,19 @@ settings.register_profile("fast", max_examples=50, deadline=None, suppress_healt
 settings.register_profile("ci", settings.get_profile("fast"), derandomize=True, database=None, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("fast"), max_examples=2_000)
 settings.load_profile("ci" if os.environ.get("CI") else "fast")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--real-data=FOLDER``: where real ledger data lies, instead of ../shared/data/real."""
+    parser.addoption("--real-data", metavar="FOLDER", help=f"the folder of real ledger data (or {real.VARIABLE})")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as ``real`` exactly the tests that ask for data beside the checkout."""
+    for item in items:
+        if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("real")
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +54,36 @@ def project_root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def mainnet_snapshot_path() -> Path:
-    """The real mainnet entries of ledger 55,261,759; skips where the file is not at hand."""
+def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
+    """The real mainnet entries of ledger 55,261,759, beside the folder of real data; skips where they are not."""
     if _SNAPSHOT_OVERRIDE:
         path = Path(_SNAPSHOT_OVERRIDE)
         if not path.is_file():
             pytest.fail(f"{SNAPSHOT_VARIABLE} names {path}, which is not a file")
         return path
-    path = PROJECT_ROOT.parent / "shared" / "data" / "mainnet-55261759.json"
+    path = (_named_folder(pytestconfig) or real.BESIDE).resolve().parent / "mainnet-55261759.json"
     if not path.is_file():
-        pytest.skip(
-            f"the mainnet ledger snapshot is not at ../shared/data/{path.name}; set {SNAPSHOT_VARIABLE} to its path"
-        )
+        pytest.skip(f"the mainnet ledger snapshot is not at {path}; set {SNAPSHOT_VARIABLE} to its path")
     return path
+
+
+@pytest.fixture(scope="session")
+def real_data(pytestconfig: pytest.Config) -> Path:
+    """The folder of real ledger data; skips where there is none. A test skips itself when its file is not in there."""
+    folder = _named_folder(pytestconfig) or real.BESIDE
+    if not folder.is_dir():
+        pytest.skip(
+            f"the real ledger data is not at {folder}; name its folder with --real-data=FOLDER or {real.VARIABLE}, "
+            "or fetch what is public of it: scripts/test-real --fetch DIR"
+        )
+    return folder
+
+
+def _named_folder(config: pytest.Config) -> Path | None:
+    """The folder that the option or the environment names; fails when it is none."""
+    named = config.getoption("real_data") or _REAL_DATA_OVERRIDE
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        pytest.fail(f"{named}, named as the folder of real ledger data, is not a folder")
+    return Path(named)
