@@ -216,6 +216,8 @@ class MainnetChain(LocalNetwork):
     def _slender(self) -> SlenderMarkets:
         made = SlenderMarkets(1, 1, self.tokens, CLOSE_TIME, archived=1)
         made.markets[0].address = self._only("slender")
+        (listed,) = self._known["slender", "main"].contracts
+        made.markets[0].wasm_hash = bytes.fromhex(listed.wasm_hash or "")
         del self.markets["slender"]  # it cannot be read
         return made
 

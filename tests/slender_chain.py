@@ -5,7 +5,7 @@
     ledger.change("S", {variant("Pause"): (scval.BOOL, True)})
     tables = ledger.compute([demanded("S")])
 
-Contracts are named by labels. The shapes are those of facts/other-protocols.md 3.3, written with nothing but the codec.
+Contracts are named by labels. The shapes are those of docs/protocols/slender.md, "Keys", written with the codec alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,18 @@ from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, u3
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.slender import Slender
-from tests.blend_chain import NOW, BlendLedger, BlendSource, Raw, Written, contract, instance, struct_of, token_instance
+from tests.blend_chain import (
+    NOW,
+    BlendLedger,
+    BlendSource,
+    Raw,
+    Written,
+    contract,
+    entry,
+    instance,
+    struct_of,
+    token_instance,
+)
 
 CODE = hashlib.sha256(b"the code of a Slender pool").digest()
 PRICE_DECIMALS = 14
@@ -62,8 +73,19 @@ def reserve_data(asset: str, **changes: Any) -> ScVal:
 
 def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
     """PriceFeedConfig with one feed, of the market's oracle."""
-    feed = struct_of({"feed": address(contract(f"{market} oracle")), "feed_asset": asset, "twap_records": u32(10)})
+    feed = struct_of(
+        {
+            "feed": address(contract(f"{market} oracle")), "feed_asset": asset, "feed_decimals": u32(PRICE_DECIMALS),
+            "min_timestamp_delta": u64(660), "timestamp_precision": vec(symbol("Sec")), "twap_records": u32(3),
+        }
+    )  # fmt: skip
     return struct_of({"asset_decimals": u32(decimals), "feeds": vec(feed)})
+
+
+def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:
+    """What lies in a reserve: TokenBalance of its sToken."""
+    key = vec(symbol("TokenBalance"), address(contract(asset)), address(contract(f"{asset} s")))
+    return entry(contract(market), key, amount or i128(600 * 10**7))
 
 
 class SlenderLedger(BlendLedger):
@@ -86,7 +108,7 @@ class SlenderLedger(BlendLedger):
             storage[variant("ReserveAssetKey", asset)] = reserve_data(asset)
             storage[variant("TokenSupply", f"{asset} s")] = i128(1000 * 10**7)
             storage[variant("TokenSupply", f"{asset} debt")] = i128(400 * 10**7)
-            storage[variant("STokenUnderlyingBalance", f"{asset} s")] = i128(600 * 10**7)
+            self.replace(cash(market, asset))
             stellar = vec(symbol("Stellar"), address(contract(asset)))
             storage[variant("PriceFeed", asset)] = price_feed(market, stellar)
             self.replace(token_instance(asset, asset.encode()))

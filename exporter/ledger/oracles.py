@@ -28,7 +28,6 @@ class Quote:
     """What an oracle said of a token.
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
-    ``fresh`` says that the oracle itself refuses prices that are too old by its own limit for the token, and gave this.
     """
 
     oracle: str
@@ -37,7 +36,6 @@ class Quote:
     price: int | None = None
     timestamp: int | None = None
     failure: str | None = None
-    fresh: bool = False
 
 
 def by_address(token: str) -> ScVal:

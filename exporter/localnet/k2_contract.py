@@ -1,8 +1,8 @@
 """The stand-ins for the code of K2's contracts, computed from the chain's state alone.
 
-A router's views, its tokens' totals and the oracle's prices, with the traps of the real ones: a debt token's
-``total_supply()`` calls the router back and fails in a simulation, and one price that the oracle refuses fails the
-call for all of them (facts/other-protocols.md 3.1). The math is that of `k2_reserve`, apart from the exporter's.
+A router's views, its tokens' totals and the oracle's prices, with the traps of the real ones: one price that the
+oracle refuses fails the call for all of them (docs/protocols/k2.md). The math is that of `k2_reserve`, apart from the
+exporter's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host,
 from exporter.localnet.k2_entries import boolean, price_key, reserve_key, u128
 from exporter.localnet.k2_reserve import RAY, Reserve
 
-MATH_OVERFLOW = "Error(Contract, #29)"
-RESERVE_NOT_FOUND = "Error(Contract, #4)"
-PRICE_TOO_OLD = "Error(Contract, #7)"
-ASSET_NOT_WHITELISTED = "Error(Contract, #2)"
-REENTRY = "Error(Context, InvalidAction)"
+MATH_OVERFLOW, RESERVE_NOT_FOUND = "Error(Contract, #37)", "Error(Contract, #24)"
+"""Of the router."""
+
+PRICE_TOO_OLD, ASSET_NOT_WHITELISTED = "Error(Contract, #4)", "Error(Contract, #7)"
+"""Of the oracle."""
 
 MAX_PRICE_AGE = 3_600
 _UNEXPECTED_TYPE = "Error(Value, UnexpectedType)"
@@ -75,13 +75,11 @@ def run_token(host: Host, contract: str, function: str, arguments: tuple[ScVal, 
     scaled: int = fields["total_debt_scaled" if is_debt else "total_supply_scaled"]
     if function == "scaled_total_supply":
         return i128(scaled)
-    if is_debt:
-        raise TrapError(REENTRY)
-    stored = host.data(fields["pool_address"], reserve_key(fields["underlying_asset"]))
+    asset = fields["borrowed_asset" if is_debt else "underlying_asset"]
+    stored = host.data(fields["pool_address"], reserve_key(asset))
     if stored is None:
         raise TrapError(RESERVE_NOT_FOUND)
-    liquidity, _ = _current_indexes(stored, host.timestamp)
-    return i128((scaled * liquidity + RAY // 2) // RAY)
+    return i128((scaled * _current_indexes(stored, host.timestamp)[is_debt] + RAY // 2) // RAY)
 
 
 def run_oracle(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:

@@ -1,4 +1,4 @@
-"""Slender's pool in the embedded network: its instance entry, which has everything, and the code of its views."""
+"""Slender's pool in the embedded network: its instance, what lies in its reserves, and the code of its views."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.ledger import scval
-from exporter.ledger.entries import ContractData, encode_contract_data, instance_key
+from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.scval_encode import (
     INSTANCE_KEY,
@@ -35,7 +35,8 @@ from exporter.localnet.slender_reserve import WINDOW, Reserve
 
 POOL_WASM = made_wasm("localnet slender pool")
 POOL_WASM_HASH = wasm_hash(POOL_WASM)
-NO_RESERVE = "Error(Contract, #100)"
+NO_RESERVE = "Error(Contract, #1)"
+"""Uninitialized: what the contract says of anything that is not in its storage."""
 
 Entry = tuple[bytes, bytes]
 """LedgerKey XDR and LedgerEntryData XDR."""
@@ -50,6 +51,7 @@ class Market:
     admin: str
     reserves: list[Reserve] = field(default_factory=list)
     feeds: dict[str, ScVal] = field(default_factory=dict)
+    wasm_hash: bytes = POOL_WASM_HASH
 
 
 def pool_instance(market: Market) -> Entry:
@@ -63,10 +65,18 @@ def pool_instance(market: Market) -> Entry:
             {
                 "base_asset_address": address(market.reserves[0].token),
                 "base_asset_decimals": u32(market.reserves[0].decimals),
-                "flash_loan_fee": u32(5),
+                "flash_loan_fee": u32(9),
+                "grace_period": u64(86_400),
                 "initial_health": u32(2_500),
+                "ir_alpha": u32(143),
+                "ir_initial_rate": u32(200),
+                "ir_max_rate": u32(50_000),
+                "ir_scaling_coeff": u32(9_000),
+                "liquidation_protocol_fee": u32(100),
+                "min_collat_amount": i128(10**8),
+                "min_debt_amount": i128(10**8),
                 "timestamp_window": u64(WINDOW),
-                "user_assets_limit": u32(4),
+                "user_assets_limit": u32(3),
             }
         ),
         vec(symbol("Reserves")): vec(*(address(reserve.token) for reserve in market.reserves)),
@@ -75,19 +85,33 @@ def pool_instance(market: Market) -> Entry:
         storage[vec(symbol("ReserveAssetKey"), address(reserve.token))] = reserve_value(reserve, index)
         storage[vec(symbol("TokenSupply"), address(reserve.s_token))] = i128(reserve.s_supply)
         storage[vec(symbol("TokenSupply"), address(reserve.debt_token))] = i128(reserve.debt_supply)
-        storage[vec(symbol("STokenUnderlyingBalance"), address(reserve.s_token))] = i128(reserve.balance)
+        if reserve.fees:
+            storage[vec(symbol("ProtocolFeeVault"), address(reserve.token))] = i128(reserve.fees)
         storage[vec(symbol("PriceFeed"), address(reserve.token))] = _price_feed(market, reserve)
     pairs = tuple(sorted(storage.items(), key=lambda pair: encode_scval(pair[0])))
-    instance = (scval.CONTRACT_INSTANCE, ContractInstance(WASM, POOL_WASM_HASH, None, pairs))
-    data = encode_contract_data(ContractData(market.address, INSTANCE_KEY, 1, instance))
-    return instance_key(market.address), data
+    return _entry(
+        market.address, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, market.wasm_hash, None, pairs))
+    )
+
+
+def cash_entry(market: Market, reserve: Reserve) -> Entry:
+    """What lies in a reserve: the balance of its sToken, an entry of its own."""
+    return _entry(market.address, _cash_key(reserve.token, reserve.s_token), i128(reserve.cash))
+
+
+def _cash_key(token: str, s_token: str) -> ScVal:
+    return vec(symbol("TokenBalance"), address(token), address(s_token))
+
+
+def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
+    return data_key(contract, key), encode_contract_data(ContractData(contract, key, PERSISTENT, value))
 
 
 def reserve_value(reserve: Reserve, index: int) -> ScVal:
     """The struct ``ReserveData``."""
     configuration: dict[str, ScVal] = {
         "borrowing_enabled": (scval.BOOL, True),
-        "discount": u32(6_000),
+        "discount": u32(8_000),
         "is_active": (scval.BOOL, True),
         "liquidity_cap": i128(10**18),
         "pen_order": u32(index + 1),
@@ -108,14 +132,16 @@ def reserve_value(reserve: Reserve, index: int) -> ScVal:
 
 
 def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of a pool: ``get_reserve``, ``collat_coeff``, ``debt_coeff`` and ``token_total_supply``."""
-    if function not in ("get_reserve", "collat_coeff", "debt_coeff", "token_total_supply"):
+    """The code of a pool: its views of a reserve, of shares and of balances."""
+    if function not in ("get_reserve", "collat_coeff", "debt_coeff", "token_total_supply", "token_balance"):
         raise TrapError(MISSING_FUNCTION)
-    if len(arguments) != 1:
+    if len(arguments) != 1 + (function == "token_balance"):
         raise TrapError(WRONG_ARGUMENTS)
-    if arguments[0][0] != scval.ADDRESS:
+    if any(kind != scval.ADDRESS for kind, _ in arguments):
         raise TrapError("Error(Value, UnexpectedType)")
     asset: str = arguments[0][1]
+    if function == "token_balance":
+        return host.data(contract, _cash_key(asset, arguments[1][1])) or i128(0)
     if function == "token_total_supply":
         return i128(_number(host, contract, "TokenSupply", asset))
     stored = storage_of(host.instance(contract), vec(symbol("ReserveAssetKey"), address(asset)))
@@ -147,7 +173,7 @@ def _reserve(host: Host, contract: str, asset: str, stored: ScVal) -> Reserve:
         borrower_ir=fields["borrower_ir"],
         s_supply=_number(host, contract, "TokenSupply", s_token),
         debt_supply=_number(host, contract, "TokenSupply", debt_token),
-        balance=_number(host, contract, "STokenUnderlyingBalance", s_token),
+        cash=int((host.data(contract, _cash_key(asset, s_token)) or i128(0))[1]),
     )
 
 
@@ -162,9 +188,9 @@ def _price_feed(market: Market, reserve: Reserve) -> ScVal:
             "feed": address(market.oracle),
             "feed_asset": market.feeds[reserve.token],
             "feed_decimals": u32(14),
-            "min_timestamp_delta": u64(600),
+            "min_timestamp_delta": u64(660),
             "timestamp_precision": vec(symbol("Sec")),
-            "twap_records": u32(10),
+            "twap_records": u32(3),
         }
     )
     bounds = {"min_sanity_price_in_base": i128(1), "max_sanity_price_in_base": i128(10**18)}

@@ -1,7 +1,7 @@
 """Slender's reserves in the embedded network: plain integers, written apart from the exporter's math.
 
-What the exporter has to know of a reserve is what the contract's views compute from it; how the contract chooses the
-rates at an operation matters to nobody but its users, so here that is a simpler curve.
+The formulas are the contract's (docs/protocols/slender.md, "Formulas"), with the configuration that mainnet's pool was
+deployed with. Coefficients and rates have 9 decimals, ``//`` rounds down.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from random import Random
 ONE = 10**9
 YEAR = 31_557_600
 WINDOW = 20
-_BASE_RATE, _HIGHEST_RATE = 20_000_000, 5 * ONE
+ALPHA, INITIAL_RATE, HIGHEST_RATE, LENDERS_SHARE = 143 * ONE // 100, 2 * ONE // 100, 5 * ONE, 9 * ONE // 10
 
 
 @dataclass(slots=True)
 class Reserve:
-    """A reserve's state: shares, coefficients and rates of 9 decimals, ``balance`` in base units of the token."""
+    """A reserve's state: shares, coefficients and rates, and in base units of the token ``cash`` and ``fees``."""
 
     token: str
     s_token: str
@@ -30,60 +30,87 @@ class Reserve:
     borrower_ir: int = 0
     s_supply: int = 0
     debt_supply: int = 0
-    balance: int = 0
+    cash: int = 0
+    fees: int = 0
 
     def elapsed(self, time: int) -> int:
         """The whole windows since the last update, in seconds."""
         return max(time - self.last_update, 0) // WINDOW * WINDOW
-
-    def lender_rate(self, time: int) -> int:
-        """The lenders' accrued rate."""
-        return _grown(self.lender_ar, self.lender_ir, self.elapsed(time))
 
     def debt_coefficient(self, time: int) -> int:
         """What a share of the debt is worth."""
         return _grown(self.borrower_ar, self.borrower_ir, self.elapsed(time))
 
     def owned(self, time: int) -> int:
-        """What the suppliers own."""
-        return self.balance + self.lender_rate(time) * self.debt_supply // ONE
+        """What the suppliers own: what lies there, and their part of the debt."""
+        return self.cash + _grown(self.lender_ar, self.lender_ir, self.elapsed(time)) * self.debt_supply // ONE
 
     def collateral_coefficient(self, time: int) -> int:
         """What a share of the supply is worth."""
         return self.owned(time) * ONE // self.s_supply if self.s_supply else ONE
 
-    def update(self, time: int) -> None:
-        """Bring the accrued rates up to date, then choose new rates by what is lent."""
-        elapsed = self.elapsed(time)
-        self.lender_ar, self.borrower_ar = self.lender_rate(time), self.debt_coefficient(time)
-        self.last_update += elapsed
-        free = ONE - min(self.debt_supply * ONE // self.s_supply, ONE) if self.s_supply else ONE
-        self.borrower_ir = min(_BASE_RATE * ONE // free, _HIGHEST_RATE) if free else _HIGHEST_RATE
-        self.borrower_ir *= bool(self.debt_supply)
-        self.lender_ir = self.borrower_ir * 9 // 10
-
     def operate(self, random: Random, time: int) -> None:
-        """Update, and do what one user might."""
-        self.update(time)
+        """Do what one user might."""
         part = random.randint(1, 200)  # up to 2% of what is there
         if random.random() < 0.5:
             self.deposit(max(self.owned(time), 10**self.decimals) * part // 10_000, time)
         elif random.random() < 0.5:
-            self.borrow(self.balance * part // 10_000, time)
+            self.borrow(self.cash * part // 10_000, time)
         else:
-            shares = self.debt_supply * part // 10_000
-            self.balance += shares * self.debt_coefficient(time) // ONE
-            self.debt_supply -= shares
+            self.repay(self.debt_supply * self.debt_coefficient(time) // ONE * part // 10_000, time)
 
     def deposit(self, amount: int, time: int) -> None:
         """Supply an amount for shares."""
-        self.s_supply += amount * ONE // self.collateral_coefficient(time)
-        self.balance += amount
+        self.s_supply += self.s_supply * amount // self.owned(time) if self.s_supply else amount
+        self.cash += amount
+        self._update(time)
 
     def borrow(self, amount: int, time: int) -> None:
-        """Lend an amount for shares of debt."""
-        self.debt_supply += amount * ONE // self.debt_coefficient(time)
-        self.balance -= amount
+        """Lend an amount for shares of debt: one more than the quotient, unless the amount is a multiple of a share."""
+        if amount:
+            coefficient = self.debt_coefficient(time)
+            self.debt_supply += max(amount * ONE // coefficient + (amount % coefficient != 0), 1)
+            self.cash -= amount
+            self._update(time)
+
+    def repay(self, amount: int, time: int) -> None:
+        """Take an amount back, of which the protocol keeps what debt has grown by more than supply."""
+        coefficient = self.debt_coefficient(time)
+        fee = (coefficient - self.collateral_coefficient(time)) * amount // ONE
+        self.debt_supply -= amount * ONE // coefficient
+        self.cash += amount - fee
+        self.fees += fee
+        self._update(time)
+
+    def _update(self, time: int) -> None:
+        """Fix the rates by what is lent now, and accrue the whole time since the last update with them."""
+        elapsed = self.elapsed(time)
+        if not elapsed or not self.s_supply:
+            return
+        self.borrower_ir = borrow_rate(self.s_supply, self.debt_supply)
+        self.lender_ir = self.borrower_ir * LENDERS_SHARE // ONE
+        self.lender_ar = _grown(self.lender_ar, self.lender_ir, elapsed)
+        self.borrower_ar = _grown(self.borrower_ar, self.borrower_ir, elapsed)
+        self.last_update = time
+
+
+def borrow_rate(s_supply: int, debt_supply: int) -> int:
+    """The rate a year by the share of shares that is lent, u: the initial rate over (1 - u) to the power of alpha.
+
+    The power is the first terms of its binomial series, 4 up to u = 1/2 and 20 above.
+    """
+    used = debt_supply * ONE // s_supply
+    if not used:
+        return 0
+    if used >= ONE:
+        return HIGHEST_RATE
+    term = ALPHA * -used // ONE
+    power = ONE + term
+    for number in range(2, 21 if used > ONE // 2 else 5):
+        term = (term * -used // ONE) * (ALPHA - (number - 1) * ONE) // ONE
+        term = term // number if term >= 0 else -(-term // number)  # divided toward zero
+        power += term
+    return HIGHEST_RATE if power < 0 else min(INITIAL_RATE * ONE // power, HIGHEST_RATE)
 
 
 def _grown(accrued: int, rate: int, seconds: int) -> int:

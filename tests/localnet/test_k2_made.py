@@ -165,7 +165,7 @@ def test_one_stale_price_costs_one_pool_its_price() -> None:
     tables = tables_of(network, read(network))
     stale = tables.pools.filter(tables.pools["pool"] == network.k2.stale)
 
-    assert ["get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #7)"] == stale["price_reason"].to_list()
+    assert ["get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #4)"] == stale["price_reason"].to_list()
     others = tables.pools.filter(tables.pools["pool"] != network.k2.stale)
     assert {VALID_PRICE} == set(others["price_reason"])
     assert [] == tables.notices

@@ -93,6 +93,9 @@ class TestRouter:
             ({"PAUSED": u32(0)}, "router instance: field PAUSED: expected bool, found u32"),
             ({"ORACLE": symbol("ORACLE")}, "router instance: field ORACLE: expected address, found symbol"),
             ({"ORACFG": struct_map({})}, "router instance.ORACFG: field price_precision is missing"),
+            ({"PSTALE": u32(60)}, "router instance: field PSTALE: expected u64, found u32"),
+            ({"ASTALMP": u32(60)}, "ASTALMP: expected map, found u32"),
+            ({"ASTALMP": struct_map({"x": u64(1)})}, "ASTALMP: an asset: expected address, found symbol"),
         ],
     )
     def test_another_form(self, storage: dict[str, ScVal | None], message: str) -> None:
@@ -109,12 +112,11 @@ class TestRouter:
 class TestReserveList:
     """``RLIST``."""
 
-    def test_order_and_absence(self) -> None:
-        """The order is that of the list; a router that never had a reserve has no list."""
+    def test_order(self) -> None:
+        """The order is that of the list."""
         assets = decode_reserve_list(read(reserve_list("A", ["USDC", "XLM"])))
 
         assert (contract("USDC"), contract("XLM")) == assets
-        assert () == decode_reserve_list(None)
 
     @pytest.mark.parametrize(
         ("value", "message"),

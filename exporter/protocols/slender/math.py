@@ -1,7 +1,8 @@
-"""Slender's math over columns of reserves (facts/other-protocols.md 3.3); tests/slender_judge.py has it for one.
+"""Slender's math over columns of reserves (docs/protocols/slender.md, "Formulas").
 
 Coefficients and rates a year have 9 decimals. The contract's views bring its two accrued rates from the last update
-to now with the interest rates that are stored, in whole windows of time, and so does this.
+to now with the interest rates that are stored, in whole windows of time, and so does this. Its products have to fit
+into 128 bits before they are divided, as here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RESERVE_COLUMNS = (
     "window",
     "s_supply",
     "debt_supply",
-    "balance",
+    "cash",
     "fees",
 )
 """The raw columns that `project` reads."""
@@ -57,14 +58,14 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
         lent = lent_out(accrued, state["debt_supply"])
-        owned = exact.add(state["balance"], lent)
+        owned = exact.add(state["cash"], lent)
         return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
 
     _, stored_used, stored_apr = of_lenders(state["lender_ar"])
     owned, accrued_used, accrued_apr = of_lenders(lender)
     collat_coeff = collateral_coefficient(owned, state["s_supply"])
-    supplied = exact.multiply_divide_floor(state["s_supply"], collat_coeff, ONE)
-    borrowed = exact.multiply_divide_floor(state["debt_supply"], debt_coeff, ONE)
+    supplied = exact.select(state["s_supply"] != 0, owned, 0)  # without shares nobody owns what lies there
+    borrowed = _times(debt_coeff, state["debt_supply"])
     return frame.with_columns(
         collat_coeff.alias("collat_coeff"),
         debt_coeff.alias("debt_coeff"),
@@ -92,22 +93,21 @@ def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) 
 @exact.naming("accrued rate")
 def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
     """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals."""
-    years = exact.multiply_divide_floor(seconds, ONE, SECONDS_PER_YEAR)
-    growth = exact.add(exact.multiply_divide_floor(rate, years, ONE), ONE)
-    return exact.multiply_divide_floor(accrued, growth, ONE)
+    years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
+    return _times(accrued, exact.add(_times(rate, years), ONE))
 
 
 @exact.naming("lent")
 def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
     """What of the debt is the lenders': floor(accrued × debt shares)."""
-    return exact.multiply_divide_floor(accrued, debt_supply, ONE)
+    return _times(accrued, debt_supply)
 
 
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
     """What a share of the supply is worth: floor(owned / shares), 1 without shares."""
     divided = s_supply != 0
-    return exact.multiply_divide_floor(exact.select(divided, owned, 1), ONE, exact.select(divided, s_supply, 1))
+    return exact.floor_divide(exact.multiply(exact.select(divided, owned, 1), ONE), exact.select(divided, s_supply, 1))
 
 
 @exact.naming("share")
@@ -121,3 +121,8 @@ def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
 def simple_yield_bps(rate: pl.Series) -> pl.Series:
     """A rate a year as basis points, rounded down, Int64: between two updates interest is simple."""
     return exact.json_integers(exact.floor_divide(rate, ONE // 10_000))
+
+
+def _times(left: pl.Series, right: pl.Series) -> pl.Series:
+    """floor(left × right / 10^9), where the product has to fit."""
+    return exact.floor_divide(exact.multiply(left, right), ONE)
