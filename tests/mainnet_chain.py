@@ -1,7 +1,7 @@
 """A chain on which everything that the package's lists know of mainnet is there, at its address, with made entries.
 
 The lists are those of `exporter.deployments`, the passphrase is mainnet's, the numbers are made: it shows what a run
-over all known markets asks for. Slender is archived, as facts/other-protocols.md 3.3 has it.
+over all known markets asks for. Slender is archived, as docs/protocols/slender.md has it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from exporter.localnet.blend_entries import (
 from exporter.localnet.blend_reserve import V1, V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, Simulation
-from exporter.localnet.k2_entries import price_entry
+from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
-from exporter.localnet.k2_reserve import Reserve
 from exporter.localnet.made_assets import make_feeds, make_oracles, make_tokens
 from exporter.localnet.made_markets import make_deployments, make_market
 from exporter.localnet.network import CODE, LocalNetwork

@@ -10,11 +10,11 @@ from exporter.localnet.blend_contract import run_pool as run_blend_pool
 from exporter.localnet.blend_reserve import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
-from exporter.localnet.k2_made import CODE as K2_CODE
+from exporter.localnet.k2 import CODE as K2_CODE
 from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
 from exporter.localnet.peridot_contract import PERIDOT_CODE
 from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
-from exporter.localnet.slender_contract import SLENDER_CODE
+from exporter.localnet.slender import CODE as SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
 from exporter.localnet.xoxno_contract import run_aggregator, run_controller, run_pool
 from exporter.localnet.xoxno_entries import AGGREGATOR_WASM_HASH, CONTROLLER_WASM_HASH, POOL_WASM_HASH

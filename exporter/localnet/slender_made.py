@@ -24,8 +24,7 @@ from exporter.localnet.peridot_oracle import (
     symbol_oracle_instance,
     symbol_price_entry,
 )
-from exporter.localnet.slender_contract import POOL_WASM, POOL_WASM_HASH, Market, cash_entry, pool_instance
-from exporter.localnet.slender_reserve import Reserve
+from exporter.localnet.slender import POOL_WASM, POOL_WASM_HASH, Market, Reserve, cash_entry, pool_instance
 from exporter.localnet.token_contract import Token
 
 ORACLE_DECIMALS = 14

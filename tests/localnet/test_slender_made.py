@@ -13,9 +13,8 @@ from exporter.ledger.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.slender_contract import SLENDER_CODE
+from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
-from exporter.localnet.slender_reserve import Reserve, borrow_rate
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
@@ -27,7 +26,7 @@ from tests.localnet.moving import TOKENS, MovingNetwork
 def made(count: int = 2, archived: int = 0) -> tuple[MovingNetwork, SlenderMarkets]:
     """A network of Slender markets, some ledgers after its start."""
     markets = SlenderMarkets(1, count, TOKENS, DEFAULT_START_TIME, archived=archived)
-    network = MovingNetwork(markets, SLENDER_CODE)
+    network = MovingNetwork(markets, CODE)
     for _ in range(60):
         network.advance()
     return network, markets

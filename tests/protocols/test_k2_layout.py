@@ -1,4 +1,4 @@
-"""K2's keys and entries: the bytes of the facts, every bit of the bitmap, and an error that names what is wrong."""
+"""K2's keys and entries: the bytes of keys, every bit of the bitmap, and an error that names what is wrong."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def read(written: Written) -> Entry:
     return Entry(key, RawEntry(data, 1, None))
 
 
-def test_keys_of_the_facts() -> None:
-    """The keys of RLIST and of RDATA(XLM) are the bytes of facts/other-protocols.md 3.1."""
+def test_keys() -> None:
+    """The keys of RLIST and of RDATA(XLM) are the bytes that stellar-sdk makes of them."""
     rlist = "AAAABgAAAAGnROV4KC38tgPUrsplBw0olKBYiqy8p9JXpmaCzbuSigAAAA8AAAAFUkxJU1QAAAAAAAAB"
     rdata = (
         "AAAABgAAAAGnROV4KC38tgPUrsplBw0olKBYiqy8p9JXpmaCzbuSigAAABAAAAABAAAAAgAAAA8AAAAFUkRBVEEAAAAAAAASAAAAASW0/Nh"

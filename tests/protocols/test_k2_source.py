@@ -14,7 +14,7 @@ import pytest
 from exporter.ledger import scval
 from exporter.ledger.entries import decode_contract_data
 from exporter.ledger.scval import ScVal
-from exporter.localnet.k2_entries import (
+from exporter.localnet.k2 import (
     Entry,
     a_token_instance,
     debt_token_instance,

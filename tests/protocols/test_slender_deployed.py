@@ -17,7 +17,7 @@ from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import INSTANCE_KEY
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.slender_contract import SLENDER_CODE
+from exporter.localnet.slender import CODE
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.protocols.base import Candidate
 from exporter.protocols.slender import Slender
@@ -57,7 +57,7 @@ def spec(wasm: bytes) -> Spec:
 def moved() -> tuple[MovingNetwork, SlenderMarkets]:
     """A network of one made market, some operations after its start."""
     markets = SlenderMarkets(1, 1, TOKENS, DEFAULT_START_TIME)
-    network = MovingNetwork(markets, SLENDER_CODE)
+    network = MovingNetwork(markets, CODE)
     for _ in range(60):
         network.advance()
     return network, markets

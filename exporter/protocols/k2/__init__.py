@@ -1,7 +1,7 @@
 """K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them.
 
 The published yields are those of the stored rates, which is what is charged now; totals and indexes are brought to
-the ledger's close time (docs/adr/0015-k2.md; facts/other-protocols.md 3.1).
+the ledger's close time (docs/protocols/k2.md).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class K2(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.table`)."""
-        from exporter.protocols.k2.table import project_reserves
+        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.math`)."""
+        from exporter.protocols.k2.math import project_reserves
 
         return project_reserves(columns, close_time)
 

@@ -1,4 +1,4 @@
-"""How K2 (Kinetic) keeps its state in the ledger (facts/other-protocols.md 3.1).
+"""How K2 (Kinetic) keeps its state in the ledger (docs/protocols/k2.md, "Keys").
 
 A market is a router, a pool is one of its reserves. The router has the reserve's indexes, rates and a bitmap of its
 configuration; the scaled totals are in the instances of two tokens of the reserve's own, the parameters of its rate

@@ -57,8 +57,8 @@ class Slender(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves (see `exporter.protocols.slender.table`)."""
-        from exporter.protocols.slender.table import project_pools
+        """The published numbers of the reserves (see `exporter.protocols.slender.math`)."""
+        from exporter.protocols.slender.math import project_pools
 
         return project_pools(columns, close_time)
 

@@ -7,12 +7,18 @@ into 128 bits before they are divided, as here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from exporter import exact
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.slender.layout import VERSION
 
-ONE = 10**9
+ONE, DECIMALS = 10**9, 9
+"""Of rates, coefficients and utilization."""
+
 SECONDS_PER_YEAR = 31_557_600
 """The contract's year, 365.25 days."""
 
@@ -81,6 +87,35 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
+
+    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees stand
+    as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
+    no result.
+    """
+    raw = raw_rows(columns, RESERVE_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "slender",
+        VERSION,
+        total_supplied="supplied",
+        total_borrowed="borrowed",
+        total_collateral=0,  # collateral is supplied, and stands in that total
+        last_accrual_time="last_update_timestamp",
+        supply_index="collat_coeff",
+        borrow_index="debt_coeff",
+        index_decimals=DECIMALS,
+        stored_borrow_apr="borrower_ir",
+        accrued_borrow_apr="borrower_ir",
+        apr_decimals=DECIMALS,
+        utilization_decimals=DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit="fees",
+    )
+
+
 @exact.naming("elapsed time")
 def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) -> pl.Series:
     """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
@@ -103,6 +138,11 @@ def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
     return _times(accrued, debt_supply)
 
 
+def _times(left: pl.Series, right: pl.Series) -> pl.Series:
+    """floor(left × right / 10^9), where the product has to fit."""
+    return exact.floor_divide(exact.multiply(left, right), ONE)
+
+
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
     """What a share of the supply is worth: floor(owned / shares), 1 without shares."""
@@ -121,8 +161,3 @@ def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
 def simple_yield_bps(rate: pl.Series) -> pl.Series:
     """A rate a year as basis points, rounded down, Int64: between two updates interest is simple."""
     return exact.json_integers(exact.floor_divide(rate, ONE // 10_000))
-
-
-def _times(left: pl.Series, right: pl.Series) -> pl.Series:
-    """floor(left × right / 10^9), where the product has to fit."""
-    return exact.floor_divide(exact.multiply(left, right), ONE)
