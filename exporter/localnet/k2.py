@@ -82,7 +82,7 @@ class Reserve:
     @property
     def data_low(self) -> int:
         """The lower half of the configuration."""
-        limits = 7_500 | 8_000 << 14 | 10_500 << 28 | self.decimals << 42
+        limits = 7_500 | 8_000 << 14 | 500 << 28 | self.decimals << 42
         return limits | self.flags | self.reserve_factor << 57
 
     @property

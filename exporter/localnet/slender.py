@@ -199,7 +199,7 @@ def pool_instance(market: Market) -> Entry:
         storage[vec(symbol("TokenSupply"), address(reserve.debt_token))] = i128(reserve.debt_supply)
         if reserve.fees:
             storage[vec(symbol("ProtocolFeeVault"), address(reserve.token))] = i128(reserve.fees)
-        storage[vec(symbol("PriceFeed"), address(reserve.token))] = _price_feed(market, reserve)
+        storage[vec(symbol("PriceFeed"), address(reserve.token))] = price_feed(market, reserve)
     pairs = tuple(sorted(storage.items(), key=lambda pair: encode_scval(pair[0])))
     return _entry(
         market.address, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, market.wasm_hash, None, pairs))
@@ -294,7 +294,8 @@ def _number(host: Host, contract: str, variant: str, token: str) -> int:
     return 0 if value is None else int(value[1])
 
 
-def _price_feed(market: Market, reserve: Reserve) -> ScVal:
+def price_feed(market: Market, reserve: Reserve) -> ScVal:
+    """The struct ``PriceFeedConfig``, with one feed of the market's oracle."""
     feed = struct_map(
         {
             "feed": address(market.oracle),

@@ -152,7 +152,7 @@ class TestReserve:
             **{name: (value, 27) for name, value in MODEL.items()},
             "ltv": (7_500, 4),
             "liquidation_threshold": (8_000, 4),
-            "liquidation_bonus": (10_500, 4),
+            "liquidation_bonus": (500, 4),
             "active": (1, 0),
             "frozen": (1, 0),
             "borrowing_enabled": (1, 0),
