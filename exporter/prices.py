@@ -24,6 +24,8 @@ PRICE_SCHEMA: dict[str, pl.DataType] = {
     "price_reason": pl.String(),
 }
 
+_PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
+
 ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
 
 
@@ -64,14 +66,17 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
 
 def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], close_time: int) -> pl.DataFrame:
     """Take away the prices that are older than their market's own limit, in seconds by market and pool."""
-    rows = pools.select("market", "pool", "price_timestamp").iter_rows()
-    reasons: dict[int, str] = {}
-    for position, (market, pool, timestamp) in enumerate(rows):
+    reasons: list[str | None] = []
+    for market, pool, timestamp in pools.select("market", "pool", "price_timestamp").iter_rows():
         limit = limits.get((market, pool))
-        if timestamp is not None and limit is not None and close_time - timestamp > limit:
-            age = close_time - timestamp
-            reasons[position] = f"the price is {age} s old, more than the market's own limit of {limit} s"
-    return _without_prices(pools, reasons)
+        age = 0 if timestamp is None else close_time - timestamp
+        refused = limit is not None and age > limit
+        reasons.append(f"the price is {age} s old, more than the market's own limit of {limit} s" if refused else None)
+    why = pl.Series("price_reason", reasons, dtype=pl.String)
+    return pools.with_columns(
+        *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),
+        why.fill_null(pools["price_reason"]),
+    )
 
 
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:
@@ -89,19 +94,13 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     unusable |= _beyond_sums(known, pools["market"])
     tvl = [None if position in unusable else known.get(position) for position in range(pools.height)]
     pools = pools.with_columns(exact.column(tvl, "tvl_usd_cents"))
-    return _without_prices(pools, dict.fromkeys(unusable, ABSURD_PRICE))
-
-
-def _without_prices(pools: pl.DataFrame, reasons: Mapping[int, str]) -> pl.DataFrame:
-    """The pools without the prices at some positions, and why they have none."""
-    if not reasons:
+    if not unusable:
         return pools
-    bad = pl.Series([position in reasons for position in range(pools.height)])
+    bad = pl.Series([position in unusable for position in range(pools.height)])
     taken = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
-    why = pl.Series([reasons.get(position) for position in range(pools.height)], dtype=pl.String)
     return pools.with_columns(
         *(pl.when(~bad).then(pl.col(name)).alias(name) for name in taken),
-        pl.when(bad).then(why).otherwise(pl.col("price_reason")).alias("price_reason"),
+        pl.when(bad).then(pl.lit(ABSURD_PRICE)).otherwise(pl.col("price_reason")).alias("price_reason"),
     )
 
 
