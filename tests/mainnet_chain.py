@@ -157,13 +157,19 @@ class MainnetChain(LocalNetwork):
         return made
 
     def _k2(self) -> K2Markets:
-        """K2 with a fifth reserve that no list has, as on 2026-09-21, and without a price that has gone stale."""
+        """Both of K2's markets, the first with a reserve that no list has, and without a price that has gone stale."""
         known = self._known["k2", "main"]
         tokens = {token.symbol: token for token in self.tokens}
-        made = K2Markets(1, 1, list(tokens.values()), CLOSE_TIME)
+        made = K2Markets(1, 2, list(tokens.values()), CLOSE_TIME)
         made.stale = ""
-        (market,) = made.markets
+        market, earn = made.markets
         market.address, market.rates = self._only("k2"), str(known.address("interest_rate"))
+        listed = self._known["k2", "earn"]
+        (earn.address,), earn.rates = listed.markets, str(listed.address("interest_rate"))
+        earn.reserves[0].a_token = str(listed.address("a_token"))
+        earn.reserves[0].debt_token = str(listed.address("debt_token"))
+        self.markets["k2"].add(earn.address)
+        self.pools += len(earn.reserves)
         for reserve, a_token, debt_token in zip(
             market.reserves, known.addresses("a_token"), known.addresses("debt_token"), strict=True
         ):

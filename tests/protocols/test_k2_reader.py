@@ -363,12 +363,13 @@ class TestConfigHash:
 
 
 def test_known_deployment() -> None:
-    """Mainnet's list has the router, its four reserves' tokens of July 2026, and the roles of the facts."""
-    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "k2")
+    """Mainnet's list has both routers, and of the first four reserves' tokens and the contracts around it."""
+    known, earn = (item for item in deployments_of("mainnet") if item.protocol == "k2")
 
     assert ("CCTUJZLYFAW7ZNQD2SXMUZIHBUUJJICYRKWLZJ6SK6TGNAWNXOJIV6J7",) == known.markets
     assert (4, 4) == (len(known.addresses("a_token")), len(known.addresses("debt_token")))
     assert "CATBSCEN73MFGD4LCCC6SFJHGNEHC2QLSSXFZXFCW3NK45BBPGEYDXOC" == known.address("interest_rate")
+    assert ("CDWPVHKB2O4D2SX42EQMX7YFHZHOART4LZUNNE5XZE72L7BUKTPF6TZE",) == earn.markets
     assert {"configurator", "oracle", "treasury"} <= {item.role for item in known.contracts}
 
 
