@@ -12,7 +12,7 @@ from exporter.errors import ExactDivisionError, ExactError
 from exporter.history.parquet import check_representable
 from exporter.history.schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
 from exporter.ledger.tokens import Token
-from exporter.prices import price_frame, with_values
+from exporter.prices import price_frame, refuse_older, with_values
 from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS, POOLS, VALID_PRICE
@@ -133,7 +133,7 @@ def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) 
     no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
     not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
     pools = pools.with_columns(pl.col("price_reason").fill_null(not_asked))
-    pools = with_values(pools)
+    pools = with_values(refuse_older(pools, reading.price_limits, tables.close_time))
 
     def representable(kept: pl.DataFrame) -> pl.DataFrame:
         check_representable(kept)

@@ -25,6 +25,8 @@ PRICE_SCHEMA: dict[str, pl.DataType] = {
 }
 
 ABSURD_COLLATERAL = "no price is used: the pool's plain collateral has more than 38 digits, so it has no value"
+_PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
+
 ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
 
 
@@ -63,6 +65,21 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
     return exact.frame(columns, PRICE_SCHEMA)
 
 
+def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], close_time: int) -> pl.DataFrame:
+    """Take away the prices that are older than their market's own limit, in seconds by market and pool."""
+    reasons: list[str | None] = []
+    for market, pool, timestamp in pools.select("market", "pool", "price_timestamp").iter_rows():
+        limit = limits.get((market, pool))
+        age = 0 if timestamp is None else close_time - timestamp
+        refused = limit is not None and age > limit
+        reasons.append(f"the price is {age} s old, more than the market's own limit of {limit} s" if refused else None)
+    why = pl.Series("price_reason", reasons, dtype=pl.String)
+    return pools.with_columns(
+        *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),
+        why.fill_null(pools["price_reason"]),
+    )
+
+
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     """Add ``tvl_usd_cents``: floor((total_supplied + total_collateral) * price * 100 / 10^(all decimals)).
 
@@ -83,9 +100,8 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     if not unusable:
         return pools
     bad = pl.Series([position in unusable for position in range(pools.height)])
-    taken = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
     return pools.with_columns(
-        *(pl.when(~bad).then(pl.col(name)).alias(name) for name in taken),
+        *(pl.when(~bad).then(pl.col(name)).alias(name) for name in _PRICE),
         pl.when(bad & large)
         .then(pl.lit(ABSURD_COLLATERAL))
         .when(bad)

@@ -1,4 +1,4 @@
-"""A ledger of K2 markets for tests, written entry by entry, as `tests.blend_chain` has one of Blend's.
+"""A ledger of K2 markets for tests: the entries of the embedded network's stand-in, changed as a test needs them.
 
     ledger = K2Ledger()
     ledger.add_market("A", ["USDC", "XLM"])
@@ -6,24 +6,24 @@
     tables = ledger.compute([demanded("A")])
 
 Contracts are named by labels; a reserve's tokens are ``"A aUSDC"`` and ``"A dUSDC"``, its rate contract ``"A rates"``.
-The shapes are those of facts/other-protocols.md 3.1, written with nothing but the codec.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, i128, string, symbol, u32, u64, vec
+from exporter.ledger.entries import decode_contract_data
+from exporter.ledger.scval import ContractInstance, ScVal
+from exporter.ledger.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet import k2
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.k2 import K2
 from tests.blend_chain import (
@@ -41,11 +41,12 @@ from tests.blend_chain import (
 )
 
 RAY = 10**27
-CODE = hashlib.sha256(b"the code of a K2 router").digest()
+CODE = k2.ROUTER_WASM_HASH
+_STATE = vec(symbol("State"))
 FRESH, PLAIN = "get_asset_prices_vec_fresh", "get_asset_prices_vec"
 PRICE_DECIMALS = 14
 
-# facts/other-protocols.md 3.1: the example of the docs
+# The example of K2's documentation, which the stand-in's model has too
 MODEL: dict[str, int] = {
     "base_variable_borrow_rate": 0, "optimal_utilization_rate": 8 * RAY // 10, "variable_rate_slope1": 4 * RAY // 100,
     "variable_rate_slope2": 6 * RAY // 10,
@@ -75,87 +76,89 @@ def demanded(label: str) -> Candidate:
     return Candidate("k2", contract(label), Origin.CONFIGURATION)
 
 
+def _reserve(market: str, asset: str) -> k2.Reserve:
+    """A reserve in the state of `STATE`, 100 seconds ago."""
+    return k2.Reserve(
+        asset=contract(asset), symbol="", decimals=7, a_token=contract(f"{market} a{asset}"),
+        debt_token=contract(f"{market} d{asset}"), last_update=NOW - 100, supply_scaled=SUPPLY, debt_scaled=DEBT,
+        liquidity_rate=STATE["current_liquidity_rate"], borrow_rate=STATE["current_variable_borrow_rate"],
+    )  # fmt: skip
+
+
+def _market(market: str, assets: Sequence[str] = ()) -> k2.Market:
+    return k2.Market(
+        contract(market), contract(f"{market} oracle"), contract(f"{market} rates"), account("admin"),
+        contract("configurator"), contract("treasury"), reserves=[_reserve(market, asset) for asset in assets],
+    )  # fmt: skip
+
+
+def _changed(written: Written, changes: Mapping[str, Raw], key: ScVal | None = None) -> Written:
+    """An entry with other fields of its struct, or of the struct under a key of an instance; None leaves one out."""
+    data = decode_contract_data(written[1])
+    if data.value[0] != scval.CONTRACT_INSTANCE:
+        return entry(data.contract, data.key, _with(data.value, changes))
+    whole: ContractInstance = data.value[1]
+    if key is None:
+        storage = _with((scval.MAP, whole.storage), changes)[1]
+    else:
+        storage = tuple((name, _with(value, changes) if name == key else value) for name, value in whole.storage or ())
+    return instance(data.contract, storage, whole.wasm_hash)
+
+
+def _with(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
+    return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
+
+
 def router_instance(market: str, *, storage: Mapping[str, Raw] | None = None) -> Written:
     """The instance of a router; ``storage`` replaces or removes some of its keys."""
-    stored: dict[str, Raw] = {
-        "INIT": (scval.BOOL, True),
-        "ORACLE": address(contract(f"{market} oracle")),
-        "PADMIN": address(account("admin")),
-        "PAUSED": (scval.BOOL, False),
-        "PCONFIG": address(contract("configurator")),
-        "TREASURY": address(contract("treasury")),
-    }
-    stored |= storage or {}
-    pairs = [(symbol(key), value) for key, value in sorted(stored.items()) if value is not None]
-    return instance(contract(market), pairs, CODE)
+    return _changed(k2.router_instance(_market(market)), storage or {})
 
 
 def reserve_list(market: str, assets: Sequence[str]) -> Written:
     """``RLIST`` of assets given by label."""
-    return entry(contract(market), symbol("RLIST"), vec(*(address(contract(asset)) for asset in assets)))
+    return k2.reserve_list(_market(market, assets))
 
 
 def bitmap(
     decimals: int = 7, reserve_factor: int = 2_000, flags: int = 0b1000101, caps: tuple[int, int] = (0, 0)
 ) -> ScVal:
     """A bitmap: ``flags`` from bit 50 (active, frozen, borrowing, paused, -, -, flash); borrow and supply caps."""
-    low = 7_500 | 8_000 << 14 | 10_500 << 28 | decimals << 42 | flags << 50 | reserve_factor << 57 | 25 << 71
+    low = 7_500 | 8_000 << 14 | 500 << 28 | decimals << 42 | flags << 50 | reserve_factor << 57 | 25 << 71
     return struct_of({"data_low": u128(low), "data_high": u128(caps[0] | caps[1] << 64)})
 
 
 def reserve(market: str, asset: str, /, **changes: Any) -> Written:
     """An ``RDATA`` entry; a change is a number, a value of any kind, or None to leave the field out."""
-    fields: dict[str, Raw] = {name: u128(value) for name, value in STATE.items()}
-    fields |= {
-        "a_token_address": address(contract(f"{market} a{asset}")),
-        "debt_token_address": address(contract(f"{market} d{asset}")),
-        "interest_rate_strategy_address": address(contract(f"{market} rates")),
-        "id": u32(0),
-        "last_update_timestamp": u64(NOW - 100),
-        "configuration": bitmap(),
-    }
     for name, value in changes.items():
         if isinstance(value, int):
-            value = u64(value) if name == "last_update_timestamp" else u128(value)
-        fields[name] = value
-    return entry(contract(market), vec(symbol("RDATA"), address(contract(asset))), struct_of(fields))
-
-
-def _token(label: str, state: Mapping[str, Raw]) -> Written:
-    fields: dict[str, Raw] = {"decimals": u32(7), "name": string("K2 token"), "symbol": string("k2")}
-    return instance(contract(label), [(vec(symbol("State")), struct_of(fields | dict(state)))], CODE)
+            changes[name] = u64(value) if name == "last_update_timestamp" else u128(value)
+    return _changed(k2.reserve_entry(_market(market), _reserve(market, asset)), {"configuration": bitmap()} | changes)
 
 
 def a_token(market: str, asset: str, scaled: int = SUPPLY, /, **changes: Raw) -> Written:
     """The instance of a reserve's aToken."""
-    state: dict[str, Raw] = {
-        "underlying_asset": address(contract(asset)),
-        "pool_address": address(contract(market)),
-        "total_supply_scaled": i128(scaled),
-    }
-    return _token(f"{market} a{asset}", state | changes)
+    written = k2.a_token_instance(_market(market), _reserve(market, asset))
+    return _changed(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
 
 
 def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -> Written:
     """The instance of a reserve's debt token."""
-    state: dict[str, Raw] = {
-        "borrowed_asset": address(contract(asset)),
-        "pool_address": address(contract(market)),
-        "total_debt_scaled": i128(scaled),
-    }
-    return _token(f"{market} d{asset}", state | changes)
+    written = k2.debt_token_instance(_market(market), _reserve(market, asset))
+    return _changed(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
 
 
 def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Written:
-    """The instance of a rate contract with its defaults by their keys."""
-    pairs = [(symbol(key), u128(value)) for key, value in sorted((defaults or {}).items())]
-    return instance(contract(f"{market} rates"), [(symbol("ADMIN"), address(account("admin"))), *pairs], CODE)
+    """The instance of a rate contract with its defaults by their keys, and no others."""
+    keys: dict[str, Raw] = dict.fromkeys(("BVR", "OU", "VS1", "VS2"))
+    return _changed(
+        k2.rates_instance(_market(market)), keys | {key: u128(value) for key, value in (defaults or {}).items()}
+    )
 
 
 def rate_model(market: str, asset: str, /, **changes: Any) -> Written:
     """``APARAMS`` of a reserve; changes as for ``reserve``."""
-    fields = {name: u128(value) if isinstance(value, int) else value for name, value in (MODEL | changes).items()}
-    return entry(contract(f"{market} rates"), vec(symbol("APARAMS"), address(contract(asset))), struct_of(fields))
+    values = {name: u128(value) if isinstance(value, int) else value for name, value in changes.items()}
+    return _changed(k2.rates_entry(_market(market), _reserve(market, asset)), values)
 
 
 def price_data(price: int, timestamp: int = NOW) -> ScVal:

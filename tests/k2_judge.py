@@ -1,4 +1,4 @@
-"""The independent judge of K2: one reserve in plain Python integers, after facts/other-protocols.md section 3.1.
+"""The independent judge of K2: one reserve in plain Python integers, after the published source.
 
 It shares no code with the exporter nor with the embedded network. `//` is the floor; every value that has a name
 goes through `i128`, which raises OverflowError where the exporter has no result; products before a division are

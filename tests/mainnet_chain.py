@@ -1,7 +1,7 @@
 """A chain on which everything that the package's lists know of mainnet is there, at its address, with made entries.
 
 The lists are those of `exporter.deployments`, the passphrase is mainnet's, the numbers are made: it shows what a run
-over all known markets asks for. Slender is archived, as facts/other-protocols.md 3.3 has it.
+over all known markets asks for. Slender is archived, as docs/protocols/slender.md has it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from exporter.localnet.blend import (
 )
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, Simulation
-from exporter.localnet.k2_entries import price_entry
+from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
-from exporter.localnet.k2_reserve import Reserve
 from exporter.localnet.made_assets import make_feeds, make_oracles, make_tokens
 from exporter.localnet.made_markets import make_deployments, make_market
 from exporter.localnet.network import CODE, LocalNetwork
@@ -159,13 +158,19 @@ class MainnetChain(LocalNetwork):
         return made
 
     def _k2(self) -> K2Markets:
-        """K2 with a fifth reserve that no list has, as on 2026-09-21, and without a price that has gone stale."""
+        """Both of K2's markets, the first with a reserve that no list has, and without a price that has gone stale."""
         known = self._known["k2", "main"]
         tokens = {token.symbol: token for token in self.tokens}
-        made = K2Markets(1, 1, list(tokens.values()), CLOSE_TIME)
+        made = K2Markets(1, 2, list(tokens.values()), CLOSE_TIME)
         made.stale = ""
-        (market,) = made.markets
+        market, earn = made.markets
         market.address, market.rates = self._only("k2"), str(known.address("interest_rate"))
+        listed = self._known["k2", "earn"]
+        (earn.address,), earn.rates = listed.markets, str(listed.address("interest_rate"))
+        earn.reserves[0].a_token = str(listed.address("a_token"))
+        earn.reserves[0].debt_token = str(listed.address("debt_token"))
+        self.markets["k2"].add(earn.address)
+        self.pools += len(earn.reserves)
         for reserve, a_token, debt_token in zip(
             market.reserves, known.addresses("a_token"), known.addresses("debt_token"), strict=True
         ):
@@ -217,6 +222,8 @@ class MainnetChain(LocalNetwork):
     def _slender(self) -> SlenderMarkets:
         made = SlenderMarkets(1, 1, self.tokens, CLOSE_TIME, archived=1)
         made.markets[0].address = self._only("slender")
+        (listed,) = self._known["slender", "main"].contracts
+        made.markets[0].wasm_hash = bytes.fromhex(listed.wasm_hash or "")
         del self.markets["slender"]  # it cannot be read
         return made
 

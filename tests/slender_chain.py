@@ -1,31 +1,43 @@
-"""A ledger of Slender pools for tests, written entry by entry, as `tests.blend_chain` has one of Blend's.
+"""A ledger of Slender pools for tests: the entries of the embedded network's stand-in, changed as a test needs them.
 
     ledger = SlenderLedger()
     ledger.add_market("S", ["XLM", "USDC"])
-    ledger.change("S", {variant("Pause"): (scval.BOOL, True)})
+    ledger.change("S", {variant("Reserves"): None})
     tables = ledger.compute([demanded("S")])
 
-Contracts are named by labels. The shapes are those of facts/other-protocols.md 3.3, written with nothing but the codec.
+Contracts are named by labels.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporter.compute import Tables, compute
 from exporter.deployments import Deployment
-from exporter.ledger import scval
+from exporter.ledger.entries import decode_contract_data
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, u32, u64, vec
+from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, u32, vec
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet import slender
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.slender import Slender
-from tests.blend_chain import NOW, BlendLedger, BlendSource, Raw, Written, contract, instance, struct_of, token_instance
+from tests.blend_chain import (
+    NOW,
+    BlendLedger,
+    BlendSource,
+    Raw,
+    Written,
+    account,
+    contract,
+    entry,
+    instance,
+    struct_of,
+    token_instance,
+)
 
-CODE = hashlib.sha256(b"the code of a Slender pool").digest()
+CODE = slender.POOL_WASM_HASH
 PRICE_DECIMALS = 14
 
 
@@ -44,26 +56,43 @@ def variant(name: str, label: str | None = None) -> ScVal:
     return vec(symbol(name)) if label is None else vec(symbol(name), address(contract(label)))
 
 
+def _reserve(asset: str) -> slender.Reserve:
+    """1000 tokens of shares, 400 of them lent, a thousand seconds ago."""
+    return slender.Reserve(
+        token=contract(asset), s_token=contract(f"{asset} s"), debt_token=contract(f"{asset} debt"), decimals=7,
+        last_update=NOW - 1_000, lender_ar=1_090_000_000, lender_ir=90_000_000, borrower_ar=1_100_000_000,
+        borrower_ir=100_000_000, s_supply=1000 * 10**7, debt_supply=400 * 10**7, cash=600 * 10**7,
+    )  # fmt: skip
+
+
+def _market(market: str, assets: Sequence[str], feeds: Mapping[str, ScVal]) -> slender.Market:
+    oracle = contract(f"{market} oracle")
+    return slender.Market(
+        contract(market), oracle, account("admin"), [_reserve(asset) for asset in assets], dict(feeds)
+    )
+
+
+def changed(struct: ScVal, **changes: Raw) -> ScVal:
+    """A struct with other fields; None leaves a field out."""
+    return struct_of({name: value for (_, name), value in struct[1]} | changes)
+
+
 def reserve_data(asset: str, **changes: Any) -> ScVal:
     """ReserveData of an asset; a change is a number, a value of any kind, or None to leave the field out."""
-    kind = vec(symbol("Fungible"), address(contract(f"{asset} s")), address(contract(f"{asset} debt")))
-    configuration: dict[str, Raw] = {
-        "borrowing_enabled": (scval.BOOL, True), "discount": u32(6_000), "is_active": (scval.BOOL, True),
-        "liquidity_cap": i128(10**18), "util_cap": u32(9_000),
-    }  # fmt: skip
-    fields: dict[str, Raw] = {
-        "borrower_ar": i128(1_100_000_000), "borrower_ir": i128(100_000_000), "lender_ar": i128(1_090_000_000),
-        "lender_ir": i128(90_000_000), "configuration": struct_of(configuration), "id": (scval.BYTES, b"\0"),
-        "last_update_timestamp": u64(NOW - 1_000), "reserve_type": kind,
-    }  # fmt: skip
-    fields |= {name: i128(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return struct_of(fields)
+    values = {name: i128(value) if isinstance(value, int) else value for name, value in changes.items()}
+    return changed(slender.reserve_value(_reserve(asset), 0), **values)
 
 
 def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
     """PriceFeedConfig with one feed, of the market's oracle."""
-    feed = struct_of({"feed": address(contract(f"{market} oracle")), "feed_asset": asset, "twap_records": u32(10)})
-    return struct_of({"asset_decimals": u32(decimals), "feeds": vec(feed)})
+    feeds = slender.price_feed(_market(market, ["XLM"], {contract("XLM"): asset}), _reserve("XLM"))
+    return changed(feeds, asset_decimals=u32(decimals))
+
+
+def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:
+    """What lies in a reserve, or in its place another value."""
+    key, data = slender.cash_entry(_market(market, [], {}), _reserve(asset))
+    return (key, data) if amount is None else entry(contract(market), decode_contract_data(data).key, amount)
 
 
 class SlenderLedger(BlendLedger):
@@ -75,21 +104,12 @@ class SlenderLedger(BlendLedger):
 
     def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:  # type: ignore[override]
         """A pool with reserves, and an oracle of 14 decimals that prices each of them at 2 dollars now."""
-        storage = self.storage[market] = {
-            variant("Admin"): address(contract("admin")),
-            variant("Reserves"): vec(*(address(contract(asset)) for asset in assets)),
-            variant("PoolConfig"): struct_of({"timestamp_window": u64(20)}),
-            variant("Pause"): struct_of({"paused": (scval.BOOL, False)}),
-        }
+        feeds = {contract(asset): vec(symbol("Stellar"), address(contract(asset))) for asset in assets}
+        _, data = slender.pool_instance(_market(market, assets, feeds))
+        self.storage[market] = dict(decode_contract_data(data).value[1].storage)
         self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
         for asset in assets:
-            storage[variant("ReserveAssetKey", asset)] = reserve_data(asset)
-            storage[variant("TokenSupply", f"{asset} s")] = i128(1000 * 10**7)
-            storage[variant("TokenSupply", f"{asset} debt")] = i128(400 * 10**7)
-            storage[variant("STokenUnderlyingBalance", f"{asset} s")] = i128(600 * 10**7)
-            stellar = vec(symbol("Stellar"), address(contract(asset)))
-            storage[variant("PriceFeed", asset)] = price_feed(market, stellar)
-            self.replace(token_instance(asset, asset.encode()))
+            self.replace(cash(market, asset), token_instance(asset, asset.encode()))
             self.set_price(f"{market} oracle", asset, 2 * 10**PRICE_DECIMALS)
         self.change(market, {})
 

@@ -1,7 +1,8 @@
-"""The independent judge of Slender: one reserve in plain Python integers, after facts/other-protocols.md 3.3.
+"""The independent judge of Slender: one reserve in plain Python integers, after the contract's own source.
 
-It shares no code with the exporter nor with the embedded network. Every value that has a name goes through `i128`,
-which raises OverflowError where the exporter sets the reserve aside.
+That is pool/src/methods/utils (get_collat_coeff, get_elapsed_time, rate) and common/src/fixedi128 of the repository
+that docs/protocols/slender.md names. It shares no code with the exporter nor with the embedded network. What goes
+through `i128` the contract checks; the exporter sets a reserve aside where that fails.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ def elapsed(last_update: int, window: int, now: int) -> int:
     return since - since % window if window else 0
 
 
+def times(left: int, right: int) -> int:
+    """FixedI128: the product has to fit before it is divided."""
+    return i128(left * right) // ONE
+
+
 def accrued(rate: int, interest: int, seconds: int) -> int:
-    years = i128(seconds * ONE // YEAR)
-    return i128(rate * i128(i128(interest * years // ONE) + ONE) // ONE)
+    return times(rate, i128(times(interest, i128(ONE * seconds) // YEAR) + ONE))
 
 
 def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
@@ -35,17 +40,17 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
     debt = accrued(reserve["borrower_ar"], reserve["borrower_ir"], seconds)
 
     def of_lenders(rate: int) -> tuple[int, int, int]:
-        lent = i128(rate * reserve["debt_supply"] // ONE)
-        owned = i128(reserve["balance"] + lent)
+        lent = times(rate, reserve["debt_supply"])
+        owned = i128(reserve["cash"] + lent)
         if owned == 0:
             return 0, 0, 0
         return owned, i128(lent * ONE // owned), i128(lent * reserve["lender_ir"] // owned)
 
     _, stored_used, stored_apr = of_lenders(reserve["lender_ar"])
     owned, used, apr = of_lenders(lender)
-    coefficient = i128(owned * ONE // reserve["s_supply"]) if reserve["s_supply"] else ONE
-    supplied = i128(reserve["s_supply"] * coefficient // ONE)
-    borrowed = i128(reserve["debt_supply"] * debt // ONE)
+    coefficient = i128(ONE * owned) // reserve["s_supply"] if reserve["s_supply"] else ONE
+    supplied = owned if reserve["s_supply"] else 0  # all shares together: floor(owned * shares / shares)
+    borrowed = times(debt, reserve["debt_supply"])
     shown = {
         "utilization_bps": borrowed * 10_000 // supplied if supplied else 0,
         "supply_apy_bps": stored_apr // 100_000,

@@ -112,7 +112,7 @@ def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
         assert {
             "decimals": len(oracles),
             "lastprice": singly,
-            "get_asset_prices_vec_fresh": 1,  # K2's five reserves
+            "get_asset_prices_vec_fresh": 1,  # the reserves of both K2 markets
             "quotes": 1,  # XOXNO's tokens, of 31 hub markets
             "get_available_liquidity": 2,
             "symbol or decimals": 2 * len(odd),

@@ -28,8 +28,7 @@ class Quote:
     """What an oracle said of a token.
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
-    ``fresh`` says that the oracle itself refuses prices that are too old by its own limit for the token, and gave this.
-    ``max_age`` is that limit in seconds, where it was read.
+    ``max_age`` is the oracle's own limit for the token in seconds, where it was read.
     """
 
     oracle: str
@@ -38,7 +37,6 @@ class Quote:
     price: int | None = None
     timestamp: int | None = None
     failure: str | None = None
-    fresh: bool = False
     max_age: int | None = None
 
 

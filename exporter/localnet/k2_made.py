@@ -7,7 +7,7 @@ source, was just made: its one reserve is empty. Any more have sizes of all kind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 
 from exporter.deployments.local import made_address
@@ -15,19 +15,21 @@ from exporter.ledger.entries import code_key
 from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Code, wasm_hash
-from exporter.localnet.k2_contract import run_oracle, run_rates, run_router, run_token
-from exporter.localnet.k2_entries import (
+from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.k2 import (
+    ACTIVE,
+    BORROWING,
+    FLASH,
+    FROZEN,
     ORACLE_WASM,
-    ORACLE_WASM_HASH,
     RATES_WASM,
-    RATES_WASM_HASH,
+    RAY,
     ROUTER_WASM,
-    ROUTER_WASM_HASH,
     TOKEN_WASM,
-    TOKEN_WASM_HASH,
     Entry,
     Market,
+    Model,
+    Reserve,
     a_token_instance,
     debt_token_instance,
     oracle_instance,
@@ -38,17 +40,8 @@ from exporter.localnet.k2_entries import (
     reserve_list,
     router_instance,
 )
-from exporter.localnet.k2_reserve import ACTIVE, BORROWING, FLASH, FROZEN, RAY, Model, Reserve
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.token_contract import Token
-
-CODE: Mapping[bytes, Code] = {
-    ROUTER_WASM_HASH: run_router,
-    TOKEN_WASM_HASH: run_token,
-    RATES_WASM_HASH: run_rates,
-    ORACLE_WASM_HASH: run_oracle,
-}
-"""The stand-ins by wasm hash, for `exporter.localnet.network`."""
 
 _PRICES_AFTER = 600  # seconds: the oracle writes all prices anew when they are this old
 _STALE_SECONDS = 20_000  # as on mainnet, where some feeds went without a price for hours

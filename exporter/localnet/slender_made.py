@@ -1,7 +1,7 @@
 """The Slender markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
-The first is the one that `exporter.deployments.local` lists. ``archived`` of them have an archived instance, as the
-real one is said to have: their entry keeps its data, and nothing of it changes.
+The first is the one that `exporter.deployments.local` lists. ``archived`` of them have archived entries, as the real
+one is said to have: they keep their data, and nothing of it changes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from exporter.localnet.peridot_oracle import (
     symbol_oracle_instance,
     symbol_price_entry,
 )
-from exporter.localnet.slender_contract import POOL_WASM, POOL_WASM_HASH, Market, pool_instance
-from exporter.localnet.slender_reserve import Reserve
+from exporter.localnet.slender import POOL_WASM, POOL_WASM_HASH, Market, Reserve, cash_entry, pool_instance
 from exporter.localnet.token_contract import Token
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old
-_LIFE = 7 * 17_280  # ledgers: to what a pool extends the life of its instance
+_LIFE = 7 * 17_280  # ledgers: to what a pool extends the life of its instance; that of a balance is longer
 _LONG_LIFE = 1_000_000
 
 
@@ -69,9 +68,9 @@ class SlenderMarkets:
         for key, data in (symbol_oracle_instance(self.oracle, ORACLE_DECIMALS), *self._price_entries(self._priced_at)):
             yield key, RawEntry(data, max(ledger - 20, 1), ledger + _LONG_LIFE)
         for market in self.markets:
-            key, data = pool_instance(market)
             archived = any(market is other for other in self.archived)
-            yield key, RawEntry(data, max(ledger - 1_000, 1), ledger - 1 if archived else ledger + _LIFE)
+            for key, data in (pool_instance(market), *(cash_entry(market, reserve) for reserve in market.reserves)):
+                yield key, RawEntry(data, max(ledger - 1_000, 1), ledger - 1 if archived else ledger + _LIFE)
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:  # noqa: ARG002
         """What changes in the ledger that closes next: prices when they are due, then a few pools."""
@@ -85,9 +84,10 @@ class SlenderMarkets:
                 yield Change(key, data, ledger + _LONG_LIFE)
         used = self.markets[: len(self.markets) - len(self.archived)]
         for market in self._random.sample(used, min(self.changes_per_ledger, len(used))):
-            self._random.choice(market.reserves).operate(self._random, time)
-            key, data = pool_instance(market)
-            yield Change(key, data, ledger + _LIFE)
+            reserve = self._random.choice(market.reserves)
+            reserve.operate(self._random, time)
+            for key, data in (pool_instance(market), cash_entry(market, reserve)):
+                yield Change(key, data, ledger + _LIFE)
 
     def _market(self, index: int, time: int) -> Market:
         market = Market(
@@ -104,9 +104,8 @@ class SlenderMarkets:
             )
             dollars = self._random.randint(10, 9_999)
             reserve.deposit(dollars * 10 ** (14 + token.decimals) // token.price, start)
-            reserve.borrow(reserve.balance * self._random.randint(0, 8_500) // 10_000, start)
-            reserve.update(start)
-            reserve.update(time - self._random.randint(0, 2_999))
+            reserve.borrow(reserve.cash * self._random.randint(0, 8_500) // 10_000, start)
+            reserve.deposit(10**token.decimals, time - self._random.randint(0, 2_999))
             market.reserves.append(reserve)
             market.feeds[token.contract] = by_symbol("XLM") if place == 0 else by_address(token.contract)
         return market

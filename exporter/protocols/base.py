@@ -136,6 +136,8 @@ class ProtocolReading:
 
     ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it; it
     always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the protocol's own.
+    ``price_limits`` are the ages in seconds, by market and pool, that the market itself takes a price up to; where it
+    has none, the module's rule stands alone.
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
     deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
@@ -150,6 +152,7 @@ class ProtocolReading:
     notices: list[str] = field(default_factory=list)
     tokens: Mapping[str, Token] = field(default_factory=dict)
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
+    price_limits: dict[tuple[str, str], int] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)

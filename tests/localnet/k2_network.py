@@ -13,7 +13,8 @@ from exporter.ledger.source import RawEntry
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, wasm_hash
-from exporter.localnet.k2_made import CODE, K2Markets
+from exporter.localnet.k2 import CODE
+from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.token_contract import (

@@ -11,14 +11,13 @@ from exporter.deployments.local import K2_ROUTER_CODE
 from exporter.ledger import scval
 from exporter.ledger.entries import decode_contract_data, instance_key
 from exporter.ledger.scval import ScVal
-from exporter.localnet.k2_entries import ROUTER_WASM_HASH, Market
-from exporter.localnet.k2_reserve import BORROWING, FROZEN, Reserve
+from exporter.localnet.k2 import BORROWING, FROZEN, ROUTER_WASM_HASH, Market, Reserve
 from exporter.protocols.k2.layout import reserve_key
 from exporter.tables import VALID_PRICE
 from tests import k2_judge as judge
 from tests.localnet.k2_network import K2Network, read, tables_of
 
-# facts/other-protocols.md 3.1
+# docs/protocols/k2.md, "Keys"
 RESERVE_FIELDS = [
     "a_token_address", "configuration", "current_liquidity_rate", "current_variable_borrow_rate", "debt_token_address",
     "id", "interest_rate_strategy_address", "last_update_timestamp", "liquidity_index", "variable_borrow_index",
@@ -165,7 +164,7 @@ def test_one_stale_price_costs_one_pool_its_price() -> None:
     tables = tables_of(network, read(network))
     stale = tables.pools.filter(tables.pools["pool"] == network.k2.stale)
 
-    assert ["get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #7)"] == stale["price_reason"].to_list()
+    assert ["get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #4)"] == stale["price_reason"].to_list()
     others = tables.pools.filter(tables.pools["pool"] != network.k2.stale)
     assert {VALID_PRICE} == set(others["price_reason"])
     assert [] == tables.notices

@@ -13,7 +13,7 @@ from exporter.ledger.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.slender_contract import SLENDER_CODE
+from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.slender import Slender
@@ -26,7 +26,7 @@ from tests.localnet.moving import TOKENS, MovingNetwork
 def made(count: int = 2, archived: int = 0) -> tuple[MovingNetwork, SlenderMarkets]:
     """A network of Slender markets, some ledgers after its start."""
     markets = SlenderMarkets(1, count, TOKENS, DEFAULT_START_TIME, archived=archived)
-    network = MovingNetwork(markets, SLENDER_CODE)
+    network = MovingNetwork(markets, CODE)
     for _ in range(60):
         network.advance()
     return network, markets
@@ -65,7 +65,7 @@ def test_the_exporter_agrees_with_the_views(moving: bool) -> None:
         assert simulation.result is not None
         compared += SlenderViews().compare(asked, decode_scval(simulation.result), rows[asked.market], 0)
 
-    assert 2 * 3 * 9 == len(compared)
+    assert 2 * 3 * 10 == len(compared)
     assert [] == [item for item in compared if not item.agrees]
     assert ([], [], []) == (tables.unread, tables.unpriced, tables.notices)
 
@@ -78,9 +78,37 @@ def test_totals_agree_with_the_network() -> None:
 
     for reserve in markets.markets[0].reserves:
         row = rows[reserve.token]
-        assert reserve.s_supply * reserve.collateral_coefficient(time) // 10**9 == row["total_supplied"]
+        assert reserve.owned(time) == row["total_supplied"]
         assert reserve.debt_supply * reserve.debt_coefficient(time) // 10**9 == row["total_borrowed"]
         assert 0 <= row["utilization_bps"] <= 10_000
+
+
+def test_reserves_move_as_the_contract_s_do() -> None:
+    """A reserve of the contract's own tests comes to the coefficients that they expect, at each step."""
+    day = 86_400
+    reserve = Reserve("token", "s", "debt", 9, 0)
+    reserve.deposit(100_000_000, day)
+    reserve.borrow(40_000_000, day)
+    found = [(reserve.collateral_coefficient(time * day), reserve.debt_coefficient(time * day)) for time in (2, 3)]
+    reserve.borrow(400_000, 3 * day)
+    found += [(reserve.collateral_coefficient(time * day), reserve.debt_coefficient(time * day)) for time in (4, 5)]
+
+    assert [
+        (1_000_000_010, 1_000_000_000), (1_000_000_010, 1_000_000_000),
+        (1_000_125_260, 1_000_344_464), (1_000_167_020, 1_000_459_304),
+    ] == found  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lent", "rate"),
+    [
+        (0, 0), (20, 27_517_810), (50, 53_966_913), (75, 145_205_089), (80, 199_799_636), (90, 540_574_625),
+        (95, 1_524_769_809), (99, 5_000_000_000), (100, 5_000_000_000),
+    ],
+)  # fmt: skip
+def test_rates_are_the_contract_s(lent: int, rate: int) -> None:
+    """The rates are those that the contract's own tests expect."""
+    assert rate == borrow_rate(100, lent)
 
 
 def test_archived_market() -> None:

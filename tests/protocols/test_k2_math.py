@@ -1,4 +1,4 @@
-"""K2's math against the vectors of facts/other-protocols.md 3.1, and against the judge for reserves of every kind.
+"""K2's math against the vectors of docs/protocols/k2.md, and against the judge for reserves of every kind.
 
 Every vector is checked on the columnar code and on the judge alike, so that the judge is known to be right, too.
 """
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
-from exporter.protocols.k2 import math
+from exporter.protocols.k2 import K2, math
+from exporter.tables import PROTOCOL_COLUMNS
 from tests import k2_judge as judge
-from tests.k2_chain import DEBT, MODEL, STATE, SUPPLY
+from tests.blend_chain import contract
+from tests.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
 
 Reserve = dict[str, int]
 
@@ -96,12 +98,12 @@ def implementation(request: pytest.FixtureRequest) -> Implementation:
 
 @pytest.mark.parametrize(("utilization", "percent"), [(0, 0), (20, 1), (40, 2), (60, 3), (80, 4), (90, 34), (100, 64)])
 def test_borrow_rate_of_the_docs(implementation: Implementation, utilization: int, percent: int) -> None:
-    """The docs' example, base 0, slopes 4 and 60 %, optimum 80 % (facts/other-protocols.md 3.1, vectors)."""
+    """The docs' example, base 0, slopes 4 and 60 %, optimum 80 %."""
     assert percent * RAY // 100 == implementation.borrow_rate(utilization * RAY // 100)
 
 
 def test_supply_rate_of_the_docs(implementation: Implementation) -> None:
-    """10 % x 80 % x (1 - 20 %) = 6.4 % (facts/other-protocols.md 3.1, vectors)."""
+    """10 % x 80 % x (1 - 20 %) = 6.4 %."""
     assert 64 * RAY // 1_000 == implementation.supply_rate(RAY // 10, 8 * RAY // 10, 2_000)
 
 
@@ -110,7 +112,7 @@ def test_supply_rate_of_the_docs(implementation: Implementation) -> None:
     [(0, RAY), (DAY, 1000273972602739726027397260), (30 * DAY, 1008219178082191780821917808), (YEAR, 11 * RAY // 10)],
 )
 def test_linear_interest(implementation: Implementation, seconds: int, expected: int) -> None:
-    """The factor of supply at 10 % (facts/other-protocols.md 3.1, vectors)."""
+    """The factor of supply at 10 %."""
     assert expected == implementation.linear(RAY // 10, seconds)
 
 
@@ -128,7 +130,7 @@ def test_linear_interest(implementation: Implementation, seconds: int, expected:
     ],
 )
 def test_compound_interest(implementation: Implementation, rate: int, seconds: int, expected: int) -> None:
-    """The factor of debt, with the floors of the small powers kept (facts/other-protocols.md 3.1, vectors)."""
+    """The factor of debt, with the floors of the small powers kept."""
     assert expected == implementation.compound(rate, seconds)
 
 
@@ -231,3 +233,78 @@ def test_nulls_are_refused() -> None:
     """A null is a mistake of the caller, named by its column."""
     with pytest.raises(ValueError, match="total_debt_scaled"):
         math.project(frame_of([RESERVE]).with_columns(pl.lit(None).cast(pl.Int128).alias("total_debt_scaled")), NOW)
+
+
+def test_every_column() -> None:
+    """Each shared column has what it says, in its type: stored rates, accrued totals and indexes."""
+    ledger = K2Ledger()
+    ledger.add_market("A", ["USDC"])
+    columns = ledger.read([candidate("A")], [deployment("A", [])]).result.columns
+    frame = math.project_reserves(columns, NOW)
+    expected = judge.project(RESERVE, NOW)
+
+    assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
+    assert {
+        "market": contract("A"),
+        "pool": contract("USDC"),
+        "token_address": contract("USDC"),
+        "protocol": "k2",
+        "version": "v1",
+        "market_name": "Main",
+        "market_status": "active",
+        "wasm_hash": CODE.hex(),
+        "oracle": contract("A oracle"),
+        "decimals": 7,
+        "supply_apy_bps": 500,
+        "borrow_apy_bps": 1_051,
+        "utilization_bps": 5_000,
+        "total_supplied": expected["total_supplied"],
+        "total_borrowed": expected["total_borrowed"],
+        "total_collateral": 0,
+        "last_accrual_time": NOW - 100,
+        "supply_index": expected["accrued_liquidity_index"],
+        "borrow_index": expected["accrued_variable_borrow_index"],
+        "index_decimals": 27,
+        "stored_supply_apr": 5 * RAY // 100,
+        "stored_borrow_apr": RAY // 10,
+        "accrued_supply_apr": expected["accrued_liquidity_rate"],
+        "accrued_borrow_apr": expected["accrued_variable_borrow_rate"],
+        "apr_decimals": 27,
+        "stored_utilization": RAY // 2,
+        "accrued_utilization": expected["accrued_utilization"],
+        "utilization_decimals": 27,
+        "rate_modifier": 1,
+        "rate_modifier_decimals": 0,
+        "backstop_credit": 0,
+    } == frame.row(0, named=True)
+    assert expected["total_supplied"] > SUPPLY
+    assert expected["accrued_variable_borrow_rate"] < RAY // 10  # the stored rate is not that of the model here
+
+
+def test_yields_follow_from_the_stored_rates() -> None:
+    """The close time moves totals and indexes, never the yields: the rates are fixed until the next action."""
+    ledger = K2Ledger()
+    ledger.add_market("A", ["USDC"])
+    columns = ledger.read([candidate("A")]).result.columns
+    module = K2()
+    now, later = (module.project(columns, time).row(0, named=True) for time in (NOW, NOW + 10**7))
+
+    for name in ("supply_apy_bps", "borrow_apy_bps", "stored_supply_apr", "stored_borrow_apr", "stored_utilization"):
+        assert now[name] == later[name]
+    for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index", "accrued_borrow_apr"):
+        assert now[name] < later[name]
+
+
+def test_a_reserve_without_result_costs_no_other() -> None:
+    """A last update in milliseconds has no result; the rows of the others are as without it."""
+    ledger = K2Ledger()
+    ledger.add_market("A", ["USDC", "XLM"])
+    alone = ledger.compute([candidate("A")]).pools
+    ledger.replace(reserve("A", "XLM", last_update_timestamp=NOW * 1_000))
+    tables = ledger.compute([candidate("A")])
+
+    with pytest.raises(ExactOverflowError):
+        K2().project(ledger.read([candidate("A")]).result.columns, NOW)
+    assert alone.filter(alone["pool"] == contract("USDC")).equals(tables.pools)
+    assert [(contract("XLM"), "overflow")] == [(item.pool, item.reason) for item in tables.unread]
+    assert "time since the last update: seconds below zero" in tables.unread[0].detail

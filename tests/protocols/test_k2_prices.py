@@ -1,4 +1,4 @@
-"""K2's prices: one call for all reserves, one each where it fails, and the oracle's rules of age."""
+"""K2's prices: one call for all reserves, one each where it fails, and the router's rules of age."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from exporter.compute import Tables
+from exporter.ledger import scval
 from exporter.ledger.oracles import Quote
 from exporter.ledger.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.protocols.k2 import K2
@@ -29,7 +30,7 @@ from tests.k2_chain import (
 
 ASSETS = ("USDC", "XLM", "PYUSD")
 DOLLAR = 10**14
-TOO_OLD = "HostError: Error(Contract, #7)\n\nEvent log (newest first):\n"
+TOO_OLD = "HostError: Error(Contract, #4)\n\nEvent log (newest first):\n"
 
 
 def three_reserves() -> K2Ledger:
@@ -98,7 +99,7 @@ def test_one_refused_price_costs_the_others_nothing() -> None:
     assert {
         "USDC": VALID_PRICE,
         "PYUSD": VALID_PRICE,
-        "XLM": "get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #7)",
+        "XLM": "get_asset_prices_vec_fresh() failed: HostError: Error(Contract, #4)",
     } == reasons_of(tables)
     assert 4 == len(ledger.source.calls)  # the function exists, so the other is not asked for what it refuses
 
@@ -138,8 +139,8 @@ def test_fewer_prices_than_asked_for() -> None:
     [
         (price_data(0), "the price is 0, not above zero"),
         (price_data(DOLLAR, NOW - 86_401), "the price is 86401 s old, more than 86400 s"),
-        (price_data(DOLLAR, NOW - 86_400), VALID_PRICE),
-        (price_data(DOLLAR, NOW - 3_601), VALID_PRICE),
+        (price_data(DOLLAR, NOW - 3_601), "the price is 3601 s old, more than the market's own limit of 3600 s"),
+        (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
         (price_data(DOLLAR, NOW + 1), "the price is of 1 s after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "
          "340282366920938463463374607431768211455, which has more than 38 digits"),
@@ -158,28 +159,54 @@ def test_prices_that_are_none(item: Any, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "reason"), [(3_600, VALID_PRICE), (3_601, "the price is 3601 s old, more than 3600 s")]
+    ("limits", "usdc", "xlm"),
+    [
+        ({}, 3_600, 3_600),
+        ({"PSTALE": u64(600)}, 600, 600),
+        ({"ASTALMP": {"XLM": 43_200}}, 3_600, 43_200),
+        ({"PSTALE": u64(7_200), "ASTALMP": {"XLM": 60}}, 7_200, 60),
+    ],
 )
-def test_prices_that_nobody_judged(age: int, reason: str) -> None:
-    """The plain function does not look at a price's age, so what it gives counts for the hour of the default alone."""
+@pytest.mark.parametrize("function", [FRESH, PLAIN])
+def test_the_router_s_limits_of_age(function: str, limits: dict[str, Any], usdc: int, xlm: int) -> None:
+    """A price counts up to the asset's own limit, else the router's, else an hour, whichever function gave it."""
     ledger = three_reserves()
-    prices = price_data(DOLLAR), price_data(DOLLAR, NOW - age), price_data(DOLLAR)
-    set_batch(ledger, *prices, function=PLAIN)
+    if "ASTALMP" in limits:
+        own = tuple((address(contract(asset)), u64(age)) for asset, age in limits["ASTALMP"].items())
+        limits = limits | {"ASTALMP": (scval.MAP, own)}
+    ledger.replace(router_instance("A", storage=limits))
+    found = []
+    for older in (0, 1):
+        ages = usdc + older, xlm + older, 0
+        set_batch(ledger, *(price_data(DOLLAR, NOW - age) for age in ages), function=function)
+        found.append(reasons_of(computed(ledger)))
 
-    assert reason == reasons_of(computed(ledger))["XLM"]
+    assert dict.fromkeys(ASSETS, VALID_PRICE) == found[0]
+    assert {
+        "USDC": f"the price is {usdc + 1} s old, more than the market's own limit of {usdc} s",
+        "XLM": f"the price is {xlm + 1} s old, more than the market's own limit of {xlm} s",
+        "PYUSD": VALID_PRICE,
+    } == found[1]
 
 
-def test_price_that_the_oracle_accepts_alone() -> None:
-    """What the oracle gives for one token, judged by its own limit for it, is not refused again for being hours old."""
-    ledger = three_reserves()
-    ledger.results[prices_call("A oracle", ASSETS)] = TOO_OLD
-    for asset in ASSETS:
-        ledger.results[prices_call("A oracle", [asset])] = vec(price_data(DOLLAR, NOW - 20_000))
-    ledger.results[prices_call("A oracle", ["USDC"])] = TOO_OLD
+def test_routers_of_one_oracle_have_limits_of_their_own() -> None:
+    """A price that one router takes is too old for another that asks the same oracle, and only there is none."""
+    ledger = K2Ledger()
+    ledger.add_market("A", ["XLM"])
+    ledger.add_market("B", ["XLM"])
+    oracle = address(contract("A oracle"))
+    ledger.replace(router_instance("B", storage={"ORACLE": oracle, "PSTALE": u64(60)}))
+    ledger.results.clear()
+    ledger.results[prices_call("A oracle", ["XLM"])] = vec(price_data(DOLLAR, NOW - 61))
+    rows = ledger.compute([candidate("A"), candidate("B")]).pools.rows(named=True)
 
-    reasons = reasons_of(computed(ledger))
-    assert (VALID_PRICE, VALID_PRICE) == (reasons["XLM"], reasons["PYUSD"])
-    assert "failed" in reasons["USDC"]
+    assert {
+        contract("A"): VALID_PRICE,
+        contract("B"): "the price is 61 s old, more than the market's own limit of 60 s",
+    } == {row["market"]: row["price_reason"] for row in rows}
+    assert {contract("A"): True, contract("B"): False} == {
+        row["market"]: row["tvl_usd_cents"] is not None for row in rows
+    }
 
 
 def test_result_of_another_kind() -> None:
@@ -243,5 +270,5 @@ def test_rules_of_a_quote() -> None:
     assert "trapped" == module.price_failure(Quote("O", "T", failure="trapped"), NOW)
     assert "the oracle gave no price" == module.price_failure(Quote("O", "T"), NOW)
     assert module.price_failure(Quote("O", "T", 14, 1, NOW), NOW) is None
-    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 3_601), NOW) is not None
-    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 3_601, fresh=True), NOW) is None
+    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 86_401), NOW) is not None
+    assert "the price is of 1 s after the ledger" == module.price_failure(Quote("O", "T", 14, 1, NOW + 1), NOW)

@@ -91,7 +91,7 @@ class TestReading:
         assert 2 == [keys for _, keys, _ in ledger.source.log][2]
 
     def test_no_total_supply_is_ever_called(self) -> None:
-        """The tokens are never called: a debt token's total_supply() traps (facts/other-protocols.md 3.1)."""
+        """The tokens are never called: their totals stand in their instances."""
         ledger = market_a()
         ledger.replace(bare_token("XLM"))
         ledger.read([candidate("A")])
@@ -126,9 +126,9 @@ class TestReading:
         assert [] == ledger.compute([candidate("A")]).unread
 
     def test_router_without_reserves(self) -> None:
-        """A router that was just made is a market without pools."""
+        """A router whose reserves were all dropped keeps an empty list: a market without pools."""
         ledger = K2Ledger()
-        ledger.replace(router_instance("A"))
+        ledger.replace(router_instance("A"), reserve_list("A", []))
         tables = ledger.compute([demanded("A")], [deployment("A", [])])
 
         assert [(A, 0, None)] == tables.markets.select("market", "pool_count", "tvl_usd_cents").rows()
@@ -188,10 +188,21 @@ class TestUnread:
             ),
         } == set(tables.unread)
 
+    def test_missing_list_of_reserves(self) -> None:
+        """Without its list a router is unread, not empty: nobody can tell a lost list from one that was never made."""
+        ledger = market_a()
+        ledger.remove(reserve_list("A", []))
+        tables = ledger.compute([candidate("A")])
+
+        ((pool, reason, detail),) = unread_of(tables)
+        assert (None, "absent") == (pool, reason)
+        assert "list of reserves (RLIST) is missing" in detail
+        assert (0, 0) == (tables.markets.height, tables.pools.height)
+
     def test_no_router(self) -> None:
         """A contract of another kind is no market of K2."""
         ledger = K2Ledger()
-        ledger.replace(token_instance("A"))
+        ledger.replace(token_instance("A"), reserve_list("A", []))
 
         assert [(None, "undecodable", "router instance: field PADMIN is missing")] == unread_of(
             ledger.compute([demanded("A")])
@@ -352,12 +363,13 @@ class TestConfigHash:
 
 
 def test_known_deployment() -> None:
-    """Mainnet's list has the router, its four reserves' tokens of July 2026, and the roles of the facts."""
-    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "k2")
+    """Mainnet's list has both routers, and of the first four reserves' tokens and the contracts around it."""
+    known, earn = (item for item in deployments_of("mainnet") if item.protocol == "k2")
 
     assert ("CCTUJZLYFAW7ZNQD2SXMUZIHBUUJJICYRKWLZJ6SK6TGNAWNXOJIV6J7",) == known.markets
     assert (4, 4) == (len(known.addresses("a_token")), len(known.addresses("debt_token")))
     assert "CATBSCEN73MFGD4LCCC6SFJHGNEHC2QLSSXFZXFCW3NK45BBPGEYDXOC" == known.address("interest_rate")
+    assert ("CDWPVHKB2O4D2SX42EQMX7YFHZHOART4LZUNNE5XZE72L7BUKTPF6TZE",) == earn.markets
     assert {"configurator", "oracle", "treasury"} <= {item.role for item in known.contracts}
 
 

@@ -1,6 +1,6 @@
-"""Slender's math against vectors made by hand, and against the judge for reserves of any kind.
+"""Slender's math against vectors, and against the judge for reserves of any kind.
 
-The facts have no vectors, so those here are calculated by hand in plain integers.
+The vectors marked [test] are those of the contract's own tests; the others are calculated by hand in plain integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ONE = 10**9
 PLAIN: Reserve = {
     "lender_ar": ONE, "lender_ir": 90_000_000, "borrower_ar": ONE, "borrower_ir": 100_000_000,
     "last_update_timestamp": NOW - 31_557_600, "window": 20, "s_supply": 1000 * 10**7, "debt_supply": 500 * 10**7,
-    "balance": 500 * 10**7, "fees": 3,
+    "cash": 500 * 10**7, "fees": 3,
 }  # fmt: skip
 
 
@@ -58,6 +58,71 @@ def test_a_whole_year() -> None:
     assert expected == {name: row[name] for name in expected}
 
 
+def test_what_lies_there_counts_once() -> None:
+    """Supply 1000, debt 400, cash 600 (7 decimals), a lenders' rate of 1.1, 1000 s at 3 %: 10,400,004,180 [calc].
+
+    The contract values shares by cash + floor(rate × debt) with one rounding. The debt alone would be 4,400,004,180.
+    """
+    row = projected(
+        PLAIN
+        | {
+            "lender_ar": 1_100_000_000, "lender_ir": 30_000_000, "last_update_timestamp": NOW - 1_000,
+            "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "cash": 600 * 10**7,
+        }
+    )  # fmt: skip
+
+    # 31,688 of 10^9 years; a rate of floor(1,100,000,000 × 1.00000095) = 1,100,001,045, of 4 × 10^9 shares
+    assert (10_400_004_180, 1_040_000_418) == (row["supplied"], row["collat_coeff"])
+
+
+def test_one_rounding() -> None:
+    """What suppliers own is not rounded down to what a rounded coefficient makes of their shares."""
+    row = projected(PLAIN | {"s_supply": 3 * 10**10, "debt_supply": 0, "cash": 10**10})
+
+    assert (10**10, 333_333_333) == (row["supplied"], row["collat_coeff"])  # 333333333 × 3 × 10^10 is 10 less
+
+
+def test_nobody_owns_what_lies_in_a_reserve_without_shares() -> None:
+    """Cash that rounding has left behind belongs to nobody."""
+    row = projected(PLAIN | {"s_supply": 0, "debt_supply": 0, "cash": 7})
+
+    assert (0, ONE, 0) == (row["supplied"], row["collat_coeff"], row["utilization_bps"])
+
+
+@pytest.mark.parametrize(
+    ("rate", "prior", "seconds", "accrued"),
+    [
+        (200_000_000, ONE, 86_400, 1_000_547_570),
+        (27_517_810, ONE, 86_400, 1_000_075_339),
+        (24_766_029, ONE, 86_400, 1_000_067_805),
+    ],
+)
+def test_accrued_rates_of_the_contract(rate: int, prior: int, seconds: int, accrued: int) -> None:
+    """A day at some rates gives what the contract's own tests expect [test]."""
+    found = math.accrued_rate(exact.column([prior]), exact.column([rate]), exact.column([seconds]))
+
+    assert [accrued] == found.to_list()
+
+
+@pytest.mark.parametrize(
+    ("days", "collat_coeff", "debt_coeff"), [(1, 1_000_125_260, 1_000_344_464), (2, 1_000_167_020, 1_000_459_304)]
+)
+def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: int) -> None:
+    """100,000,000 supplied, 40,400,000 lent: one and two days later both coefficients are the contract's [test].
+
+    That test lends 40,000,000 and two days later 400,000, each for a share more than the quotient. The rates are what
+    the contract then chooses for 40,400,002 of 100,000,000 shares.
+    """
+    state = {
+        "lender_ar": 1_000_206_663, "lender_ir": 37_741_909, "borrower_ar": 1_000_229_626, "borrower_ir": 41_935_455,
+        "last_update_timestamp": NOW - days * 86_400, "s_supply": 100_000_000, "debt_supply": 40_400_002,
+        "cash": 59_600_000,
+    }  # fmt: skip
+    row = projected(PLAIN | state)
+
+    assert (collat_coeff, debt_coeff) == (row["collat_coeff"], row["debt_coeff"])
+
+
 @pytest.mark.parametrize(
     ("since", "window", "seconds"), [(19, 20, 0), (20, 20, 20), (59, 20, 40), (-1, 20, 0), (7, 1, 7), (7, 0, 0)]
 )
@@ -79,7 +144,7 @@ def test_every_step_is_rounded_down() -> None:
 
 def test_empty_reserve() -> None:
     """A reserve without shares has coefficients of 1, and no utilization."""
-    row = projected(PLAIN | {"s_supply": 0, "debt_supply": 0, "balance": 0, "borrower_ir": 0, "lender_ir": 0})
+    row = projected(PLAIN | {"s_supply": 0, "debt_supply": 0, "cash": 0, "borrower_ir": 0, "lender_ir": 0})
 
     assert (ONE, ONE, 0, 0, 0) == tuple(
         row[name] for name in ("collat_coeff", "debt_coeff", "supplied", "borrowed", "utilization_bps")
@@ -103,7 +168,7 @@ def common_reserves() -> st.SearchStrategy[Reserve]:
         {
             "lender_ar": coefficients, "lender_ir": rates, "borrower_ar": coefficients, "borrower_ir": rates,
             "last_update_timestamp": st.integers(NOW - 10**8, NOW + 100), "window": st.integers(0, 10**4),
-            "s_supply": AMOUNTS, "debt_supply": AMOUNTS, "balance": AMOUNTS, "fees": AMOUNTS,
+            "s_supply": AMOUNTS, "debt_supply": AMOUNTS, "cash": AMOUNTS, "fees": AMOUNTS,
         }
     )  # fmt: skip
 

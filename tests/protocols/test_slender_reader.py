@@ -15,7 +15,7 @@ from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import Compared, ViewCall
 from tests import slender_judge as judge
 from tests.blend_chain import NOW, account, contract, instance, lastprice, price_data, struct_of, token_instance
-from tests.slender_chain import CODE, SlenderLedger, candidate, demanded, price_feed, reserve_data, variant
+from tests.slender_chain import CODE, SlenderLedger, candidate, cash, demanded, price_feed, reserve_data, variant
 
 S = contract("S")
 XLM, USDC = contract("XLM"), contract("USDC")
@@ -43,7 +43,7 @@ class TestReading:
             {
                 "lender_ar": 1_090_000_000, "lender_ir": 90_000_000, "borrower_ar": 1_100_000_000,
                 "borrower_ir": 100_000_000, "last_update_timestamp": NOW - 1_000, "window": 20,
-                "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "balance": 600 * 10**7,
+                "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "cash": 600 * 10**7,
             },
             NOW,
         )  # fmt: skip
@@ -59,39 +59,34 @@ class TestReading:
         assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
 
     def test_requests(self) -> None:
-        """One key a pool, then the tokens, then the prices: everything else is in the pool's instance."""
+        """One key a pool, then cash and token of each reserve, then the prices: the rest is in the pool's instance."""
         ledger = market()
         ledger.read([candidate("S")])
         assert ledger.source is not None
 
-        assert [("entries", 1), ("entries", 2)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        assert [("entries", 1), ("entries", 4)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
         assert 3 == len(ledger.source.calls)
 
     @pytest.mark.parametrize(
         ("key", "value", "status"),
         [
             (variant("Pause"), struct_of({"paused": (scval.BOOL, True)}), "paused"),
-            (variant("Pause"), (scval.BOOL, True), "paused"),
             (variant("Pause"), None, "active"),
         ],
     )
     def test_status(self, key: ScVal, value: ScVal | None, status: str) -> None:
-        """The pause of older and of newer revisions is understood, and a pool without one is active."""
+        """A pool is paused or active; one without a pause was never paused."""
         ledger = market()
         ledger.change("S", {key: value})
 
         assert [status] == ledger.compute([candidate("S")]).markets["status"].to_list()
 
     def test_window(self) -> None:
-        """The window of time is the configuration's, an older revision's own entry, or 20 seconds."""
-        found: list[object] = []
-        for config, window in ((u64(7), u64(9)), (None, u64(9)), (None, None)):
-            ledger = market()
-            changes = {} if window is None else {variant("ReserveTimestampWindow"): window}
-            pool_config = None if config is None else struct_of({"timestamp_window": config})
-            ledger.change("S", {variant("PoolConfig"): pool_config, **changes})
-            found += set(ledger.read([candidate("S")]).result.columns["window"])
-        assert [7, 9, 20] == found
+        """The window of time is that of the pool's configuration."""
+        ledger = market()
+        ledger.change("S", {variant("PoolConfig"): struct_of({"timestamp_window": u64(7)})})
+
+        assert {7} == set(ledger.read([candidate("S")]).result.columns["window"])
 
     def test_fees_and_parameters(self) -> None:
         """The protocol's fees stand apart, and what a reserve's configuration says is shown."""
@@ -108,7 +103,9 @@ class TestReading:
         ledger = market()
         hashes = [ledger.compute([candidate("S")]).markets["config_hash"].item()]
         ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", lender_ar=2 * 10**9)})
-        ledger.change("S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): (scval.BOOL, True)})
+        ledger.change(
+            "S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): struct_of({"paused": (scval.BOOL, True)})}
+        )
         assert hashes == [ledger.compute([candidate("S")]).markets["config_hash"].item()]
         ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", configuration=struct_of({}))})
         assert hashes != [ledger.compute([candidate("S")]).markets["config_hash"].item()]
@@ -157,14 +154,61 @@ class TestArchived:
         assert ["absent"] == [item.reason for item in ledger.compute([demanded("S")]).unread]
 
 
+class TestCash:
+    """What lies in a reserve is an entry of its own, which can be away while the pool is there."""
+
+    def test_archived(self) -> None:
+        """Archived cash is not 0: the reserve is unread with that reason, and costs no other."""
+        ledger = market()
+        ledger.archive(cash("S", "XLM"))
+        tables = ledger.compute([candidate("S")])
+
+        assert [(XLM, "archived")] == [(item.pool, item.reason) for item in tables.unread]
+        assert "it is not 0" in tables.unread[0].detail
+        assert ([USDC], [2]) == (tables.pools["pool"].to_list(), tables.markets["pool_count"].to_list())
+
+    def test_missing_beside_shares_or_debt(self) -> None:
+        """Where there are shares or debt somebody has supplied, so that a missing balance is not 0 but out of reach."""
+        for token in ("XLM s", "XLM debt"):
+            ledger = market()
+            ledger.remove(cash("S", "XLM"))
+            ledger.change("S", {variant("TokenSupply", token): None})
+            assert "absent: the reserve's cash" in details(ledger)[XLM]
+
+    def test_missing_in_a_new_reserve(self) -> None:
+        """Nobody has supplied anything yet: there is no balance, and it is 0."""
+        ledger = market()
+        ledger.remove(cash("S", "XLM"))
+        ledger.change("S", {variant("TokenSupply", "XLM s"): None, variant("TokenSupply", "XLM debt"): None})
+        rows = {row["pool"]: row for row in ledger.compute([candidate("S")]).pools.rows(named=True)}
+
+        assert (0, 0) == (rows[XLM]["total_supplied"], rows[XLM]["total_borrowed"])
+
+    def test_balance_of_before_2024(self) -> None:
+        """What revisions before 2024-06-06 kept in the instance is not what lies there now."""
+        ledger = market()
+        ledger.change("S", {variant("STokenUnderlyingBalance", "XLM s"): i128(7)})
+
+        assert {600 * 10**7} == set(ledger.read([candidate("S")]).result.columns["cash"])
+
+    @pytest.mark.parametrize(("value", "detail"), [(u32(1), "TokenBalance: expected i128"), (i128(-1), "is negative")])
+    def test_no_amount(self, value: ScVal, detail: str) -> None:
+        """A balance that is none costs its reserve."""
+        ledger = market()
+        ledger.replace(cash("S", "XLM", value))
+
+        assert detail in details(ledger)[XLM]
+
+
 class TestPrices:
     """The reserve's first feed, asked for what the feed knows the token as."""
 
     @pytest.mark.parametrize(
         ("price", "age", "reason"),
         [
-            (5, 600, "valid"),
-            (5, 601, "the price is 601 s old, more than 600 s"),
+            (5, 660, "valid"),
+            (5, 661, "the price is 661 s old, more than the market's own limit of 660 s"),
+            (5, -1, "the price is of 1 s after the ledger"),
             (0, 0, "the price is 0, not above zero"),
         ],
     )
@@ -213,6 +257,8 @@ class TestUnread:
             (reserve_data("XLM", reserve_type=None), "field reserve_type is missing"),
             (reserve_data("XLM", reserve_type=vec(symbol("Fungible"))), "reserve_type has not two tokens"),
             (reserve_data("XLM", reserve_type=u32(1)), "field reserve_type: expected"),
+            (reserve_data("XLM", reserve_type=vec(symbol("Isolated"))), "reserve_type is Isolated, neither"),
+            (reserve_data("XLM", reserve_type=vec()), "reserve_type is empty, neither"),
         ],
     )
     def test_reserve(self, value: ScVal | None, detail: str) -> None:
@@ -249,6 +295,7 @@ class TestUnread:
             ({variant("Reserves"): vec(address(contract("A")), address(contract("A")))}, "a reserve stands twice"),
             ({variant("Reserves"): vec(address(account("A")))}, "is no contract"),
             ({variant("Reserves"): vec(*(address(contract(str(i))) for i in range(65)))}, "65 addresses, more than 64"),
+            ({variant("PoolConfig"): None}, "pool instance: field PoolConfig is missing"),
             ({variant("PoolConfig"): struct_of({})}, "PoolConfig: field timestamp_window is missing"),
             ({variant("Pause"): u32(1)}, "Pause: expected"),
         ],
@@ -268,10 +315,14 @@ class TestUnread:
 
 
 def test_known_deployment() -> None:
-    """The one pool of facts/other-protocols.md 3.3 is known."""
+    """The one pool is known with the code that it was deployed with, so that other code is reported."""
     (known,) = (item for item in deployments_of("mainnet") if item.protocol == "slender")
+    ledger = market()
+    tables = ledger.compute([candidate("S")], [known])
 
     assert ["CCL2KTHY"] == [market[:8] for market in known.markets]
+    assert list(Slender().market_wasm_hashes()) == [bytes.fromhex(item.wasm_hash or "") for item in known.contracts]
+    assert [f"market {S} runs contract code {CODE.hex()}"] == [notice.split(",")[0] for notice in tables.notices]
 
 
 def test_views() -> None:
@@ -287,12 +338,13 @@ def test_views() -> None:
         item for item in SlenderViews().calls(ledger.reading) if isinstance(item, ViewCall) and item.pools == (XLM,)
     ]
     said = [reserve_data("XLM"), i128(row["supply_index"]), i128(row["borrow_index"]), i128(10**10), i128(4 * 10**9)]
+    said.append(i128(6 * 10**9))
 
-    assert 5 == len(calls)
+    assert 6 == len(calls)
     compared: list[Compared] = []
     for call, value in zip(calls, said, strict=True):
         compared += SlenderViews().compare(call, value, rows, NOW)
-    assert ([], 9) == ([item for item in compared if not item.agrees], len(compared))
+    assert ([], 10) == ([item for item in compared if not item.agrees], len(compared))
     (wrong,) = SlenderViews().compare(calls[1], i128(1), rows, NOW)
     assert not wrong.agrees
     assert (None, []) == (SlenderViews().time_of(VOID), list(SlenderViews().refused(calls[0], "x", rows)))
@@ -301,4 +353,4 @@ def test_views() -> None:
 def test_module() -> None:
     """The module says that the pool is dormant, and asks for no events."""
     assert Slender.coverage.limits.startswith("dormant")
-    assert ({}, ()) == (Slender().market_wasm_hashes(), Slender().event_filters(()))
+    assert () == Slender().event_filters(())

@@ -1,7 +1,7 @@
 """K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them.
 
 The published yields are those of the stored rates, which is what is charged now; totals and indexes are brought to
-the ledger's close time (docs/adr/0015-k2.md; facts/other-protocols.md 3.1).
+the ledger's close time (docs/protocols/k2.md).
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from exporter.protocols.price_age import price_failure
 if TYPE_CHECKING:
     import polars as pl
 
-MAX_PRICE_AGE_SECONDS = 3_600
-"""The oracle's own bound unless it is set otherwise, for prices that it did not judge; exactly this age is good."""
-
-MAX_FRESH_PRICE_AGE_SECONDS = 86_400
-"""The bound for prices that the oracle found fresh by its own limit for the asset: no rule of K2's, a sane end."""
+MAX_PRICE_AGE_SECONDS = 86_400
+"""The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
 
 
 class K2(NotAnnounced):
@@ -39,10 +36,9 @@ class K2(NotAnnounced):
         rates="the rates as stored at the last action, which are charged until the next one",
         totals="scaled totals times the indexes, which are brought to the ledger's close time",
         prices=(
-            "the oracle that the router names, all reserves in one call, refused when the oracle refuses it by its own "
-            "limit of age for the asset; without that call, when older than the hour of its default"
+            "the oracle that the router names, all reserves in one call; refused by the oracle, when zero or of after "
+            "the ledger, or when older than the router's own limit: the asset's, else that for all, else an hour"
         ),
-        limits="a price of more than a day is refused even where an oracle is set to accept it",
     )
 
     async def read(
@@ -52,15 +48,11 @@ class K2(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.table`)."""
-        from exporter.protocols.k2.table import project_reserves
+        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.math`)."""
+        from exporter.protocols.k2.math import project_reserves
 
         return project_reserves(columns, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The oracle's own rule: there is a price, above zero, not too old and not of the future.
-
-        Whether a price is too old the oracle itself has judged where the quote is ``fresh``; then only a day bounds it.
-        """
-        limit = MAX_FRESH_PRICE_AGE_SECONDS if quote.fresh else MAX_PRICE_AGE_SECONDS
-        return price_failure(quote, close_time, limit, future=False)
+        """There is a price, above zero, not of the future, and no older than any router takes it."""
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)

@@ -1,4 +1,4 @@
-"""How K2 (Kinetic) keeps its state in the ledger (facts/other-protocols.md 3.1).
+"""How K2 (Kinetic) keeps its state in the ledger (docs/protocols/k2.md, "Keys").
 
 A market is a router, a pool is one of its reserves. The router has the reserve's indexes, rates and a bitmap of its
 configuration; the scaled totals are in the instances of two tokens of the reserve's own, the parameters of its rate
@@ -38,6 +38,9 @@ MAX_TOKEN_DECIMALS = 38
 NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "REENTRY"})
 """Instance keys of the router that hold state, a cache, or what is only proposed."""
 
+DEFAULT_PRICE_AGE = 3_600
+"""Seconds: up to this age a router takes a price where neither PSTALE nor the asset's own limit is set."""
+
 _BPS = 10_000
 _MAX_TIME = 1 << 62
 
@@ -76,13 +79,16 @@ _HIGH_BITS = {"borrow_cap": (0, 64, 0), "supply_cap": (64, 64, 0)}
 class RouterInstance:
     """A router: what its instance entry holds; ``oracle`` is None where none is set.
 
-    ``price_decimals`` are those of the oracle's prices, as the router has noted them.
+    ``price_decimals`` are those of the oracle's prices, as the router has noted them. ``price_age`` is the age in
+    seconds up to which it takes a price, ``asset_price_ages`` has the assets for which it is another.
     """
 
     wasm_hash: str
     paused: bool
     oracle: str | None
     price_decimals: int
+    price_age: int
+    asset_price_ages: dict[str, int]
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
@@ -141,14 +147,23 @@ def decode_router(entry: Entry) -> RouterInstance:
         paused=storage.boolean("PAUSED") if "PAUSED" in storage else False,
         oracle=storage.address("ORACLE") if "ORACLE" in storage else None,
         price_decimals=PRICE_DECIMALS if oracle_config is None else oracle_config.u32("price_precision"),
+        price_age=storage.u64("PSTALE") if "PSTALE" in storage else DEFAULT_PRICE_AGE,
+        asset_price_ages=_asset_price_ages(storage.get("ASTALMP")),
         storage=instance.storage or (),
     )
 
 
-def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
-    """A router's reserves, in the order of their making; one that never had any has no entry."""
-    if entry is None:
-        return ()
+def _asset_price_ages(value: ScVal | None) -> dict[str, int]:
+    if value is None:
+        return {}
+    return {
+        expect(asset, scval.ADDRESS, "ASTALMP: an asset"): expect(age, scval.U64, "ASTALMP: an age")
+        for asset, age in expect(value, scval.MAP, "ASTALMP") or ()
+    }
+
+
+def decode_reserve_list(entry: Entry) -> tuple[str, ...]:
+    """A router's reserves, in the order of their making. Raises `DecodeError`."""
     assets = addresses(entry.value, "RLIST", MAX_RESERVES)
     if len(set(assets)) != len(assets):
         raise DecodeError("RLIST: a reserve stands twice")

@@ -1,6 +1,6 @@
 """K2's math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of facts/other-protocols.md section 3.1, on the exact operations of `exporter.exact`;
+The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.exact`;
 tests/k2_judge.py holds the same ones for a single reserve in plain Python.
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
@@ -16,13 +16,16 @@ carries its row: `exact.set_aside_failures` then computes the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
 
 from exporter import exact
 from exporter.exact.failures import failure
+from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 
 RAY = 10**27
 BPS = 10_000
@@ -103,6 +106,37 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         borrow_rate.alias("accrued_variable_borrow_rate"),
         supply_apy_bps(state["current_liquidity_rate"]).alias("supply_apy_bps"),
         borrow_apy_bps(state["current_variable_borrow_rate"]).alias("borrow_apy_bps"),
+    )
+
+
+def project_reserves(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
+
+    Totals, indexes and the accrued rates are those at the close time (unix seconds); the stored rates, and the yields
+    from them, are what the reserve charges until its next action. K2 has no collateral apart from what is supplied,
+    no modifier of its rates (a factor of 1), and sets nothing aside in its state: what the treasury may collect is
+    what the aToken holds beyond its suppliers' claims. Raises `ExactError` with the positions of the reserves for
+    which the contract's math has no result.
+    """
+    raw = raw_rows(columns, RESERVE_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "k2",
+        VERSION,
+        total_collateral=0,
+        last_accrual_time="last_update_timestamp",
+        supply_index="accrued_liquidity_index",
+        borrow_index="accrued_variable_borrow_index",
+        index_decimals=RAY_DECIMALS,
+        stored_supply_apr="current_liquidity_rate",
+        stored_borrow_apr="current_variable_borrow_rate",
+        accrued_supply_apr="accrued_liquidity_rate",
+        accrued_borrow_apr="accrued_variable_borrow_rate",
+        apr_decimals=RAY_DECIMALS,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
     )
 
 

@@ -1,10 +1,10 @@
 """K2's prices: one simulation for all reserves of an oracle, and one each where that fails.
 
 The deployed router prices its reserves with ``get_asset_prices_vec_fresh(Vec<Asset>)``; the published source has
-``get_asset_prices_vec`` alone, with the same shapes (facts/other-protocols.md 3.1). So the former is asked, and the
+``get_asset_prices_vec`` alone, with the same shapes (docs/protocols/k2.md, "Prices"). So the former is asked, and the
 latter where the oracle has no such function. One asset that the oracle refuses (unknown, disabled, too old, moved
 too far) fails the call for all of them, so that each is then asked alone, and only the refused ones have no price.
-What the former gives the oracle has found fresh by its own limit for the asset, which is not read; so the quote says.
+Up to which age the router takes what it is given is in the router's instance, not here.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
     try:
         data = Fields.of(item, f"{function}()")
         price, time = amount(data, "price", f"{function}()"), data.u64("timestamp")
-        return Quote(oracle, token, PRICE_DECIMALS, price, time, fresh=function == FRESH)
+        return Quote(oracle, token, PRICE_DECIMALS, price, time)
     except DecodeError as error:
         return Quote(oracle, token, failure=str(error))
 

@@ -77,6 +77,10 @@ class _Reader(Collector):
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
         assert instance_entry is not None  # or it would not be usable
+        if list_entry is None:
+            detail = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
+            self.unread(market, None, "absent", detail)
+            return
         try:
             router = decode_router(instance_entry)
             self.members[market] = decode_reserve_list(list_entry)
@@ -165,11 +169,13 @@ class _Reader(Collector):
                 detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
                 raise _UnusableError("inconsistent", detail)
         self.reading.parameters[market, asset] = shown_parameters(reserve, model)
+        router = self.routers[market]
+        self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
         return {
             "market": market,
             "pool": asset,
             "token_address": asset,
-            "oracle": self.routers[market].oracle,
+            "oracle": router.oracle,
             "a_token": reserve.a_token,
             "debt_token": reserve.debt_token,
             **reserve.numbers,

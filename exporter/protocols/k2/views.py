@@ -1,8 +1,8 @@
 """K2's own view of a reserve: ``get_current_reserve_data(asset)``, which accrues to the time of the call.
 
 It gives the struct of ``RDATA`` with the indexes and the time brought up to date. Totals are not in it; they follow
-from the indexes and the scaled totals. The tokens' own ``total_supply()`` is not asked: the debt token's calls the
-router back, which fails in a simulation (facts/other-protocols.md 3.1). Where the view fails, the one index that other
+from the indexes and the scaled totals. The tokens' own ``total_supply()`` is not asked: it is that product, and of the
+debt token's others say that it fails (docs/protocols/k2.md, "Views"). Where the view fails, the one index that other
 readers of K2 use, ``get_current_var_borrow_idx(asset)``, is asked alone.
 """
 

@@ -14,12 +14,13 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
 from exporter.protocols.price_age import price_failure
 from exporter.protocols.slender import reader
+from exporter.protocols.slender.layout import VERSION, WASM_HASH
 
 if TYPE_CHECKING:
     import polars as pl
 
-MAX_PRICE_AGE_SECONDS = 600
-"""A price older than this is refused: twice the time after which Reflector, whose feeds the pool has, renews one."""
+MAX_PRICE_AGE_SECONDS = 86_400
+"""A price older than this is refused, however long the pool's own limit is."""
 
 
 class Slender(NotAnnounced):
@@ -35,11 +36,19 @@ class Slender(NotAnnounced):
         rates="as stored at the last update: what the contract's own coefficients grow by until the next",
         totals="brought to the ledger's close time by the contract's own coefficients, in whole windows of time",
         prices=(
-            "the last price of the reserve's first feed, taken as US dollars; refused when not above zero, or older "
-            "than 600 s; the contract itself takes a median of several records, in its base asset"
+            "the last price of the reserve's first feed, taken as US dollars; refused when not above zero, of after "
+            "the ledger, or older than the pool's own limit for the feed; the contract itself weighs several records "
+            "by time and takes the median of its feeds, in its base asset"
         ),
-        limits="dormant: an archived pool of the published list is named as absent, and fails no run",
+        limits=(
+            "dormant: an archived pool of the published list is named as absent, and fails no run; a reserve "
+            "whose cash is archived is unread"
+        ),
     )
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """The code that the one pool was deployed with."""
+        return {WASM_HASH: VERSION}
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
@@ -48,11 +57,11 @@ class Slender(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves (see `exporter.protocols.slender.table`)."""
-        from exporter.protocols.slender.table import project_pools
+        """The published numbers of the reserves (see `exporter.protocols.slender.math`)."""
+        from exporter.protocols.slender.math import project_pools
 
         return project_pools(columns, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """A careful rule: there is a price, above zero and not too old."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)
+        """There is a price, above zero, not of the future, a day old at most; the pool's own limit is read."""
+        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)

@@ -1,7 +1,8 @@
-"""How Slender's pool keeps its state in the ledger (facts/other-protocols.md 3.3 and the protocol's public source).
+"""How Slender's pool keeps its state in the ledger (docs/protocols/slender.md, "Keys").
 
-Everything but the users' positions is in the pool's instance storage, hence one entry a market. Every key is a Rust
-enum variant: a vector of the variant's symbol, and for what there is of each asset or token its address.
+Everything but balances and positions is in the pool's instance storage. What lies in a reserve is a balance, that of
+the reserve's sToken: a persistent entry of its own. Every key is a Rust enum variant: a vector of the variant's symbol
+and its addresses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger import scval
-from exporter.ledger.entries import instance_of
+from exporter.ledger.entries import instance_of, variant_key
 from exporter.ledger.fields import Fields, addresses, expect
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, by_symbol
@@ -22,24 +23,21 @@ from exporter.protocols.parameters import Parameter, parameters_of
 VERSION = "v1"
 """The one form of entries that is known."""
 
+WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e88e7fb924888")
+"""The code of mainnet's pool, as its deployment's record has it (docs/protocols/slender.md, "Sources")."""
+
 MAX_RESERVES = 64
 """The one pool there is has three; a longer list is not one of Slender's."""
 
-DEFAULT_WINDOW = 20
-"""Seconds: interest is added in whole windows of this length, unless the pool's configuration says otherwise."""
-
 _MAX_TIME = 1 << 62
 _RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
-_STATE = frozenset({"STokenUnderlyingBalance", "TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
+_STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
-
-RESERVE_NUMBERS = (*_RATES, "last_update_timestamp", "s_supply", "debt_supply", "balance", "fees", "window")
-"""What `Reserve.numbers` has."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A pool contract: what its instance entry holds."""
+    """A pool contract: what its instance entry holds. It accrues in whole multiples of ``window`` seconds."""
 
     wasm_hash: str
     paused: bool
@@ -53,25 +51,33 @@ class PoolInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class Feed:
+    """A price feed: a contract, the asset to ask it for, and up to which age in seconds the pool takes its price."""
+
+    contract: str
+    asset: ScVal
+    max_age: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reserve:
-    """A reserve of fungible tokens.
+    """A reserve of fungible tokens, as the pool's instance has it.
 
     ``numbers`` are rates and coefficients of 9 decimals (lender_ar, lender_ir, borrower_ar, borrower_ir), shares
-    (s_supply, debt_supply), token base units (balance, fees), unix seconds (last_update_timestamp), seconds (window).
-    ``decimals`` are those that the pool's price feed has of the token, None where it has none.
+    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), seconds (window).
+    ``decimals`` are those that the pool's price feeds have of the token, None where it has none; ``feed`` is the first.
     """
 
     s_token: str
     debt_token: str
     numbers: dict[str, int]
     decimals: int | None
-    feed: str | None
-    feed_asset: ScVal | None
+    feed: Feed | None
     shown: tuple[Parameter, ...]
 
 
-class NotFungibleError(Exception):
-    """A reserve without tokens of its own, which lends nothing."""
+class RwaReserveError(Exception):
+    """A reserve of real-world assets: it has no tokens of its own, and lends nothing."""
 
 
 def decode_instance(entry: Entry) -> PoolInstance:
@@ -80,14 +86,19 @@ def decode_instance(entry: Entry) -> PoolInstance:
     if instance.executable != scval.WASM or instance.wasm_hash is None:
         raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Slender pool")
     storage = {encode_scval(key): value for key, value in instance.storage or ()}
-    pool = PoolInstance(instance.wasm_hash.hex(), False, DEFAULT_WINDOW, (), storage)
-    listed = pool.get("Reserves")
+    pool = PoolInstance(instance.wasm_hash.hex(), False, 0, (), storage)
+    config, pause, listed = (pool.get(name) for name in ("PoolConfig", "Pause", "Reserves"))
+    if config is None:
+        raise DecodeError("pool instance: field PoolConfig is missing")
     if listed is None:
         raise DecodeError("pool instance: field Reserves is missing")
     reserves = addresses(listed, "Reserves", MAX_RESERVES)
     if len(set(reserves)) != len(reserves) or not all(asset.startswith("C") for asset in reserves):
         raise DecodeError("Reserves: a reserve stands twice, or is no contract")
-    return PoolInstance(pool.wasm_hash, _paused(pool.get("Pause")), _window(pool), reserves, storage)
+    paused = pause is not None and Fields.of(pause, "Pause").boolean("paused")
+    return PoolInstance(
+        pool.wasm_hash, paused, Fields.of(config, "PoolConfig").u64("timestamp_window"), reserves, storage
+    )
 
 
 def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
@@ -95,7 +106,7 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
 
     Raises:
         DecodeError: naming the field, for one that is missing, of another kind, or a number the contract cannot have.
-        NotFungibleError: for a reserve of another type, which has neither shares nor debt.
+        RwaReserveError: for a reserve of real-world assets, which has neither shares nor debt.
     """
     stored = pool.get("ReserveAssetKey", address(asset))
     if stored is None:
@@ -108,7 +119,6 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     for name, variant, of in (
         ("s_supply", "TokenSupply", s_token),
         ("debt_supply", "TokenSupply", debt_token),
-        ("balance", "STokenUnderlyingBalance", s_token),
         ("fees", "ProtocolFeeVault", asset),
     ):
         value = pool.get(variant, address(of))
@@ -118,9 +128,22 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
             raise DecodeError(f"ReserveData: {name} is negative")
     if numbers["last_update_timestamp"] >= _MAX_TIME:
         raise DecodeError("ReserveData: field last_update_timestamp is beyond any time")
-    decimals, feed, feed_asset = _feed(pool.get("PriceFeed", address(asset)))
+    decimals, feed = _feed(pool.get("PriceFeed", address(asset)))
     shown = tuple(parameters_of(reserve.struct("configuration"), _SHOWN))
-    return Reserve(s_token, debt_token, numbers, decimals, feed, feed_asset, shown)
+    return Reserve(s_token, debt_token, numbers, decimals, feed, shown)
+
+
+def cash_key(market: str, asset: str, s_token: str) -> bytes:
+    """The ledger key of what lies in a reserve: the balance of its sToken in the asset."""
+    return variant_key(market, "TokenBalance", address(asset), address(s_token))
+
+
+def decode_cash(entry: Entry) -> int:
+    """What lies in a reserve, in base units. Raises `DecodeError` where it is no amount."""
+    cash: int = expect(entry.value, scval.I128, "TokenBalance")
+    if cash < 0:
+        raise DecodeError("TokenBalance is negative")
+    return cash
 
 
 def config_hash(pool: PoolInstance) -> str:
@@ -152,55 +175,41 @@ def _pairs(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
     return tuple(payload or ()) if kind == scval.MAP else ()
 
 
-def _paused(value: ScVal | None) -> bool:
-    """``Pause`` is a yes or no in older revisions, and a struct with one in newer ones."""
-    if value is None:
-        return False
-    if value[0] == scval.BOOL:
-        return bool(value[1])
-    return Fields.of(value, "Pause").boolean("paused")
-
-
-def _window(pool: PoolInstance) -> int:
-    config = pool.get("PoolConfig")
-    if config is not None:
-        return Fields.of(config, "PoolConfig").u64("timestamp_window")
-    window = pool.get("ReserveTimestampWindow")
-    return DEFAULT_WINDOW if window is None else int(expect(window, scval.U64, "ReserveTimestampWindow"))
-
-
 def _tokens(reserve: Fields) -> tuple[str, str]:
-    """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken]."""
+    """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken], or [RWA] for one without."""
     value = reserve.get("reserve_type")
     if value is None:
         raise DecodeError("ReserveData: field reserve_type is missing")
     parts = expect(value, scval.VEC, "ReserveData: field reserve_type")
     kind = expect(parts[0], scval.SYMBOL, "ReserveData: field reserve_type") if parts else "empty"
+    if kind == "RWA":
+        raise RwaReserveError
     if kind != "Fungible":
-        raise NotFungibleError(kind)
+        raise DecodeError(f"ReserveData: field reserve_type is {kind}, neither Fungible nor RWA")
     if len(parts) != 3:
         raise DecodeError("ReserveData: field reserve_type has not two tokens")
     s_token, debt_token = (str(expect(part, scval.ADDRESS, "ReserveData: field reserve_type")) for part in parts[1:])
     return s_token, debt_token
 
 
-def _feed(value: ScVal | None) -> tuple[int | None, str | None, ScVal | None]:
-    """The token's decimals, the contract of its first price feed, and the asset to ask it for."""
+def _feed(value: ScVal | None) -> tuple[int | None, Feed | None]:
+    """The token's decimals, and its first price feed."""
     if value is None:
-        return None, None, None
+        return None, None
     config = Fields.of(value, "PriceFeed")
     decimals = config.u32("asset_decimals")
     listed = config.get("feeds")
     feeds = None if listed is None else expect(listed, scval.VEC, "PriceFeed: field feeds")
     if not feeds:
-        return decimals, None, None
+        return decimals, None
     feed = Fields.of(feeds[0], "PriceFeed.feeds[0]")
     asset = feed.get("feed_asset")
     parts: tuple[ScVal, ...] = ()
     if asset is not None:
         parts = expect(asset, scval.VEC, "PriceFeed: field feed_asset") or ()
+    contract, max_age = feed.address("feed"), feed.u64("min_timestamp_delta")
     if len(parts) == 2 and parts[0] == symbol("Stellar") and parts[1][0] == scval.ADDRESS:
-        return decimals, feed.address("feed"), by_address(parts[1][1])
+        return decimals, Feed(contract, by_address(parts[1][1]), max_age)
     if len(parts) == 2 and parts[0] == symbol("Other") and parts[1][0] == scval.SYMBOL:
-        return decimals, feed.address("feed"), by_symbol(parts[1][1])
+        return decimals, Feed(contract, by_symbol(parts[1][1]), max_age)
     raise DecodeError("PriceFeed: field feed_asset is neither Stellar nor Other")

@@ -1,17 +1,24 @@
-"""Slender's math over columns of reserves (facts/other-protocols.md 3.3); tests/slender_judge.py has it for one.
+"""Slender's math over columns of reserves (docs/protocols/slender.md, "Formulas").
 
 Coefficients and rates a year have 9 decimals. The contract's views bring its two accrued rates from the last update
-to now with the interest rates that are stored, in whole windows of time, and so does this.
+to now with the interest rates that are stored, in whole windows of time, and so does this. Its products have to fit
+into 128 bits before they are divided, as here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import polars as pl
 
 from exporter import exact
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.slender.layout import VERSION
 
-ONE = 10**9
+ONE, DECIMALS = 10**9, 9
+"""Of rates, coefficients and utilization."""
+
 SECONDS_PER_YEAR = 31_557_600
 """The contract's year, 365.25 days."""
 
@@ -24,7 +31,7 @@ RESERVE_COLUMNS = (
     "window",
     "s_supply",
     "debt_supply",
-    "balance",
+    "cash",
     "fees",
 )
 """The raw columns that `project` reads."""
@@ -57,14 +64,14 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
         lent = lent_out(accrued, state["debt_supply"])
-        owned = exact.add(state["balance"], lent)
+        owned = exact.add(state["cash"], lent)
         return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
 
     _, stored_used, stored_apr = of_lenders(state["lender_ar"])
     owned, accrued_used, accrued_apr = of_lenders(lender)
     collat_coeff = collateral_coefficient(owned, state["s_supply"])
-    supplied = exact.multiply_divide_floor(state["s_supply"], collat_coeff, ONE)
-    borrowed = exact.multiply_divide_floor(state["debt_supply"], debt_coeff, ONE)
+    supplied = exact.select(state["s_supply"] != 0, owned, 0)  # without shares nobody owns what lies there
+    borrowed = _times(debt_coeff, state["debt_supply"])
     return frame.with_columns(
         collat_coeff.alias("collat_coeff"),
         debt_coeff.alias("debt_coeff"),
@@ -80,6 +87,35 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
+
+    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees stand
+    as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
+    no result.
+    """
+    raw = raw_rows(columns, RESERVE_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "slender",
+        VERSION,
+        total_supplied="supplied",
+        total_borrowed="borrowed",
+        total_collateral=0,  # collateral is supplied, and stands in that total
+        last_accrual_time="last_update_timestamp",
+        supply_index="collat_coeff",
+        borrow_index="debt_coeff",
+        index_decimals=DECIMALS,
+        stored_borrow_apr="borrower_ir",
+        accrued_borrow_apr="borrower_ir",
+        apr_decimals=DECIMALS,
+        utilization_decimals=DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit="fees",
+    )
+
+
 @exact.naming("elapsed time")
 def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) -> pl.Series:
     """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
@@ -92,22 +128,26 @@ def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) 
 @exact.naming("accrued rate")
 def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
     """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals."""
-    years = exact.multiply_divide_floor(seconds, ONE, SECONDS_PER_YEAR)
-    growth = exact.add(exact.multiply_divide_floor(rate, years, ONE), ONE)
-    return exact.multiply_divide_floor(accrued, growth, ONE)
+    years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
+    return _times(accrued, exact.add(_times(rate, years), ONE))
 
 
 @exact.naming("lent")
 def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
     """What of the debt is the lenders': floor(accrued × debt shares)."""
-    return exact.multiply_divide_floor(accrued, debt_supply, ONE)
+    return _times(accrued, debt_supply)
+
+
+def _times(left: pl.Series, right: pl.Series) -> pl.Series:
+    """floor(left × right / 10^9), where the product has to fit."""
+    return exact.floor_divide(exact.multiply(left, right), ONE)
 
 
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
     """What a share of the supply is worth: floor(owned / shares), 1 without shares."""
     divided = s_supply != 0
-    return exact.multiply_divide_floor(exact.select(divided, owned, 1), ONE, exact.select(divided, s_supply, 1))
+    return exact.floor_divide(exact.multiply(exact.select(divided, owned, 1), ONE), exact.select(divided, s_supply, 1))
 
 
 @exact.naming("share")

@@ -1,4 +1,4 @@
-"""Reading every Slender market: one entry each, and what becomes of a pool that is archived."""
+"""Reading every Slender market: its instance, what lies in its reserves, and what becomes of that which is archived."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector
 from exporter.protocols.slender.layout import (
     VERSION,
-    NotFungibleError,
     PoolInstance,
     Reserve,
+    RwaReserveError,
+    cash_key,
     config_hash,
+    decode_cash,
     decode_instance,
     decode_reserve,
 )
@@ -73,13 +75,17 @@ class _Reader(Collector):
         for asset in pool.reserves:
             try:
                 self.reserves[market, asset] = decode_reserve(pool, asset)
-            except NotFungibleError as error:
-                self.notice(f"market {market}: reserve {asset} is of type {error}, which lends nothing; it is no pool")
+            except RwaReserveError:
+                self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is no pool")
                 continue
             except DecodeError as error:
                 self.unread(market, asset, "undecodable", str(error))
             members.append(asset)
-        feeds = {reserve.feed for (owner, _), reserve in self.reserves.items() if owner == market}
+        feeds = {
+            None if item.feed is None else item.feed.contract
+            for (owner, _), item in self.reserves.items()
+            if owner == market
+        }
         self.reading.markets.append(
             Market(
                 address=market,
@@ -94,7 +100,28 @@ class _Reader(Collector):
             )
         )
 
-    def append_reserve(self, market: str, asset: str) -> None:
+    def cash_of(self, market: str, asset: str, entry: Entry | None) -> int | None:
+        """What lies in a reserve; None where that cannot be told, which makes the reserve unread.
+
+        The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
+        writes it, and nothing removes it, so beside shares or debt a missing one is out of the ledger's reach.
+        """
+        what = f"the reserve's cash, TokenBalance of sToken {self.reserves[market, asset].s_token},"
+        numbers = self.reserves[market, asset].numbers
+        if entry is None:
+            if not numbers["s_supply"] and not numbers["debt_supply"]:
+                return 0
+            self.unread(market, asset, "absent", f"{what} is missing, though there are shares or debt; it is not 0")
+        elif entry.archived:
+            self.unread(market, asset, "archived", f"{what} is archived; it is not 0, and can be restored")
+        else:
+            try:
+                return decode_cash(entry)
+            except DecodeError as error:
+                self.unread(market, asset, "undecodable", str(error))
+        return None
+
+    def append_reserve(self, market: str, asset: str, cash: int) -> None:
         """Append a reserve to the columns."""
         pool, reserve, token = self.pools[market], self.reserves[market, asset], self.reading.tokens[asset]
         decimals = token.decimals if reserve.decimals is None else reserve.decimals
@@ -102,14 +129,15 @@ class _Reader(Collector):
             self.unread(market, asset, "undecodable", f"its token's decimals are {decimals}: {token.failure}")
             return
         self.compare_decimals(market, decimals, token)
-        if reserve.feed is not None and reserve.feed_asset is not None:
-            self.assets[reserve.feed, asset] = reserve.feed_asset
+        if reserve.feed is not None:
+            self.assets[reserve.feed.contract, asset] = reserve.feed.asset
+            self.reading.price_limits[market, asset] = reserve.feed.max_age
         self.append(
             {
                 "market": market,
                 "pool": asset,
                 "token_address": asset,
-                "oracle": reserve.feed,
+                "oracle": reserve.feed and reserve.feed.contract,
                 "market_name": MARKET_NAME,
                 "market_status": "paused" if pool.paused else "active",
                 "wasm_hash": pool.wasm_hash,
@@ -117,6 +145,7 @@ class _Reader(Collector):
                 "s_token": reserve.s_token,
                 "debt_token": reserve.debt_token,
                 **reserve.numbers,
+                "cash": cash,
             }
         )
         self.reading.parameters[market, asset] = reserve.shown
@@ -125,7 +154,7 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Slender markets in three waves: pools, tokens, prices.
+    """Read all Slender markets in three waves: pools, cash and tokens, prices.
 
     There is nothing on the chain that lists the pools, so the candidates are all there are. Raises `SourceError` when
     the source fails; anything wrong with one market or reserve is in the reading.
@@ -137,8 +166,13 @@ async def read_markets(
         reader.take_market(market, entries[instance_key(market)])
     for market in reader.pools:
         reader.take_reserves(market)
-    reader.reading.tokens = await read_tokens(view, dict.fromkeys(asset for _, asset in reader.reserves))
-    for market, asset in reader.reserves:
-        reader.append_reserve(market, asset)
+    keys = [(*pair, cash_key(*pair, reserve.s_token)) for pair, reserve in reader.reserves.items()]
+    tokens = dict.fromkeys(asset for _, asset in reader.reserves)
+    entries = await view.read([*(key for *_, key in keys), *(instance_key(token) for token in tokens)])
+    reader.reading.tokens = await read_tokens(view, tokens)
+    for market, asset, key in keys:
+        cash = reader.cash_of(market, asset, entries[key])
+        if cash is not None:
+            reader.append_reserve(market, asset, cash)
     reader.reading.quotes = await read_asset_quotes(view, reader.assets)
     return reader.reading

@@ -1,4 +1,4 @@
-"""Slender's own views of a reserve: its state, its shares, and its two coefficients, which are of the call's time."""
+"""Slender's own views of a reserve: its state, shares and cash, and its two coefficients as of the call's time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SlenderViews:
     """See `exporter.protocols.views.ProtocolViews`."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """Five calls for each reserve that was read."""
+        """Six calls for each reserve that was read."""
         columns = reading.columns
         pools = zip(columns["market"], columns["pool"], columns["s_token"], columns["debt_token"], strict=True)
         for market, pool, *tokens in pools:
@@ -30,6 +30,8 @@ class SlenderViews:
             for token in tokens:
                 call = ContractCall(str(market), "token_total_supply", (address(str(token)),))
                 yield ViewCall(str(market), (str(pool),), call)
+            call = ContractCall(str(market), "token_balance", (address(str(pool)), address(str(tokens[0]))))
+            yield ViewCall(str(market), (str(pool),), call)
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
         """The fields of the reserve's state, or the one number of another view."""
@@ -41,6 +43,8 @@ class SlenderViews:
         if function in _COEFFICIENTS:
             found = expect(value, scval.I128, function)
             yield Compared(asked.market, pool, function, row[_COEFFICIENTS[function]], found)
+        elif function == "token_balance":
+            yield Compared(asked.market, pool, "cash", row["raw"]["cash"], expect(value, scval.I128, function))
         elif function == "token_total_supply":
             name = "s_supply" if asked.call.arguments == (address(row["raw"]["s_token"]),) else "debt_supply"
             yield Compared(asked.market, pool, name, row["raw"][name], expect(value, scval.I128, function))

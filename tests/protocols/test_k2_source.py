@@ -1,0 +1,132 @@
+"""K2 against its published source: names, types and bits, as the source's own text has them.
+
+No entries that K2's contracts wrote are public, and no code of theirs. The source has no licence, so it is not in the
+repository either: its files are in the folder ``k2`` of the real data (scripts/test-real), one folder a crate.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.ledger import scval
+from exporter.ledger.entries import decode_contract_data
+from exporter.ledger.scval import ScVal
+from exporter.localnet.k2 import (
+    Entry,
+    a_token_instance,
+    debt_token_instance,
+    rates_entry,
+    rates_instance,
+    reserve_entry,
+    router_instance,
+)
+from exporter.protocols.k2 import layout
+from tests.localnet.k2_network import K2Network
+
+KINDS = {
+    "u128": scval.U128, "i128": scval.I128, "u64": scval.U64, "u32": scval.U32, "Address": scval.ADDRESS,
+    "String": scval.STRING, "ReserveConfiguration": scval.MAP,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(real_data: Path) -> Path:
+    """The folder of K2's source."""
+    folder = real_data / "k2"
+    if not folder.is_dir():
+        pytest.skip(f"K2's source is not at {folder}; scripts/test-real --fetch DIR brings it")
+    return folder
+
+
+def fields(source: Path, file: str, struct: str) -> dict[str, int]:
+    """The kinds of a struct's fields, in ascending order of their names."""
+    found = re.search(rf"pub struct {struct} \{{(.*?)\n\}}", (source / file).read_text(), re.DOTALL)
+    assert found is not None
+    pairs = re.findall(r"^    pub (\w+): (\w+),", found[1], re.MULTILINE)
+    return {name: KINDS[kind] for name, kind in sorted(pairs)}
+
+
+def kinds(value: ScVal) -> dict[str, int]:
+    """The kinds of the fields of a stored struct, in their order."""
+    return {name: kind for (_, name), (kind, _) in value[1]}
+
+
+def value_of(entry: Entry) -> ScVal:
+    """An entry's value."""
+    return decode_contract_data(entry[1]).value
+
+
+def instance_of(entry: Entry) -> dict[str, ScVal]:
+    """An instance's storage by the symbols of its keys, bare or of a variant."""
+    storage = value_of(entry)[1].storage
+    return {str(key[1] if key[0] == scval.SYMBOL else key[1][0][1]): value for key, value in storage}
+
+
+def test_structs(source: Path) -> None:
+    """Every struct that the embedded network writes has the fields of the source, each of its kind, and no other."""
+    market = K2Network(count=1).k2.markets[0]
+    reserve = market.reserves[0]
+    stored = value_of(reserve_entry(market, reserve))
+    configuration = next(value for key, value in stored[1] if key[1] == "configuration")
+
+    assert fields(source, "shared/types.rs", "ReserveData") == kinds(stored)
+    assert fields(source, "shared/types.rs", "ReserveConfiguration") == kinds(configuration)
+    assert fields(source, "a-token/storage.rs", "ATokenState") == kinds(
+        instance_of(a_token_instance(market, reserve))["State"]
+    )
+    assert fields(source, "debt-token/storage.rs", "DebtTokenState") == kinds(
+        instance_of(debt_token_instance(market, reserve))["State"]
+    )
+    assert fields(source, "interest-rate-strategy/storage.rs", "InterestRateParams") == kinds(
+        value_of(rates_entry(market, reserve))
+    )
+
+
+def test_keys(source: Path) -> None:
+    """Every key that is read or written is one of the source's."""
+    market = K2Network(count=1).k2.markets[0]
+    text = (source / "kinetic-router/storage.rs").read_text()
+    known = set(re.findall(r'symbol_short!\("(\w+)"\)', text))
+    rates = set(re.findall(r'symbol_short!\("(\w+)"\)', (source / "interest-rate-strategy/storage.rs").read_text()))
+
+    assert {"RLIST", "RDATA", "PSTALE", "ASTALMP", "ORACFG", *instance_of(router_instance(market))} <= known
+    assert layout.NOT_CONFIGURATION <= known
+    assert {"APARAMS", *instance_of(rates_instance(market))} <= rates
+
+
+def test_bits(source: Path) -> None:
+    """The bits of the configuration are where the source's own readers take them from."""
+    text = (source / "shared/utils.rs").read_text()
+    found = {
+        name: (word, int(first or 0), int(mask or "1", 0).bit_length())
+        for name, word, first, mask in re.findall(
+            r"pub fn (?:get_|is_)(\w+)\(&self\) -> \w+ \{\s+\(?\(?self\.(data_\w+)(?: >> (\d+)\))? & (0x\w+|1\b)", text
+        )
+    }
+    read = {
+        name: (word, first, bits)
+        for word, table in (("data_low", layout._LOW_BITS), ("data_high", layout._HIGH_BITS))
+        for name, (first, bits, _) in table.items()
+    }
+
+    assert found == read
+
+
+def test_limits_of_age(source: Path) -> None:
+    """The asset's limit goes before the router's, which is an hour unless it is set, and none is above a day."""
+    storage = (source / "kinetic-router/storage.rs").read_text()
+    rule = (source / "kinetic-router/price.rs").read_text()
+    constants = (source / "shared/constants.rs").read_text()
+    (default,) = re.findall(r"\.get\(&PRICE_STALENESS_THRESHOLD\)\s+\.unwrap_or\((\d+)\)", storage)
+    own, shared = (rule.index(f"get_{name}staleness_threshold(env") for name in ("asset_", "price_"))
+
+    assert layout.DEFAULT_PRICE_AGE == int(default)
+    assert own < shared
+    assert (
+        "let map: Map<Address, u64> = env.storage()\n        .instance()\n        .get(&ASSET_STALENESS_MAP)" in storage
+    )
+    assert "if age > staleness_threshold" in rule
+    assert "MAX_PRICE_STALENESS_THRESHOLD: u64 = 86400;" in constants
