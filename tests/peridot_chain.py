@@ -5,7 +5,7 @@
     ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
     tables = ledger.compute([demanded("C")])
 
-Contracts are named by labels. The shapes are those of facts/other-protocols.md 3.2, written with nothing but the codec.
+Contracts are named by labels. The shapes are those of docs/protocols/peridot.md, written with nothing but the codec.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, i128, symbol, u32, u64, vec
+from exporter.ledger.entries import ContractData, decode_contract_data, encode_contract_data
+from exporter.ledger.scval import ContractInstance, ScVal
+from exporter.ledger.scval_encode import INSTANCE_KEY, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
@@ -37,13 +38,14 @@ from tests.blend_chain import (
 )
 
 CODE = hashlib.sha256(b"the code of a Peridot contract").digest()
+QUOTING_CODE = bytes.fromhex("df06cfa8174d5523bb8b067a6179af7d669bcb30fa2ce34d811b5b85788f6f00")
 
 # 1000 tokens of cash, 500 lent, 10 of reserves and 2 of fees: suppliers own 1488, a receipt token is worth 14.88 units
 STATE: dict[str, int] = {
     "ManagedCash": 1000 * 10**7, "TotalBorrowed": 500 * 10**7, "TotalReserves": 10 * 10**7, "TotalAdminFees": 2 * 10**7,
     "BorrowIndex": 1_250_000_000_000_000_000, "ReserveFactorScaled": 100_000, "AdminFeeScaled": 50_000,
     "SupplyCap": 10**15, "BorrowCap": 0, "CollateralFactorScaled": 700_000, "InitialExchangeRate": 10**6,
-    "BorrowYearlyRateScaled": 70_000,
+    "BorrowYearlyRateScaled": 70_000, "TotalDeposited": 1488 * 10**7,
 }  # fmt: skip
 RECEIPTS = 1000 * 10**6
 CURVE: dict[str, int] = {
@@ -78,10 +80,25 @@ def stored(owner: str, name: str, value: ScVal) -> Written:
     return entry(contract(owner), vec(symbol(name)), value)
 
 
-def vault_instance(vault: str, receipts: int | None = RECEIPTS) -> Written:
+def vault_instance(vault: str, receipts: int | None = RECEIPTS, code: bytes = CODE) -> Written:
     """The instance of a vault, which has the supply of its receipt token."""
     storage = [] if receipts is None else [(vec(symbol("TotalSupply")), i128(receipts))]
-    return instance(contract(vault), storage, CODE)
+    return instance(contract(vault), storage, code)
+
+
+def asset_instance(token: str) -> Written:
+    """The instance of a Stellar asset's contract."""
+    key, data = token_instance(token, token.encode())
+    pairs = decode_contract_data(data).value[1].storage
+    value = (scval.CONTRACT_INSTANCE, ContractInstance(scval.STELLAR_ASSET, None, None, pairs))
+    return key, encode_contract_data(ContractData(contract(token), INSTANCE_KEY, 1, value))
+
+
+def balance(token: str, holder: str, amount: int) -> Written:
+    """What a contract has of a Stellar asset."""
+    rights: dict[str, ScVal] = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+    key = vec(symbol("Balance"), address(contract(holder)))
+    return entry(contract(token), key, struct_map({"amount": i128(amount), **rights}))
 
 
 def deployment(market: str, vaults: Sequence[str]) -> Deployment:
@@ -113,14 +130,15 @@ class PeridotLedger(BlendLedger):
     def add_vault(self, market: str, asset: str) -> None:
         """A vault that keeps its own cash and was brought up to date a hundred seconds ago."""
         vault = f"{asset} vault"
-        self.replace(vault_instance(vault), token_instance(asset, asset.encode()))
+        self.replace(vault_instance(vault), asset_instance(asset), balance(asset, vault, STATE["ManagedCash"]))
         self.replace(*(stored(vault, name, u128(value)) for name, value in STATE.items()))
-        self.replace(stored(vault, "LastUpdateTime", u64(NOW - 100)))
+        self.replace(stored(vault, "LastUpdateTime", u64(NOW - 100)), stored(vault, "RatesReady", (scval.BOOL, True)))
         addresses = {"UnderlyingToken": asset, "Peridottroller": market, "InterestModel": "model"}
         self.replace(*(stored(vault, name, address(contract(label))) for name, label in addresses.items()))
 
     def boost(self, asset: str, available: ScVal | str) -> None:
-        """Let a vault boost its cash, with what it then says that it has available."""
+        """Let a vault of the code that asks for quotes boost cash, with what it then says that it has available."""
+        self.replace(vault_instance(f"{asset} vault", code=QUOTING_CODE))
         self.replace(stored(f"{asset} vault", "BoostedVault", address(contract("DeFindex"))))
         self.set_function(f"{asset} vault", "get_available_liquidity", available)
 

@@ -1,4 +1,4 @@
-"""The ledger entries of Peridot's contracts (facts/other-protocols.md 3.2): every value under a key of its own."""
+"""The ledger entries of Peridot's contracts (docs/protocols/peridot.md, "Keys"): every value under a key of its own."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Market:
     vaults: list[Vault] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
     borrowing_paused: set[str] = field(default_factory=set)
+    """For ever: a pause from before pauses had an end."""
 
 
 def controller_entries(market: Market) -> Iterator[Entry]:
@@ -47,10 +48,14 @@ def controller_entries(market: Market) -> Iterator[Entry]:
         "OracleMaxAgeMultiplier": u64(2),
         "SupportedMarkets": flags(dict.fromkeys(vaults, True)),
         "PauseDeposit": flags({}),
+        "PauseRedeem": flags({}),
+        "PauseLiquidation": flags({}),
         "PauseBorrow": flags({vault: True for vault in vaults if vault in market.borrowing_paused}),
     }
     for name, value in values.items():
         yield entry(market.address, vec(symbol(name)), value)
+    for vault in vaults:
+        yield entry(market.address, vec(symbol("MarketCF"), address(vault)), u128(700_000))
     for token, name in market.symbols.items():
         yield entry(market.address, vec(symbol("OracleAssetSymbol"), address(token)), symbol(name))
 
@@ -76,11 +81,12 @@ def vault_configuration(vault: Vault, admin: str) -> Iterator[Entry]:
         "AdminFeeScaled": u128(vault.admin_fee),
         "BorrowCap": u128(vault.borrow_cap),
         "BorrowYearlyRateScaled": u128(50_000),
-        "CollateralFactorScaled": u128(700_000),
+        "CollateralFactorScaled": u128(500_000),
         "InitialExchangeRate": u128(10**6),
         "Initialized": (scval.BOOL, True),
         "InterestModel": address(vault.model.address),
         "Peridottroller": address(vault.controller),
+        "RatesReady": (scval.BOOL, True),
         "ReserveFactorScaled": u128(vault.reserve_factor),
         "SupplyCap": u128(vault.supply_cap),
         "UnderlyingToken": address(vault.token),
@@ -106,7 +112,9 @@ def vault_state(vault: Vault) -> Iterator[Entry]:
         "TotalReserves": u128(vault.reserves),
     }
     if vault.boost:
-        values["BoostedUnderlyingCached"] = u128(vault.boost.worth())
+        values["BoostedUnderlyingCached"] = u128(vault.cached)
+        values["BoostedUnderlyingUpdatedAt"] = u64(vault.cached_at)
+        values["BoostedAssetCount"] = u32(1)
     for name, value in values.items():
         yield entry(vault.address, vec(symbol(name)), value)
 

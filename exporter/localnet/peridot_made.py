@@ -35,7 +35,7 @@ from exporter.localnet.peridot_oracle import (
     symbol_price_entry,
 )
 from exporter.localnet.peridot_vault import Boost, RateModel, Vault
-from exporter.localnet.token_contract import Token
+from exporter.localnet.token_contract import Token, balance_entry
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old; the controller takes 600
@@ -133,10 +133,15 @@ class PeridotMarkets:
         if boost:
             boost.earn(random)
         vault.accrue(time - random.randint(0, 2_999))
+        vault.look(vault.last_update)
+        if not boost:
+            vault.gift = 5 * 10**token.decimals
         return vault
 
     def _state(self, vault: Vault) -> Iterator[Entry]:
         yield from vault_state(vault)
+        token = next(token for token in self._tokens if token.contract == vault.token)
+        yield balance_entry(token, vault.address, vault.cash + vault.gift)
         if vault.boost:
             yield from boost_entries(vault, vault.boost)
 

@@ -1,7 +1,7 @@
 """Peridot's vaults in the embedded network: plain integers, written apart from the exporter's math.
 
-The formulas are those of facts/other-protocols.md 3.2. A boosted vault keeps part of its cash in a DeFindex vault,
-whose shares are worth more over time.
+The formulas are those of docs/protocols/peridot.md, for the code that caches what it was quoted. A boosted vault keeps
+part of its cash in a DeFindex vault, whose shares are worth more over time.
 """
 
 from __future__ import annotations
@@ -92,6 +92,10 @@ class Vault:
     receipts: int = 0
     supply_cap: int = 0
     borrow_cap: int = 0
+    gift: int = 0
+    """What somebody sent to the vault: it has it, and does not count it as its own."""
+    cached: int = 0
+    cached_at: int = 0
 
     def all_cash(self) -> int:
         """The vault's own cash, and what it has boosted."""
@@ -110,15 +114,30 @@ class Vault:
         owned = self.underlying()
         return owned * SCALE // self.receipts if owned and self.receipts else SCALE
 
-    def rate(self) -> int:
+    def look(self, time: int) -> None:
+        """Ask what the boosted cash is worth, and remember it."""
+        if self.boost:
+            self.cached, self.cached_at = self.boost.worth(), time
+
+    def boosted_for_rate(self, time: int) -> int:
+        """What of the boosted cash counts for the rate: what is remembered for an hour, then what the accounts say."""
+        accounts = max(self.deposited + self.reserves + self.admin_fees - self.borrowed - self.cash, 0)
+        reported = self.cached if time - self.cached_at <= 3_600 else accounts
+        known = max(self.cached, accounts)
+        if known == 0 and self.borrowed == 0:
+            return reported
+        return min(reported, known + known * 5 // 100)
+
+    def rate(self, time: int) -> int:
         """The rate a year that borrowers pay at this state."""
-        return self.model.borrow_rate(self.all_cash(), self.borrowed, self.reserves + self.admin_fees)
+        cash = self.cash + self.gift + self.boosted_for_rate(time)
+        return self.model.borrow_rate(cash, self.borrowed, self.reserves + self.admin_fees)
 
     def accrue(self, time: int) -> None:
         """Add the interest since the last time: simple, split among reserves, admin fees and suppliers."""
         if time <= self.last_update:
             return
-        interest = self.borrowed * self.rate() * (time - self.last_update) // (YEAR * SCALE)
+        interest = self.borrowed * self.rate(time) * (time - self.last_update) // (YEAR * SCALE)
         if self.borrowed:
             self.index += self.index * interest // self.borrowed
         self.borrowed += interest
@@ -159,6 +178,7 @@ class Vault:
         if self.boost:
             self.boost.earn(random)
         self.accrue(time)
+        self.look(time)
         part = random.randint(1, 200)  # up to 2% of what is there
         operation = random.choice(("deposit", "borrow", "repay", "withdraw"))
         if operation == "deposit":
