@@ -1,7 +1,4 @@
-"""Peridot's math against vectors made by hand, and against the judge for vaults of any kind.
-
-The facts have the formulas but no published vectors, so those here are calculated by hand in plain integers.
-"""
+"""Peridot's math against vectors calculated by hand in plain integers, and against the judge for vaults of any kind."""
 
 from __future__ import annotations
 
@@ -195,7 +192,7 @@ def test_clock_behind_the_last_accrual() -> None:
 
 
 def test_seconds_not_milliseconds() -> None:
-    """The clock is in seconds: ten of them add ten seconds of interest (facts/other-protocols.md 5)."""
+    """The clock is in seconds: ten of them add ten seconds of interest."""
     ten = projected(PLAIN | {"last_update_time": NOW - 10})
 
     assert 127 == ten["borrowed"] - PLAIN["total_borrowed"]  # floor(5e9 × 80483 × 10 / 31536000e6)

@@ -360,6 +360,24 @@ class TestCash:
         assert [USDC] == tables.pools["pool"].to_list()
         assert "its code is not known" in reasons(tables.unread)[XLM][1]
 
+    def test_archived_mark(self) -> None:
+        """An entry that only tells the code does so archived, too."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))
+        ledger.replace(vault_instance("XLM vault"), stored("XLM vault", "BoostedAssetCount", u32(1)))
+        ledger.archive(stored("XLM vault", "BoostedAssetCount", VOID))
+
+        assert [] == ledger.compute([candidate("C")]).unread
+
+    def test_factors_above_one(self) -> None:
+        """Code that caches refuses to accrue where more than the interest is kept back."""
+        ledger = market()
+        ledger.replace(
+            *(stored("XLM vault", name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))
+        )
+
+        assert "together above 1" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+
     def test_form_of_before_its_cash_was_counted(self) -> None:
         """A vault without ``ManagedCash`` and ``RatesReady`` is of a form that is not read."""
         ledger = market()

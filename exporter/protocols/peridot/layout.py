@@ -64,6 +64,10 @@ VAULT_ENTRIES = (
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 """Entries that only the code with `BoostRule.CACHED` writes."""
 
+_MARKS = {"CollateralFactorScaled", "RatesReady", *_OF_CACHING_CODE}
+NUMBERED_ENTRIES = tuple(name for name in VAULT_ENTRIES if name not in _MARKS)
+"""Those that numbers follow from; of the others it only matters that they are there, archived or not."""
+
 
 class BoostRule(IntEnum):
     """What of its boosted cash a vault's code counts for the rate (docs/protocols/peridot.md, "Formulas")."""

@@ -21,9 +21,11 @@ from exporter.protocols.collector import Collector
 from exporter.protocols.peridot.layout import (
     CONTROLLER_ENTRIES,
     MODEL_ENTRIES,
+    NUMBERED_ENTRIES,
+    SCALE,
     USUAL_AGE_MULTIPLIER,
-    VAULT_ENTRIES,
     VERSION,
+    BoostRule,
     Controller,
     Entries,
     Vault,
@@ -161,7 +163,7 @@ class _Reader(Collector):
         found.vaults = tuple(kept)
 
     def _take_vault(self, market: str, vault: str, entries: Entries) -> None:
-        archived = archived_entry(vault, VAULT_ENTRIES, entries)
+        archived = archived_entry(vault, NUMBERED_ENTRIES, entries)
         if archived is not None:
             self.unread(market, vault, "archived", f"the vault's entry {archived} is archived; it can be restored")
             return
@@ -302,7 +304,12 @@ def _cash(vault: str, decoded: Vault, entries: Entries, answers: Answers) -> dic
             "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which suppliers "
             "earn in another way"
         )
-    borrowed = decoded.numbers["total_borrowed"]
+    borrowed, factors = (
+        decoded.numbers["total_borrowed"],
+        decoded.numbers["reserve_factor"] + decoded.numbers["admin_fee"],
+    )
+    if borrowed and factors > SCALE and decoded.rule is not BoostRule.QUOTED:
+        raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
     aside = decoded.numbers["total_reserves"] + decoded.numbers["total_admin_fees"]
     managed = decoded.implied_cash
     net_cash = managed - aside if decoded.says_its_cash else _told_cash(vault, borrowed, answers)
