@@ -17,10 +17,13 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import wasm_hash
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.peridot_entries import (
+from exporter.localnet.peridot import (
     WASMS,
+    Boost,
     Entry,
     Market,
+    RateModel,
+    Vault,
     boost_entries,
     controller_entries,
     model_entries,
@@ -34,7 +37,6 @@ from exporter.localnet.peridot_oracle import (
     symbol_oracle_instance,
     symbol_price_entry,
 )
-from exporter.localnet.peridot_vault import Boost, RateModel, Vault
 from exporter.localnet.token_contract import Token, balance_entry
 
 ORACLE_DECIMALS = 14

@@ -14,11 +14,9 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.chain import Change
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.peridot_contract import PERIDOT_CODE
-from exporter.localnet.peridot_entries import u128, vault_state
+from exporter.localnet.peridot import PERIDOT_CODE, Boost, RateModel, Vault, u128, vault_state
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.peridot_oracle import by_symbol
-from exporter.localnet.peridot_vault import Boost, RateModel, Vault
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews

@@ -61,8 +61,8 @@ class Peridot(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the vaults (see `exporter.protocols.peridot.table`)."""
-        from exporter.protocols.peridot.table import project_pools
+        """The published numbers of the vaults (see `exporter.protocols.peridot.math`)."""
+        from exporter.protocols.peridot.math import project_pools
 
         return project_pools(columns, close_time)
 
