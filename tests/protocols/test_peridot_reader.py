@@ -12,6 +12,7 @@ from exporter.ledger.entries import instance_key
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
+from exporter.localnet.peridot import u128
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.reader import balance_call
@@ -21,9 +22,9 @@ from tests import peridot_judge as judge
 from tests.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
 from tests.peridot_chain import (
     CODE,
-    CURVE,
+    FIXED_RATE,
+    MODEL,
     RECEIPTS,
-    STATE,
     PeridotLedger,
     balance,
     candidate,
@@ -31,8 +32,8 @@ from tests.peridot_chain import (
     deployment,
     flags,
     stored,
-    u128,
     vault_instance,
+    vault_of,
 )
 
 C = contract("C")
@@ -72,23 +73,27 @@ class TestReading:
         """A vault's numbers are those of the judge at the close time."""
         ledger = market()
         (row, _) = sorted(ledger.compute([candidate("C")]).pools.rows(named=True), key=lambda row: row["pool"] != XLM)
+        vault = vault_of("C", "XLM")
         judged = judge.project(
             {
-                "net_cash": STATE["ManagedCash"] - STATE["TotalReserves"] - STATE["TotalAdminFees"],
-                "total_borrowed": STATE["TotalBorrowed"],
-                "total_reserves": STATE["TotalReserves"],
-                "total_admin_fees": STATE["TotalAdminFees"],
-                "borrow_index": STATE["BorrowIndex"],
-                "receipt_supply": RECEIPTS,
+                "net_cash": vault.cash - vault.reserves - vault.admin_fees,
+                "total_borrowed": vault.borrowed,
+                "total_reserves": vault.reserves,
+                "total_admin_fees": vault.admin_fees,
+                "borrow_index": vault.index,
+                "receipt_supply": vault.receipts,
                 "initial_exchange_rate": 10**6,
-                "reserve_factor": STATE["ReserveFactorScaled"],
-                "admin_fee": STATE["AdminFeeScaled"],
-                **dict(zip(("base_rate", "multiplier", "jump_multiplier", "kink"), CURVE.values(), strict=True)),
+                "reserve_factor": vault.reserve_factor,
+                "admin_fee": vault.admin_fee,
+                "base_rate": MODEL.base,
+                "multiplier": MODEL.multiplier,
+                "jump_multiplier": MODEL.jump,
+                "kink": MODEL.kink,
                 "last_update_time": NOW - 100,
-                "live_cash": STATE["ManagedCash"],
-                "managed_cash": STATE["ManagedCash"],
-                "total_deposited": STATE["TotalDeposited"],
-                "fixed_rate": STATE["BorrowYearlyRateScaled"],
+                "live_cash": vault.cash,
+                "managed_cash": vault.cash,
+                "total_deposited": vault.deposited,
+                "fixed_rate": FIXED_RATE,
                 **dict.fromkeys(("boost_rule", "boost_quoted", "boost_cached", "boost_cached_at"), 0),
             },
             NOW,
@@ -203,7 +208,7 @@ class TestReading:
         ledger.remove(stored("XLM vault", "InterestModel", VOID))
         row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
 
-        assert (70_000, 70_000) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
+        assert (FIXED_RATE, FIXED_RATE) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
 
     def test_config_hash(self) -> None:
         """The hash stays with the state and moves with the configuration of controller, model and vaults."""
@@ -212,7 +217,7 @@ class TestReading:
         ledger.replace(stored("XLM vault", "TotalBorrowed", u128(7)), vault_instance("XLM vault", 5))
         assert hashes == [ledger.compute([candidate("C")]).markets["config_hash"].item()]
         for written in (
-            stored("C", "OracleMaxAgeMultiplier", u64(2)),
+            stored("C", "OracleMaxAgeMultiplier", u64(3)),
             stored("model", "Kink", u128(1)),
             stored("XLM vault", "ReserveFactorScaled", u128(1)),
             entry(C, vec(symbol("MarketCF"), address(XLM)), u128(1)),
