@@ -13,7 +13,7 @@ from exporter.history.parquet import check_representable
 from exporter.history.schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
 from exporter.ledger.tokens import Token
 from exporter.prices import price_frame, refuse_older, with_values
-from exporter.protocols.base import Absent, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Absent, EndsByItself, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS, POOLS, VALID_PRICE
 
@@ -79,6 +79,9 @@ def compute(
     stands at its bound. Both are named.
     """
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
+    for reading in readings:
+        if isinstance(reading, EndsByItself):
+            reading.settle(close_time)
     frames = [_pools_of(reading, modules[reading.protocol], tables) for reading in readings]
     pools = pl.concat([tables.pools, *frames])
     tables.pools = pools.sort("market", "pool")

@@ -186,22 +186,24 @@ class MainnetChain(LocalNetwork):
         return made
 
     def _peridot(self) -> PeridotMarkets:
-        known = self._known["peridot", "main"]
-        made = PeridotMarkets(1, 1, self.tokens, CLOSE_TIME)
+        main, pilot = (known for (protocol, _), known in self._known.items() if protocol == "peridot")
+        made = PeridotMarkets(1, 2, self.tokens, CLOSE_TIME)
         made.models = tuple(  # type: ignore[assignment]
             replace(model, address=address)
-            for model, address in zip(made.models, known.addresses("rate model"), strict=True)
+            for model, address in zip(made.models, main.addresses("rate model"), strict=True)
         )
-        (market,) = made.markets
-        market.address = self._only("peridot")
-        market.oracle = made.oracle = str(known.address("oracle"))
-        market.borrowing_paused.clear()
-        boosts = iter(known.addresses("boosted vault"))
-        for place, (vault, address) in enumerate(zip(market.vaults, known.addresses("vault"), strict=True)):
-            vault.address, vault.controller, vault.model = address, market.address, made.models[min(place, 1)]
-            if vault.boost is not None:
-                vault.boost.address = next(boosts)
-        self.pools += len(market.vaults)
+        made.oracle = str(main.address("oracle"))
+        for market, known in zip(made.markets, (main, pilot), strict=True):
+            market.oracle = made.oracle
+            (market.address,) = known.markets
+            self.markets.setdefault("peridot", set()).add(market.address)
+            market.borrowing_paused.clear()
+            boosts = iter(known.addresses("boosted vault"))
+            for place, (vault, address) in enumerate(zip(market.vaults, known.addresses("vault"), strict=True)):
+                vault.address, vault.controller, vault.model = address, market.address, made.models[min(place, 1)]
+                if vault.boost is not None:
+                    vault.boost.address = next(boosts)
+            self.pools += len(market.vaults)
         return made
 
     def _xoxno(self) -> XoxnoMarkets:

@@ -1,55 +1,63 @@
-"""A ledger of Peridot markets for tests, written entry by entry, as `tests.blend_chain` has one of Blend's.
+"""A ledger of Peridot markets for tests: the entries of the embedded network's stand-in, and over them any others.
 
     ledger = PeridotLedger()
     ledger.add_market("C", ["XLM", "USDC"])
     ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
     tables = ledger.compute([demanded("C")])
 
-Contracts are named by labels. The shapes are those of facts/other-protocols.md 3.2, written with nothing but the codec.
+Contracts are named by labels.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
-import hashlib
 from collections.abc import Mapping, Sequence
 
 from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment, KnownContract
-from exporter.ledger import scval
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, i128, symbol, u32, u64, vec
+from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.peridot import (
+    CONTROLLER_WASM,
+    VAULT_WASM_HASH,
+    Market,
+    RateModel,
+    Vault,
+    controller_entries,
+    model_entries,
+    vault_configuration,
+    vault_state,
+)
+from exporter.localnet.peridot import flags as strkey_flags
+from exporter.localnet.token_contract import Token, TokenLayout, balance_entry
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.peridot import Peridot
-from tests.blend_chain import (
-    NOW,
-    BlendLedger,
-    BlendSource,
-    Written,
-    contract,
-    entry,
-    instance,
-    price_data,
-    token_instance,
-)
+from tests.blend_chain import NOW, BlendLedger, BlendSource, Written, account, contract, entry, instance, price_data
 
-CODE = hashlib.sha256(b"the code of a Peridot contract").digest()
-
-# 1000 tokens of cash, 500 lent, 10 of reserves and 2 of fees: suppliers own 1488, a receipt token is worth 14.88 units
-STATE: dict[str, int] = {
-    "ManagedCash": 1000 * 10**7, "TotalBorrowed": 500 * 10**7, "TotalReserves": 10 * 10**7, "TotalAdminFees": 2 * 10**7,
-    "BorrowIndex": 1_250_000_000_000_000_000, "ReserveFactorScaled": 100_000, "AdminFeeScaled": 50_000,
-    "SupplyCap": 10**15, "BorrowCap": 0, "CollateralFactorScaled": 700_000, "InitialExchangeRate": 10**6,
-    "BorrowYearlyRateScaled": 70_000,
-}  # fmt: skip
+CODE = wasm_hash(CONTROLLER_WASM)
+QUOTING_CODE = bytes.fromhex("df06cfa8174d5523bb8b067a6179af7d669bcb30fa2ce34d811b5b85788f6f00")
+ADMIN = account("Peridot's administrator")
 RECEIPTS = 1000 * 10**6
-CURVE: dict[str, int] = {
-    "BaseRatePerYear": 20_000, "MultiplierPerYear": 180_000, "JumpMultiplierPerYear": 4_000_000, "Kink": 800_000,
-}  # fmt: skip
+FIXED_RATE = 50_000
+MODEL = RateModel(contract("model"), base=20_000, multiplier=180_000, jump=4_000_000, kink=800_000)
 PRICE_DECIMALS = 14
+
+
+def vault_of(market: str, asset: str) -> Vault:
+    """A vault that keeps its own cash and was brought up to date a hundred seconds ago.
+
+    1000 tokens of cash, 500 lent, 10 of reserves and 2 of fees: suppliers own 1488, a receipt token is worth 14.88.
+    """
+    return Vault(
+        contract(f"{asset} vault"), contract(market), contract(asset), 7, MODEL,
+        reserve_factor=100_000, admin_fee=50_000, last_update=NOW - 100, cash=1000 * 10**7, deposited=1488 * 10**7,
+        borrowed=500 * 10**7, reserves=10 * 10**7, admin_fees=2 * 10**7, index=125 * 10**16, receipts=RECEIPTS,
+        supply_cap=10**15,
+    )  # fmt: skip
 
 
 def candidate(label: str, pool: str | None = None) -> Candidate:
@@ -62,15 +70,9 @@ def demanded(label: str, pool: str | None = None) -> Candidate:
     return Candidate("peridot", contract(label), Origin.CONFIGURATION, None if pool is None else contract(pool))
 
 
-def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
-    return (scval.U128, value)
-
-
 def flags(values: Mapping[str, bool]) -> ScVal:
     """A map from contracts, given by label, to yes or no."""
-    pairs = [(contract(label), flag) for label, flag in values.items()]
-    return (scval.MAP, tuple((address(strkey), (scval.BOOL, flag)) for strkey, flag in sorted(pairs)))
+    return strkey_flags({contract(label): flag for label, flag in values.items()})
 
 
 def stored(owner: str, name: str, value: ScVal) -> Written:
@@ -78,10 +80,20 @@ def stored(owner: str, name: str, value: ScVal) -> Written:
     return entry(contract(owner), vec(symbol(name)), value)
 
 
-def vault_instance(vault: str, receipts: int | None = RECEIPTS) -> Written:
+def vault_instance(vault: str, receipts: int | None = RECEIPTS, code: bytes = VAULT_WASM_HASH) -> Written:
     """The instance of a vault, which has the supply of its receipt token."""
     storage = [] if receipts is None else [(vec(symbol("TotalSupply")), i128(receipts))]
-    return instance(contract(vault), storage, CODE)
+    return instance(contract(vault), storage, code)
+
+
+def asset(label: str) -> Token:
+    """A Stellar asset of the label as its code."""
+    return Token(contract(label), label, 7, TokenLayout.STELLAR_ASSET, ADMIN, ADMIN)
+
+
+def balance(label: str, holder: str, amount: int) -> Written:
+    """What a contract has of a Stellar asset."""
+    return balance_entry(asset(label), contract(holder), amount)
 
 
 def deployment(market: str, vaults: Sequence[str]) -> Deployment:
@@ -96,31 +108,19 @@ class PeridotLedger(BlendLedger):
 
     def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:  # type: ignore[override]
         """A controller with a vault for each asset, a rate model, and an oracle that prices each at 2 dollars now."""
-        oracle = f"{market} oracle"
-        self.replace(instance(contract(market), [], CODE))
-        self.replace(stored(market, "SupportedMarkets", flags({f"{asset} vault": True for asset in assets})))
-        self.replace(stored(market, "Oracle", address(contract(oracle))))
-        self.set_decimals(oracle, u32(PRICE_DECIMALS))
-        self.add_model("model")
-        for asset in assets:
-            self.add_vault(market, asset)
-            self.set_price(oracle, asset, 2 * 10**PRICE_DECIMALS)
-
-    def add_model(self, model: str) -> None:
-        """A rate model contract."""
-        self.replace(*(stored(model, name, u128(value)) for name, value in CURVE.items()))
-
-    def add_vault(self, market: str, asset: str) -> None:
-        """A vault that keeps its own cash and was brought up to date a hundred seconds ago."""
-        vault = f"{asset} vault"
-        self.replace(vault_instance(vault), token_instance(asset, asset.encode()))
-        self.replace(*(stored(vault, name, u128(value)) for name, value in STATE.items()))
-        self.replace(stored(vault, "LastUpdateTime", u64(NOW - 100)))
-        addresses = {"UnderlyingToken": asset, "Peridottroller": market, "InterestModel": "model"}
-        self.replace(*(stored(vault, name, address(contract(label))) for name, label in addresses.items()))
+        vaults = [vault_of(market, each) for each in assets]
+        made = Market(contract(market), contract(f"{market} oracle"), ADMIN, vaults)
+        self.replace(*controller_entries(made), *model_entries(MODEL, ADMIN))
+        self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
+        for label, vault in zip(assets, vaults, strict=True):
+            self.replace(*vault_configuration(vault, ADMIN), *vault_state(vault))
+            self.replace(asset(label).instance_entry(), balance(label, f"{label} vault", vault.cash))
+            self.remove(entry(made.address, vec(symbol("MarketCF"), address(vault.address)), VOID))
+            self.set_price(f"{market} oracle", label, 2 * 10**PRICE_DECIMALS)
 
     def boost(self, asset: str, available: ScVal | str) -> None:
-        """Let a vault boost its cash, with what it then says that it has available."""
+        """Let a vault of the code that asks for quotes boost cash, with what it then says that it has available."""
+        self.replace(vault_instance(f"{asset} vault", code=QUOTING_CODE))
         self.replace(stored(f"{asset} vault", "BoostedVault", address(contract("DeFindex"))))
         self.set_function(f"{asset} vault", "get_available_liquidity", available)
 

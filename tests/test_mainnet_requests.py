@@ -114,7 +114,7 @@ def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
             "lastprice": singly,
             "get_asset_prices_vec_fresh": 1,  # the reserves of both K2 markets
             "quotes": 1,  # XOXNO's tokens, of 31 hub markets
-            "get_available_liquidity": 2,
+            "get_available_liquidity": 4,
             "symbol or decimals": 2 * len(odd),
         } == dict(functions)
         assert sum(functions.values()) == each.methods["simulateTransaction"]

@@ -11,7 +11,7 @@ from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
 from exporter.localnet.k2 import CODE as K2_CODE
 from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
-from exporter.localnet.peridot_contract import PERIDOT_CODE
+from exporter.localnet.peridot import PERIDOT_CODE
 from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
 from exporter.localnet.slender import CODE as SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token

@@ -17,10 +17,13 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import wasm_hash
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.peridot_entries import (
+from exporter.localnet.peridot import (
     WASMS,
+    Boost,
     Entry,
     Market,
+    RateModel,
+    Vault,
     boost_entries,
     controller_entries,
     model_entries,
@@ -34,8 +37,7 @@ from exporter.localnet.peridot_oracle import (
     symbol_oracle_instance,
     symbol_price_entry,
 )
-from exporter.localnet.peridot_vault import Boost, RateModel, Vault
-from exporter.localnet.token_contract import Token
+from exporter.localnet.token_contract import Token, balance_entry
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old; the controller takes 600
@@ -133,10 +135,15 @@ class PeridotMarkets:
         if boost:
             boost.earn(random)
         vault.accrue(time - random.randint(0, 2_999))
+        vault.look(vault.last_update)
+        if not boost:
+            vault.gift = 5 * 10**token.decimals
         return vault
 
     def _state(self, vault: Vault) -> Iterator[Entry]:
         yield from vault_state(vault)
+        token = next(token for token in self._tokens if token.contract == vault.token)
+        yield balance_entry(token, vault.address, vault.cash + vault.gift)
         if vault.boost:
             yield from boost_entries(vault, vault.boost)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from exporter.ledger import scval, strkey
-from exporter.ledger.entries import PERSISTENT, ContractData, encode_contract_data, instance_key
+from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data, instance_key
 from exporter.ledger.scval import STELLAR_ASSET, WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, address, string, struct_map, symbol, u32, vec
+from exporter.ledger.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, vec
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
@@ -90,9 +90,31 @@ class Token:
         return vec(symbol(f"AlphaNum{size}"), struct_map({"asset_code": code, "issuer": issuer}))
 
 
+def balance_entry(token: Token, holder: str, amount: int) -> tuple[bytes, bytes]:
+    """What a contract has of a token. A Stellar asset keeps with it whether it may be used, and be taken back."""
+    key, value = vec(symbol("Balance"), address(holder)), i128(amount)
+    if token.layout is TokenLayout.STELLAR_ASSET:
+        rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+        value = struct_map({"amount": value, **rights})
+    data = ContractData(token.contract, key, PERSISTENT, value)
+    return data_key(token.contract, key), encode_contract_data(data)
+
+
+def amount_of(balance: ScVal | None) -> int:
+    """The amount of a balance, of either form; 0 without one."""
+    if balance is None:
+        return 0
+    kind, value = balance
+    return int(dict(value)[symbol("amount")][1] if kind == scval.MAP else value)
+
+
 def run_token(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of every token here: ``decimals()``, ``name()`` and ``symbol()``."""
+    """The code of every token here: ``decimals()``, ``name()``, ``symbol()`` and ``balance(holder)`` of a contract."""
     instance = host.instance(contract)
+    if function == "balance":
+        if len(arguments) != 1:
+            raise TrapError(WRONG_ARGUMENTS)
+        return i128(amount_of(host.data(contract, vec(symbol("Balance"), arguments[0]))))
     if function not in _FIELDS:
         raise TrapError(MISSING_FUNCTION)
     if arguments:

@@ -208,6 +208,15 @@ class CompletesDeployments(Protocol):
         ...
 
 
+@runtime_checkable
+class EndsByItself(Protocol):
+    """What a reading may offer beside: statuses and parameters that depend on the time, as a pause that ends."""
+
+    def settle(self, close_time: int) -> None:
+        """Bring them to the close time of the ledger, again and at another time if asked to."""
+        ...
+
+
 class NotAnnounced:
     """The parts of a module of a protocol of whose code no source has the hash, and whose markets no event names."""
 

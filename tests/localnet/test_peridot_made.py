@@ -14,11 +14,9 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.chain import Change
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.peridot_contract import PERIDOT_CODE
-from exporter.localnet.peridot_entries import u128, vault_state
+from exporter.localnet.peridot import PERIDOT_CODE, Boost, RateModel, Vault, u128, vault_state
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.peridot_oracle import by_symbol
-from exporter.localnet.peridot_vault import Boost, RateModel, Vault
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews
@@ -71,7 +69,7 @@ def expected(vault: Vault, time: int) -> dict[str, object]:
         vault.boost = Boost(
             vault.boost.address, vault.boost.shares, vault.boost.all_shares, vault.boost.all_assets
         )  # accruing does not move it
-    rate = vault.rate()
+    rate = vault.rate(time)
     vault.accrue(time)
     assert vault.reserves + vault.admin_fees >= aside
     assert vault.underlying() >= before[0]
@@ -82,7 +80,7 @@ def expected(vault: Vault, time: int) -> dict[str, object]:
         "borrow_index": vault.index,
         "supply_index": vault.exchange_rate() * 10**12,
         "stored_borrow_apr": rate,
-        "accrued_borrow_apr": vault.rate(),
+        "accrued_borrow_apr": vault.rate(time),
         "borrow_apy_bps": rate // 100,
         "token_address": vault.token,
     }

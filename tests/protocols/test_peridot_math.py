@@ -1,7 +1,4 @@
-"""Peridot's math against vectors made by hand, and against the judge for vaults of any kind.
-
-The facts have the formulas but no published vectors, so those here are calculated by hand in plain integers.
-"""
+"""Peridot's math against vectors calculated by hand in plain integers, and against the judge for vaults of any kind."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import exact
-from exporter.errors import ExactOverflowError
+from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
 from tests import peridot_judge as judge
 
@@ -23,6 +20,8 @@ PLAIN: Vault = {
     "total_admin_fees": 2 * 10**7, "borrow_index": 125 * 10**16, "receipt_supply": 10**9,
     "initial_exchange_rate": 10**6, "reserve_factor": 100_000, "admin_fee": 50_000, "base_rate": 20_000,
     "multiplier": 180_000, "jump_multiplier": 4_000_000, "kink": 800_000, "last_update_time": NOW - 86_400,
+    "fixed_rate": 70_000, "live_cash": 1000 * 10**7, "managed_cash": 1000 * 10**7, "total_deposited": 1488 * 10**7,
+    "boost_rule": 1, "boost_quoted": 0, "boost_cached": 0, "boost_cached_at": 0,
 }  # fmt: skip
 
 
@@ -78,14 +77,96 @@ def test_jump_rate(used: int, rate: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("borrowed", "net_cash", "used"),
-    [(0, 0, 0), (0, 5, 0), (5, 5, 500_000), (1, 2, 333_333), (7, 0, 10**6), (7, -3, 10**6), (7, -7, 0), (7, -9, 0)],
+    ("borrowed", "cash", "aside", "used", "refused"),
+    [
+        (0, 0, 0, 0, False),
+        (0, 5, 7, 0, False),
+        (5, 5, 0, 500_000, False),
+        (1, 2, 0, 333_333, False),
+        (7, 0, 0, 10**6, False),
+        (7, 2, 5, 10**6, False),
+        (7, 2, 9, 0, False),
+        (7, 2, 10, 10**6, True),
+    ],
 )
-def test_utilization(borrowed: int, net_cash: int, used: int) -> None:
-    """It is rounded down and at most 10^6; 0 where nothing is borrowed, or suppliers own nothing [calc]."""
-    owned = math.total_underlying(column(net_cash), column(borrowed))
+def test_utilization(borrowed: int, cash: int, aside: int, used: int, refused: bool) -> None:
+    """It is rounded down and at most 10^6; 0 without debt or divisor; below that the model refuses [calc]."""
+    found = math.utilization(column(borrowed), column(cash), column(aside))
 
-    assert [used] == math.utilization(column(borrowed), owned).to_list()
+    assert ([used], [refused]) == (found[0].to_list(), found[1].to_list())
+
+
+def test_the_rate_takes_the_cash_that_is_there() -> None:
+    """A gift of 1500 tokens to the vault halves the utilization of the rate; suppliers own what they did [calc]."""
+    row = projected(PLAIN | {"live_cash": 2500 * 10**7})
+
+    assert (167_336, 50_120) == (row["stored_utilization"], row["stored_borrow_apr"])  # 500 / 2988; 20000 + 30120
+    assert 14_315 == row["stored_supply_apr"]  # floor(336021 × floor(50120 × 0.85) / 10^6): of the 1488 they own
+    assert 14_880_583_590 == row["supplied"]  # interest floor(5e9 × 50120 × 86400 / 31536000e6) = 686575, less 102985
+
+
+def test_more_set_aside_than_there_is() -> None:
+    """Where the model refuses to answer, the vault takes the rate that it keeps itself; without one it refuses, too."""
+    aside = PLAIN | {"total_reserves": 1_600 * 10**7, "boost_rule": 0, "net_cash": -602 * 10**7}
+    nothing = aside | {"receipt_supply": 0}
+
+    assert (10**6, 70_000, 0) == tuple(
+        projected(nothing)[name] for name in ("stored_utilization", "stored_borrow_apr", "supplied")
+    )
+    with pytest.raises(ExactOverflowError, match="more is set aside than there is"):
+        projected(nothing | {"fixed_rate": -1})
+
+
+BOOSTED = PLAIN | {
+    "net_cash": 988 * 10**7, "live_cash": 0, "managed_cash": 0, "boost_quoted": 1_000 * 10**7,
+    "boost_cached": 900 * 10**7, "boost_cached_at": NOW - 3_600, "total_deposited": 1_288 * 10**7,
+}  # fmt: skip
+"""All of its 1000 of cash is boosted; an hour ago it was worth 900; by its accounts it is 800."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "counted"),
+    [
+        pytest.param({"boost_rule": 0}, 945, id="a quote counts up to 5 percent above what was known"),
+        pytest.param({"boost_rule": 0, "boost_quoted": 940 * 10**7}, 940, id="a quote within them counts"),
+        pytest.param({"boost_rule": 0, "boost_cached": 0}, 840, id="the accounts are known, too"),
+        pytest.param({"boost_rule": 0, "boost_cached": 0, "total_deposited": 0}, 0, id="nothing known"),
+        pytest.param({"boost_rule": 1}, 900, id="what was quoted an hour ago"),
+        pytest.param({"boost_rule": 1, "boost_cached_at": NOW - 3_601}, 800, id="after that, the accounts"),
+        pytest.param({"boost_rule": 1, "boost_cached_at": NOW + 9}, 900, id="a clock ahead"),
+    ],
+)
+def test_boosted_cash(changes: Vault, counted: int) -> None:
+    """What of the boosted cash counts for the rate follows from the vault's code [calc]."""
+    found = projected(BOOSTED | changes)
+
+    assert min(500 * 10**6 // (counted + 500 - 12), 10**6) == found["stored_utilization"]
+
+
+def test_after_the_accrual_the_quote_is_known() -> None:
+    """By the rule of quotes an accrual caches the quote, so that all of it counts for the next [calc]."""
+    row = projected(BOOSTED | {"boost_rule": 0, "last_update_time": NOW})
+
+    assert (500 * 10**6 // 1433, 500 * 10**6 // 1488) == (row["stored_utilization"], row["accrued_utilization"])
+
+
+def test_code_that_is_not_known() -> None:
+    """A vault of which nothing says how it counts has numbers if both ways give the same, and else none."""
+    alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
+    found, failures = exact.set_aside_failures(
+        frame_of([alike, BOOSTED | {"boost_rule": 2}, PLAIN]), lambda kept: math.project(kept, NOW)
+    )
+
+    assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
+    assert [1] == list(failures)
+    assert "may count boosted cash in two ways that differ" in str(failures[1])
+
+
+@pytest.mark.parametrize("changes", [{"net_cash": -500 * 10**7, "last_update_time": NOW}, {"receipt_supply": 0}])
+def test_no_exchange_rate(changes: Vault) -> None:
+    """Receipt tokens against nothing, and what is owned without receipt tokens: the contract refuses both."""
+    with pytest.raises(ExactDivisionError, match="receipt tokens without anything that is owned"):
+        projected(PLAIN | changes)
 
 
 def test_supply_rate_keeps_both_shares_back() -> None:
@@ -111,7 +192,7 @@ def test_clock_behind_the_last_accrual() -> None:
 
 
 def test_seconds_not_milliseconds() -> None:
-    """The clock is in seconds: ten of them add ten seconds of interest (facts/other-protocols.md 5)."""
+    """The clock is in seconds: ten of them add ten seconds of interest."""
     ten = projected(PLAIN | {"last_update_time": NOW - 10})
 
     assert 127 == ten["borrowed"] - PLAIN["total_borrowed"]  # floor(5e9 × 80483 × 10 / 31536000e6)
@@ -119,7 +200,9 @@ def test_seconds_not_milliseconds() -> None:
 
 def test_empty_vault() -> None:
     """A vault that nobody has supplied to has its initial exchange rate, and no rate of supply."""
-    empty = dict.fromkeys(("net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "receipt_supply"), 0)
+    empty = dict.fromkeys(
+        ("net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "receipt_supply", "live_cash"), 0
+    )
     row = projected(PLAIN | empty)
 
     assert (0, 0, 0, 20_000) == tuple(
@@ -159,6 +242,9 @@ def common_vaults() -> st.SearchStrategy[Vault]:
             "initial_exchange_rate": st.just(10**6), "reserve_factor": st.integers(0, 10**6),
             "admin_fee": st.integers(0, 10**6), "base_rate": RATES, "multiplier": RATES, "jump_multiplier": RATES,
             "kink": st.integers(0, 10**6), "last_update_time": st.integers(NOW - 10**8, NOW + 100),
+            "fixed_rate": st.integers(-1, 10**7), "live_cash": AMOUNTS, "managed_cash": AMOUNTS,
+            "total_deposited": AMOUNTS, "boost_rule": st.integers(0, 2), "boost_quoted": AMOUNTS,
+            "boost_cached": AMOUNTS, "boost_cached_at": st.integers(NOW - 10_000, NOW + 100) | st.just(0),
         }
     )  # fmt: skip
 
@@ -173,6 +259,8 @@ def hostile_vaults() -> st.SearchStrategy[Vault]:
             "reserve_factor": st.integers(0, 10**6),
             "admin_fee": st.integers(0, 10**6),
             "last_update_time": st.integers(0, 2**62),
+            "boost_cached_at": st.integers(0, 2**62),
+            "boost_rule": st.integers(0, 2),
         }
     )
 
@@ -183,12 +271,12 @@ def agree(vaults: list[Vault]) -> None:
     for row, vault in enumerate(vaults):
         try:
             judged[row] = judge.project(vault, NOW)
-        except OverflowError:
+        except (OverflowError, ZeroDivisionError):
             continue
     found, failures = exact.set_aside_failures(frame_of(vaults), lambda kept: math.project(kept, NOW))
 
     assert set(range(len(vaults))) - set(judged) == set(failures)
-    assert all(isinstance(error, ExactOverflowError) for error in failures.values())
+    assert all(isinstance(error, ExactError) for error in failures.values())
     names = list(next(iter(judged.values()), {}))
     assert list(judged.values()) == (found.select(names).rows(named=True) if names else [])
 

@@ -7,29 +7,33 @@ from collections import Counter
 import pytest
 
 from exporter.deployments import deployments_of
+from exporter.ledger import scval
 from exporter.ledger.entries import instance_key
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, symbol, u64, vec
+from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
+from exporter.localnet.peridot import u128
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.peridot import Peridot
+from exporter.protocols.peridot.reader import balance_call
 from exporter.protocols.peridot.views import PeridotViews
 from exporter.protocols.views import Compared, ViewCall
 from tests import peridot_judge as judge
 from tests.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
 from tests.peridot_chain import (
     CODE,
-    CURVE,
+    FIXED_RATE,
+    MODEL,
     RECEIPTS,
-    STATE,
     PeridotLedger,
+    balance,
     candidate,
     demanded,
     deployment,
     flags,
     stored,
-    u128,
     vault_instance,
+    vault_of,
 )
 
 C = contract("C")
@@ -69,19 +73,28 @@ class TestReading:
         """A vault's numbers are those of the judge at the close time."""
         ledger = market()
         (row, _) = sorted(ledger.compute([candidate("C")]).pools.rows(named=True), key=lambda row: row["pool"] != XLM)
+        vault = vault_of("C", "XLM")
         judged = judge.project(
             {
-                "net_cash": STATE["ManagedCash"] - STATE["TotalReserves"] - STATE["TotalAdminFees"],
-                "total_borrowed": STATE["TotalBorrowed"],
-                "total_reserves": STATE["TotalReserves"],
-                "total_admin_fees": STATE["TotalAdminFees"],
-                "borrow_index": STATE["BorrowIndex"],
-                "receipt_supply": RECEIPTS,
+                "net_cash": vault.cash - vault.reserves - vault.admin_fees,
+                "total_borrowed": vault.borrowed,
+                "total_reserves": vault.reserves,
+                "total_admin_fees": vault.admin_fees,
+                "borrow_index": vault.index,
+                "receipt_supply": vault.receipts,
                 "initial_exchange_rate": 10**6,
-                "reserve_factor": STATE["ReserveFactorScaled"],
-                "admin_fee": STATE["AdminFeeScaled"],
-                **dict(zip(("base_rate", "multiplier", "jump_multiplier", "kink"), CURVE.values(), strict=True)),
+                "reserve_factor": vault.reserve_factor,
+                "admin_fee": vault.admin_fee,
+                "base_rate": MODEL.base,
+                "multiplier": MODEL.multiplier,
+                "jump_multiplier": MODEL.jump,
+                "kink": MODEL.kink,
                 "last_update_time": NOW - 100,
+                "live_cash": vault.cash,
+                "managed_cash": vault.cash,
+                "total_deposited": vault.deposited,
+                "fixed_rate": FIXED_RATE,
+                **dict.fromkeys(("boost_rule", "boost_quoted", "boost_cached", "boost_cached_at"), 0),
             },
             NOW,
         )
@@ -133,26 +146,61 @@ class TestReading:
         assert ["it is not there"] == [notice[-15:] for notice in tables.notices]
 
     @pytest.mark.parametrize(
-        ("deposits", "borrowing", "status"),
+        ("paused", "status", "shown"),
         [
-            ({}, {"XLM vault": True}, "partly_paused"),
-            ({"XLM vault": True, "USDC vault": True}, {"XLM vault": True, "USDC vault": True}, "paused"),
-            ({"XLM vault": False}, {}, "active"),
+            ({"PauseBorrow": ["XLM"]}, "partly_paused", {"borrowing_paused"}),
+            ({"PauseRedeem": ["XLM"]}, "partly_paused", {"redemptions_paused"}),
+            ({"PauseLiquidation": ["XLM"]}, "partly_paused", {"liquidations_paused"}),
+            ({"PauseLiquidation": ["USDC"]}, "partly_paused", set()),
+            (
+                {"PauseDeposit": ["XLM", "USDC"], "PauseBorrow": ["XLM", "USDC"]},
+                "paused",
+                {"deposits_paused", "borrowing_paused"},
+            ),
+            ({"PauseRedeem": ["XLM", "USDC"]}, "partly_paused", {"redemptions_paused"}),
+            ({"PauseDeposit": []}, "active", set()),
         ],
     )
-    def test_status(self, deposits: dict[str, bool], borrowing: dict[str, bool], status: str) -> None:
+    def test_status(self, paused: dict[str, list[str]], status: str, shown: set[str]) -> None:
         """The status follows from what the controller has paused, which each vault's parameters say, too."""
         ledger = market()
-        ledger.replace(stored("C", "PauseDeposit", flags(deposits)), stored("C", "PauseBorrow", flags(borrowing)))
+        for name, assets in paused.items():
+            ledger.replace(stored("C", name, flags({f"{asset} vault": asset in assets for asset in ("XLM", "USDC")})))
         tables = ledger.compute([candidate("C")])
-        shown = {item.name: item.value for item in tables.parameters[C, XLM]}
+        parameters = {item.name: item.value for item in tables.parameters[C, XLM]}
 
         assert {status} == {*tables.markets["status"], *tables.pools["market_status"]}
-        assert (int(deposits.get("XLM vault", False)), int(borrowing.get("XLM vault", False))) == (
-            shown["deposits_paused"],
-            shown["borrowing_paused"],
-        )
-        assert (20_000, 800_000, 10**15) == (shown["base_rate"], shown["kink"], shown["supply_cap"])
+        assert shown == {name for name, value in parameters.items() if name.endswith("_paused") and value}
+        assert (20_000, 800_000, 10**15) == (parameters["base_rate"], parameters["kink"], parameters["supply_cap"])
+
+    @pytest.mark.parametrize(
+        ("until", "status"), [(None, "partly_paused"), (NOW, "partly_paused"), (NOW - 1, "active"), (0, "active")]
+    )
+    def test_a_pause_ends(self, until: int | None, status: str) -> None:
+        """A pause holds to its last second, though nobody has taken it away; one without an end holds on."""
+        ledger = market()
+        ledger.replace(stored("C", "PauseDeposit", flags({"XLM vault": True})))
+        ends = () if until is None else ((address(XLM), u64(until)),)
+        ledger.replace(stored("C", "PauseDepositUntil", (scval.MAP, ends)))
+        tables = ledger.compute([candidate("C")])
+        parameters = {item.name: item.value for item in tables.parameters[C, XLM]}
+
+        assert {status} == {*tables.markets["status"], *tables.pools["market_status"]}
+        assert int(status != "active") == parameters["deposits_paused"]
+        assert 0 == parameters["borrowing_paused"]
+
+    def test_collateral_factor(self) -> None:
+        """It is the controller's: 0 where it has none, whatever the vault says of its own."""
+        ledger = market()
+        key = vec(symbol("MarketCF"), address(XLM))
+        found = []
+        for written in (None, u128(650_000)):
+            if written is not None:
+                ledger.replace(entry(C, key, written))
+            parameters = ledger.compute([candidate("C")]).parameters[C, XLM]
+            found.append(next(item.value for item in parameters if item.name == "collateral_factor"))
+
+        assert [0, 650_000] == found
 
     def test_vault_without_model(self) -> None:
         """A vault without a rate model has the one rate that it keeps itself."""
@@ -160,7 +208,7 @@ class TestReading:
         ledger.remove(stored("XLM vault", "InterestModel", VOID))
         row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
 
-        assert (70_000, 70_000) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
+        assert (FIXED_RATE, FIXED_RATE) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
 
     def test_config_hash(self) -> None:
         """The hash stays with the state and moves with the configuration of controller, model and vaults."""
@@ -169,13 +217,15 @@ class TestReading:
         ledger.replace(stored("XLM vault", "TotalBorrowed", u128(7)), vault_instance("XLM vault", 5))
         assert hashes == [ledger.compute([candidate("C")]).markets["config_hash"].item()]
         for written in (
-            stored("C", "OracleMaxAgeMultiplier", u64(2)),
+            stored("C", "OracleMaxAgeMultiplier", u64(3)),
             stored("model", "Kink", u128(1)),
             stored("XLM vault", "ReserveFactorScaled", u128(1)),
+            entry(C, vec(symbol("MarketCF"), address(XLM)), u128(1)),
+            stored("C", "PauseRedeem", flags({"XLM vault": True})),
         ):
             ledger.replace(written)
             hashes.append(ledger.compute([candidate("C")]).markets["config_hash"].item())
-        assert 4 == len(set(hashes))
+        assert 6 == len(set(hashes))
 
 
 class TestBoosted:
@@ -207,6 +257,7 @@ class TestBoosted:
         """With nothing to pay out, what suppliers own is asked for; if that is not told either, it is unread."""
         ledger = market()
         ledger.boost("XLM", u128(0))
+        ledger.replace(stored("XLM vault", "ManagedCash", u128(10**7)))
         ledger.set_function("XLM vault", "get_total_underlying", u128(499 * 10**7))
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
         row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
@@ -247,6 +298,106 @@ class TestBoosted:
         ledger.set_function("XLM vault", "get_total_ptokens", u128(RECEIPTS))
         first, second = ledger.compute([candidate("C")]).pools["supply_index"].to_list()
         assert first == second
+
+
+class TestCash:
+    """The cash that the vault tells its rate model: what it has of the token, and what counts of the boosted."""
+
+    def rate(self, ledger: PeridotLedger) -> tuple[int, int]:
+        """What is lent by the rate model, and what the XLM vault's suppliers own."""
+        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        return row["stored_utilization"], row["total_supplied"]
+
+    def test_a_gift_moves_the_rate(self) -> None:
+        """Tokens sent to a vault lower its rate, and belong to nobody; without a balance it has none [calc]."""
+        ledger = market()
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        ledger.replace(balance("XLM", "XLM vault", 2_500 * 10**7))
+        assert (167_336, 1488 * 10**7) == self.rate(ledger)  # 500 / 2988
+        ledger.remove(balance("XLM", "XLM vault", 0))
+        assert (10**6, 1488 * 10**7) == self.rate(ledger)
+
+    def test_archived_balance(self) -> None:
+        """An archived balance is not 0: the vault is unread; where nothing is lent the rate needs none."""
+        ledger = market()
+        ledger.archive(balance("XLM", "XLM vault", 0))
+        assert "archived" == reasons(ledger.compute([candidate("C")]).unread)[XLM][0]
+        ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
+        assert [] == ledger.compute([candidate("C")]).unread
+
+    def test_token_that_is_no_stellar_asset(self) -> None:
+        """A token's own contract is asked for the balance."""
+        ledger = market()
+        ledger.replace(token_instance("XLM", b"XLM"), stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        call = balance_call(XLM, contract("XLM"))
+        assert "balance() failed" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        ledger.results[call] = i128(2_500 * 10**7)
+        assert 167_336 == self.rate(ledger)[0]
+
+    def test_quoting_code(self) -> None:
+        """What the view tells is the quote; up to 5 percent above what is known of it counts [calc]."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))  # 1000 of its own, 1000 boosted, 12 set aside
+        ledger.replace(stored("XLM vault", "BoostedUnderlyingCached", u128(100 * 10**7)))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+
+        assert (500 * 10**6 // 1593, 2_488 * 10**7) == self.rate(ledger)  # 1000 + 105 + 500 - 12
+
+    @pytest.mark.parametrize(("age", "counted"), [(3_600, 100), (3_601, 0)])
+    def test_caching_code(self, age: int, counted: int) -> None:
+        """Code that counts assets takes what it cached in the last hour; after that, what the accounts say [calc]."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))
+        ledger.replace(vault_instance("XLM vault"), stored("XLM vault", "BoostedAssetCount", u32(1)))
+        ledger.replace(stored("XLM vault", "BoostedUnderlyingCached", u128(100 * 10**7)))
+        ledger.replace(stored("XLM vault", "BoostedUnderlyingUpdatedAt", u64(NOW - age)))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+
+        assert (500 * 10**6 // (1_488 + counted), 2_488 * 10**7) == self.rate(ledger)
+
+    def test_unknown_code(self) -> None:
+        """Boosted cash that code of unknown kind may count in two ways costs the vault: no rate is guessed."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))
+        ledger.replace(vault_instance("XLM vault"))
+        tables = ledger.compute([candidate("C")])
+
+        assert [USDC] == tables.pools["pool"].to_list()
+        assert "its code is not known" in reasons(tables.unread)[XLM][1]
+
+    def test_archived_mark(self) -> None:
+        """An entry that only tells the code does so archived, too."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))
+        ledger.replace(vault_instance("XLM vault"), stored("XLM vault", "BoostedAssetCount", u32(1)))
+        ledger.archive(stored("XLM vault", "BoostedAssetCount", VOID))
+
+        assert [] == ledger.compute([candidate("C")]).unread
+
+    def test_factors_above_one(self) -> None:
+        """Code that caches refuses to accrue where more than the interest is kept back."""
+        ledger = market()
+        ledger.replace(
+            *(stored("XLM vault", name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))
+        )
+
+        assert "together above 1" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+
+    def test_form_of_before_its_cash_was_counted(self) -> None:
+        """A vault without ``ManagedCash`` and ``RatesReady`` is of a form that is not read."""
+        ledger = market()
+        ledger.remove(stored("XLM vault", "ManagedCash", VOID))
+        ledger.remove(stored("XLM vault", "RatesReady", VOID))
+
+        assert "form of before 2026" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+
+    def test_nothing_owned(self) -> None:
+        """Receipt tokens against nothing: the contract refuses everything, so there are no numbers."""
+        ledger = market()
+        ledger.replace(*(stored("XLM vault", name, u128(0)) for name in ("ManagedCash", "TotalBorrowed")))
+        found = reasons(ledger.compute([candidate("C")]).unread)[XLM]
+
+        assert ("inconsistent", True) == (found[0], "receipt tokens without anything" in found[1])
 
 
 class TestPrices:
@@ -425,12 +576,15 @@ class TestUnread:
         assert "39 decimals, more than 38" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
 
 
-def test_known_deployment() -> None:
-    """The controller and the three vaults of facts/other-protocols.md 3.2 are known."""
-    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "peridot")
+def test_known_deployments() -> None:
+    """Both controllers are known, each with three vaults and what these boost their cash in."""
+    known = [item for item in deployments_of("mainnet") if item.protocol == "peridot"]
 
-    assert ["CCVUFGXK"] == [market[:8] for market in known.markets]
-    assert ["CBU4Y7CJ", "CBVUJJIJ", "CD3WN3PL"] == [vault[:8] for vault in known.addresses("vault")]
+    assert [["CCVUFGXK"], ["CCZKDMAP"]] == [[market[:8] for market in item.markets] for item in known]
+    assert [["CBU4Y7CJ", "CBVUJJIJ", "CD3WN3PL"], ["CBRJTPI3", "CBNVNCPE", "CBIOHQFW"]] == [
+        [vault[:8] for vault in item.addresses("vault")] for item in known
+    ]
+    assert [3, 3] == [len(item.addresses("boosted vault")) for item in known]
 
 
 def test_views_are_of_the_stored_state() -> None:

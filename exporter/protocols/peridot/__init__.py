@@ -1,8 +1,8 @@
 """Peridot: a controller is the market, its vaults are the pools, one a token, with Compound's jump rate model.
 
 Interest is simple from one accrual to the next. Totals are brought to the ledger's close time as the contract would
-at its next operation. Part of the cash of some vaults is lent on through DeFindex; what it earns there is in the
-totals but in no rate (docs/adr/0016-peridot-slender.md).
+at its next operation. Part of the cash of some vaults is boosted: lent on through DeFindex, or put into Aquarius; what
+it earns there is in the totals but in no rate (docs/protocols/peridot.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ class Peridot(NotAnnounced):
         year_seconds=31_536_000,
         supply_yield="simple: the annual rate of lending itself, not compounded",
         borrow_yield="simple: the annual rate itself, not compounded",
-        rates="the utilization of the state as stored: what the contract charges until the next accrual",
+        rates=(
+            "the utilization of the state as stored: what the contract charges until the next accrual. It follows from "
+            "the vault's balance of the token and from boosted cash as the vault's code counts it; a vault of unknown "
+            "code is unread where that matters"
+        ),
         totals=(
             "brought to the ledger's close time, as the contract would; supplied is cash + borrowed - reserves - "
             "admin fees, which is what the receipt tokens are worth"
@@ -44,8 +48,9 @@ class Peridot(NotAnnounced):
             "zero, or older than 600 s; the controller's own fallback prices are not used"
         ),
         limits=(
-            "base rate only: cash boosted in DeFindex earns elsewhere, and rewards are no part of the yields; what "
-            "DeFindex deposits in a Blend market is counted there, too"
+            "base rate only: cash boosted in DeFindex or Aquarius earns elsewhere, and rewards are no part of the "
+            "yields; what DeFindex deposits in a Blend market is counted there, too. A vault whose contract refuses "
+            "every operation, because nothing stands against its receipt tokens, is unread"
         ),
     )
 
@@ -56,8 +61,8 @@ class Peridot(NotAnnounced):
         return await reader.read_markets(view, candidates, deployments)
 
     def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the vaults (see `exporter.protocols.peridot.table`)."""
-        from exporter.protocols.peridot.table import project_pools
+        """The published numbers of the vaults (see `exporter.protocols.peridot.math`)."""
+        from exporter.protocols.peridot.math import project_pools
 
         return project_pools(columns, close_time)
 

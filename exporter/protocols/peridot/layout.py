@@ -1,8 +1,7 @@
-"""How Peridot's contracts keep their state in the ledger (facts/other-protocols.md 3.2).
+"""How Peridot's contracts keep their state in the ledger (docs/protocols/peridot.md, "Keys").
 
-Every value has a persistent entry of its own, whose key is a Rust enum variant: a vector of the variant's symbol.
-Amounts, rates and factors are u128. What the controller keeps, and which entries may be missing, is what the
-protocol's public source says.
+Every value has a persistent entry of its own, whose key is a Rust enum variant: a vector of the variant's symbol, for
+some with an address. Amounts, rates and factors are u128.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
 from exporter.ledger import scval
 from exporter.ledger.entries import instance_key, instance_of, variant_key
-from exporter.ledger.fields import expect
+from exporter.ledger.fields import Fields, expect
 from exporter.ledger.observation import Entry
 from exporter.ledger.scval import ScVal
 from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
@@ -36,7 +36,14 @@ USUAL_AGE_MULTIPLIER = 2
 
 _MAX_TIME = 1 << 62
 
-CONTROLLER_ENTRIES = ("SupportedMarkets", "Oracle", "OracleMaxAgeMultiplier", "PauseDeposit", "PauseBorrow")
+PAUSES = {"deposits": "PauseDeposit", "redemptions": "PauseRedeem", "borrowing": "PauseBorrow",
+          "liquidations": "PauseLiquidation"}  # fmt: skip
+"""What a controller can pause of a vault, and the entry that says so; a second one with ``Until`` says until when."""
+
+CONTROLLER_ENTRIES = (
+    "SupportedMarkets", "Oracle", "OracleMaxAgeMultiplier",
+    *PAUSES.values(), *(f"{name}Until" for name in PAUSES.values()),
+)  # fmt: skip
 MODEL_ENTRIES = ("BaseRatePerYear", "MultiplierPerYear", "JumpMultiplierPerYear", "Kink")
 
 _REQUIRED = ("TotalBorrowed", "BorrowIndex")
@@ -49,40 +56,83 @@ _CONFIGURATION = (
 )  # fmt: skip
 VAULT_ENTRIES = (
     *_CONFIGURATION, "ManagedCash", "TotalBorrowed", "BorrowIndex", "LastUpdateTime", "TotalReserves",
-    "TotalAdminFees", "InitialExchangeRate",
+    "TotalAdminFees", "InitialExchangeRate", "TotalDeposited", "RatesReady", "BoostedUnderlyingCached",
+    "BoostedUnderlyingUpdatedAt", "BoostedAssetCount", "BoostedHealthCache",
 )  # fmt: skip
 """What is read of a vault, beside its instance, which has the supply of its receipt token."""
+
+_OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
+"""Entries that only the code with `BoostRule.CACHED` writes."""
+
+_MARKS = {"CollateralFactorScaled", "RatesReady", *_OF_CACHING_CODE}
+NUMBERED_ENTRIES = tuple(name for name in VAULT_ENTRIES if name not in _MARKS)
+"""Those that numbers follow from; of the others it only matters that they are there, archived or not."""
+
+
+class BoostRule(IntEnum):
+    """What of its boosted cash a vault's code counts for the rate (docs/protocols/peridot.md, "Formulas")."""
+
+    QUOTED = 0
+    """What the boosted vault quotes at that moment: the code of May 2026."""
+    CACHED = 1
+    """What was quoted in the last hour, else what the accounts imply: the code since about August 2026."""
+    UNKNOWN = 2
+    """One of these; nothing says which."""
+
+
+BOOST_RULES = {
+    "df06cfa8174d5523bb8b067a6179af7d669bcb30fa2ce34d811b5b85788f6f00": BoostRule.QUOTED,
+    "5f35bc16b3262feb27fb77080fc007d3461a536bd62afd3b5580688ab4b004e1": BoostRule.CACHED,
+    "016c4baed7298f4835c49cae27857232ec9de9422bf77dcb55cc97d3664b05b6": BoostRule.CACHED,
+}
+"""By the wasm hash of a vault (docs/protocols/peridot.md, "Revisions")."""
 
 Entries = Mapping[bytes, Entry | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A controller: which vaults it supports, its oracle, and what it has paused of which vault."""
+    """A controller: which vaults it supports, its oracle, and what it has paused of which vault.
+
+    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause; None is for ever.
+    """
 
     wasm_hash: str
     oracle: str | None
     age_multiplier: int
     supported: tuple[str, ...] | None
-    deposits_paused: frozenset[str]
-    borrowing_paused: frozenset[str]
+    pauses: dict[str, dict[str, int | None]]
 
-    def status_of(self, vaults: Iterable[str]) -> str:
-        """The market's status: ``active``, ``partly_paused``, or ``paused`` when all vaults are, for both."""
-        states = [(vault in self.deposits_paused, vault in self.borrowing_paused) for vault in vaults]
-        if not any(any(state) for state in states):
+    def paused(self, what: str, vault: str, time: int) -> bool:
+        """Whether something of a vault is paused at a time. A pause ends after its last second, by itself."""
+        pauses = self.pauses[what]
+        if vault not in pauses:
+            return False
+        until = pauses[vault]
+        return until is None or time <= until
+
+    def status_of(self, vaults: Iterable[str], time: int) -> str:
+        """The market's status at a time (unix seconds).
+
+        ``paused`` when nothing can be opened, because deposits and borrowing of all vaults are paused;
+        ``partly_paused`` when anything else is; or ``active``.
+        """
+        states = [{what for what in PAUSES if self.paused(what, vault, time)} for vault in vaults]
+        if not any(states):
             return "active"
-        return "paused" if all(all(state) for state in states) else "partly_paused"
+        return "paused" if all({"deposits", "borrowing"} <= state for state in states) else "partly_paused"
 
 
 @dataclass(frozen=True, slots=True)
 class Vault:
     """A vault's stored state.
 
-    ``numbers`` are token base units (total_borrowed, total_reserves, total_admin_fees), 18 decimals (borrow_index),
-    6 decimals (reserve_factor, admin_fee, initial_exchange_rate), base units of the receipt token (receipt_supply,
-    None where the instance has none) and unix seconds (last_update_time). ``managed_cash`` is None where the vault
-    does not keep it. ``fixed_rate`` counts where there is no ``model``.
+    ``numbers`` are token base units (total_borrowed, total_reserves, total_admin_fees, total_deposited, boost_cached),
+    18 decimals (borrow_index), 6 decimals (reserve_factor, admin_fee, initial_exchange_rate) and unix seconds
+    (last_update_time, boost_cached_at). ``receipt_supply`` is in base units of the receipt token, None where the
+    instance has none. ``managed_cash`` is None where the vault does not keep it, and
+    ``counts_cash`` says whether its code would at its next operation. ``fixed_rate`` counts where there is
+    no ``model``, or where that refuses to answer. ``rule`` is that by which its code counts boosted cash.
     """
 
     token: str
@@ -90,15 +140,28 @@ class Vault:
     model: str | None
     boosted: str | None
     managed_cash: int | None
+    counts_cash: bool
     fixed_rate: int | None
     receipt_supply: int | None
     numbers: dict[str, int]
-    limits: tuple[int, int, int]
+    caps: tuple[int, int]
+    rule: BoostRule
 
     @property
     def says_its_cash(self) -> bool:
         """Whether the entries alone tell what cash the vault counts."""
         return self.boosted is None and self.managed_cash is not None
+
+    @property
+    def implied_cash(self) -> int:
+        """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
+        if self.managed_cash is not None:
+            return self.managed_cash
+        numbers = self.numbers
+        aside = numbers["total_reserves"] + numbers["total_admin_fees"]
+        return max(
+            numbers["total_deposited"] + aside - numbers["total_borrowed"] - numbers["boost_cached"], 0
+        )  # as the contract derives it
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
@@ -114,6 +177,16 @@ def controller_keys(controller: str) -> list[bytes]:
 def vault_keys(vault: str) -> list[bytes]:
     """The ledger keys of all that is read of a vault."""
     return [instance_key(vault), *entry_keys(vault, VAULT_ENTRIES)]
+
+
+def collateral_factor_key(controller: str, vault: str) -> bytes:
+    """The ledger key of the collateral factor that a controller has for a vault."""
+    return variant_key(controller, "MarketCF", address(vault))
+
+
+def balance_key(token: str, holder: str) -> bytes:
+    """The ledger key of what a contract has of a Stellar asset: an entry of the asset's contract."""
+    return variant_key(token, "Balance", address(holder))
 
 
 def oracle_symbol_key(controller: str, token: str) -> bytes:
@@ -146,8 +219,7 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
             USUAL_AGE_MULTIPLIER if multiplier is None else expect(multiplier, scval.U64, "OracleMaxAgeMultiplier")
         ),
         supported=None if listed is None else _true_of(listed, "SupportedMarkets"),
-        deposits_paused=_flags(controller, "PauseDeposit", entries),
-        borrowing_paused=_flags(controller, "PauseBorrow", entries),
+        pauses={what: _pauses(controller, name, entries) for what, name in PAUSES.items()},
     )
 
 
@@ -158,18 +230,15 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     that no token can have.
     """
     instance = instance_of(_present(entries, instance_key(vault), "vault instance").contract_data())
-    if instance.executable != scval.WASM:
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
         raise DecodeError("vault instance: the contract has no wasm code of its own")
     supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
     receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
     if receipt_supply is not None and receipt_supply < 0:
         raise DecodeError("vault instance: TotalSupply is negative")
-    time = _value(vault, "LastUpdateTime", entries)
-    if time is None:
+    last_update = _time(vault, "LastUpdateTime", entries)
+    if last_update is None:
         raise DecodeError("vault: entry LastUpdateTime is missing")
-    last_update: int = expect(time, scval.U64, "LastUpdateTime")
-    if last_update >= _MAX_TIME:
-        raise DecodeError("LastUpdateTime is beyond any time")
     token = _address(vault, "UnderlyingToken", entries)
     if token is None:
         raise DecodeError("vault: entry UnderlyingToken is missing")
@@ -182,13 +251,15 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         if numbers[name] > SCALE:
             raise DecodeError(f"{name} is {numbers[name]}, above {SCALE}")
     initial = _number(vault, "InitialExchangeRate", entries)
-    factor = _number(vault, "CollateralFactorScaled", entries)
+    wasm_hash = instance.wasm_hash.hex()
+    caching = any(_value(vault, name, entries) is not None for name in _OF_CACHING_CODE)
     return Vault(
         token=token,
         controller=_address(vault, "Peridottroller", entries),
         model=_address(vault, "InterestModel", entries),
         boosted=_address(vault, "BoostedVault", entries),
         managed_cash=_number(vault, "ManagedCash", entries),
+        counts_cash=any(_value(vault, name, entries) is not None for name in ("ManagedCash", "RatesReady")),
         fixed_rate=_number(vault, "BorrowYearlyRateScaled", entries),
         receipt_supply=receipt_supply,
         numbers={
@@ -200,8 +271,12 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
             "reserve_factor": numbers["ReserveFactorScaled"],
             "admin_fee": numbers["AdminFeeScaled"],
             "last_update_time": last_update,
+            "total_deposited": _number(vault, "TotalDeposited", entries) or 0,
+            "boost_cached": _number(vault, "BoostedUnderlyingCached", entries) or 0,
+            "boost_cached_at": _time(vault, "BoostedUnderlyingUpdatedAt", entries) or 0,
         },
-        limits=(numbers["SupplyCap"], numbers["BorrowCap"], SCALE // 2 if factor is None else factor),
+        caps=(numbers["SupplyCap"], numbers["BorrowCap"]),
+        rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
     )
 
 
@@ -227,17 +302,27 @@ def decode_oracle_symbol(entry: Entry | None) -> str | None:
     return None if entry is None else str(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
 
 
-def decode_amount(value: ScVal, what: str) -> int:
-    """A u128 that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
-    amount: int = expect(value, scval.U128, what)
+def decode_collateral_factor(entry: Entry | None) -> int:
+    """The collateral factor of a vault, 6 decimals: 0 where the controller has none. Raises `DecodeError`."""
+    return 0 if entry is None else decode_amount(entry.value, "MarketCF")
+
+
+def decode_balance(entry: Entry | None) -> int:
+    """What a contract has of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
+    return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
+
+
+def decode_amount(value: ScVal, what: str, kind: int = scval.U128) -> int:
+    """A number of a kind that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
+    amount: int = expect(value, kind, what)
     if amount > INT128_MAX:
         raise DecodeError(f"{what} is {amount}, more than any token has")
     return amount
 
 
-def shown_parameters(vault: Vault, curve: Mapping[str, int], paused: tuple[bool, bool]) -> tuple[Parameter, ...]:
-    """The rate model, the factors, the limits (base units of the token) and what is paused, to be shown."""
-    supply_cap, borrow_cap, collateral_factor = vault.limits
+def shown_parameters(vault: Vault, curve: Mapping[str, int], collateral_factor: int) -> tuple[Parameter, ...]:
+    """The rate model, the factors and the limits (base units of the token), to be shown."""
+    supply_cap, borrow_cap = vault.caps
     shown = {name: (value, 6) for name, value in curve.items()}
     shown |= {name: (vault.numbers[name], 6) for name in ("reserve_factor", "admin_fee")}
     shown |= {
@@ -245,10 +330,13 @@ def shown_parameters(vault: Vault, curve: Mapping[str, int], paused: tuple[bool,
         "supply_cap": (supply_cap, 0),
         "borrow_cap": (borrow_cap, 0),
         "boosted": (vault.boosted is not None, 0),
-        "deposits_paused": (paused[0], 0),
-        "borrowing_paused": (paused[1], 0),
     }
     return tuple(Parameter(name, int(value), decimals) for name, (value, decimals) in shown.items())
+
+
+def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Parameter, ...]:
+    """What of a vault is paused at a time, to be shown."""
+    return tuple(Parameter(f"{what}_paused", int(controller.paused(what, vault, time)), 0) for what in PAUSES)
 
 
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
@@ -260,6 +348,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     """
     keys = entry_keys(controller, CONTROLLER_ENTRIES)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
+    keys += [collateral_factor_key(controller, vault) for vault in vaults]
     keys += [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
     pairs = []
     for key in sorted(set(keys)):
@@ -296,17 +385,33 @@ def _address(contract: str, name: str, entries: Entries) -> str | None:
     return found
 
 
-def _flags(controller: str, name: str, entries: Entries) -> frozenset[str]:
-    value = _value(controller, name, entries)
-    return frozenset() if value is None else frozenset(_true_of(value, name))
+def _time(contract: str, name: str, entries: Entries) -> int | None:
+    value = _value(contract, name, entries)
+    if value is None:
+        return None
+    time: int = expect(value, scval.U64, name)
+    if time >= _MAX_TIME:
+        raise DecodeError(f"{name} is beyond any time")
+    return time
+
+
+def _pauses(controller: str, name: str, entries: Entries) -> dict[str, int | None]:
+    flags, ends = (_value(controller, entry, entries) for entry in (name, f"{name}Until"))
+    paused = () if flags is None else _true_of(flags, name)
+    until = {} if ends is None else _by_vault(ends, scval.U64, f"{name}Until")
+    return {vault: until.get(vault) for vault in paused}
 
 
 def _true_of(value: ScVal, what: str) -> tuple[str, ...]:
     """The addresses for which a map from addresses to yes or no says yes."""
+    return tuple(vault for vault, flag in _by_vault(value, scval.BOOL, what).items() if flag)
+
+
+def _by_vault(value: ScVal, kind: int, what: str) -> dict[str, Any]:
     pairs: Any = expect(value, scval.MAP, what) or ()
     if len(pairs) > MAX_VAULTS:
         raise DecodeError(f"{what}: {len(pairs)} vaults, more than {MAX_VAULTS}")
-    flags = {expect(key, scval.ADDRESS, what): expect(flag, scval.BOOL, what) for key, flag in pairs}
-    if not all(vault.startswith("C") for vault in flags):
+    found = {expect(key, scval.ADDRESS, what): expect(item, kind, what) for key, item in pairs}
+    if not all(vault.startswith("C") for vault in found):
         raise DecodeError(f"{what}: a vault is no contract")
-    return tuple(vault for vault, flag in flags.items() if flag)
+    return found

@@ -1,4 +1,4 @@
-"""Peridot's math over columns of vaults (facts/other-protocols.md 3.2); tests/peridot_judge.py has it for one vault.
+"""Peridot's math over columns of vaults (docs/protocols/peridot.md, "Formulas"); tests/peridot_judge.py has one's.
 
 Scales: utilization, rates a year and factors have 6 decimals, the borrow index 18; amounts are token base units. The
 contract computes in unsigned 128 bits; here every value that has a name must fit into signed 128, and a vault for
@@ -7,16 +7,25 @@ which one does not raises an ExactError that carries its row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from exporter import exact
 from exporter.exact.failures import failure
+from exporter.protocols.peridot.layout import SCALE, VERSION, BoostRule
 from exporter.protocols.published import utilization_bps
+from exporter.protocols.shared_columns import raw_rows, shared_columns
 
-SCALE = 10**6
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000
 """1000 percent: at a higher rate the contract itself refuses to go on."""
+
+BOOST_CACHE_SECONDS = 3_600
+"""So long the code of `BoostRule.CACHED` takes what it was last quoted."""
+
+BOOST_TOLERANCE_BPS = 500
+"""By so much what is quoted may be above what was known, to count for the rate."""
 
 _SCALES_TO_INDEX = 10**12
 """From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
@@ -35,17 +44,34 @@ VAULT_COLUMNS = (
     "multiplier",
     "jump_multiplier",
     "kink",
+    "fixed_rate",
     "last_update_time",
+    "live_cash",
+    "managed_cash",
+    "total_deposited",
+    "boost_rule",
+    "boost_quoted",
+    "boost_cached",
+    "boost_cached_at",
 )
-"""The raw columns that `project` reads. ``net_cash`` is cash less reserves and admin fees: it may be negative."""
+"""The raw columns that `project` reads.
+
+``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees: it may be
+negative. The rate takes other cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of
+that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``, and ``boost_rule`` is a `BoostRule`.
+``fixed_rate`` is that which counts where the model refuses to answer, negative where there is none.
+"""
+
+
+_RATES = ("stored_utilization", "stored_borrow_apr", "accrued_utilization", "accrued_borrow_apr", "borrowed")
 
 
 def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     """Add what is published of the vaults at a time in unix seconds.
 
     Args:
-        frame: a row a vault, with VAULT_COLUMNS (Int128 or smaller integers) without nulls; all but ``net_cash`` are
-            at least 0, and the two factors at most 10^6. Other columns are kept as they are.
+        frame: a row a vault, with VAULT_COLUMNS (Int128 or smaller integers) without nulls; all but ``net_cash`` and
+            ``fixed_rate`` are at least 0, and the two factors at most 10^6. Other columns are kept as they are.
         close_time: to which interest is accrued, as the contract would at its next operation.
 
     Returns:
@@ -57,29 +83,54 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a rate is above 1000
-            percent, where the contract refuses to accrue.
+            percent or is missing, where the contract refuses to accrue; and with those of `BoostRule.UNKNOWN` for which
+            the two rules give different numbers.
+        ExactDivisionError: with the rows in which receipt tokens stand against nothing, or nothing against what is
+            owned: the contract has no exchange rate for them and refuses every operation.
         ValueError: for a null.
     """
+    unknown = frame["boost_rule"] == BoostRule.UNKNOWN
+    if unknown.any():
+        either, other = (
+            project(
+                frame.with_columns(
+                    pl.when(unknown).then(int(rule)).otherwise(pl.col("boost_rule")).alias("boost_rule")
+                ),
+                close_time,
+            )
+            for rule in (BoostRule.QUOTED, BoostRule.CACHED)
+        )
+        rows = sorted({row for name in _RATES for row in (either[name] != other[name]).arg_true()})
+        if rows:
+            raise failure("one rate: its code is not known, and may count boosted cash in two ways that differ", rows)
+        return either
     with_nulls = [name for name in VAULT_COLUMNS if frame[name].null_count()]
     if with_nulls:
         raise ValueError(f"vaults must not be null in {', '.join(with_nulls)}")
     state = frame.select(pl.col(VAULT_COLUMNS).cast(pl.Int128))
     borrowed, index = state["total_borrowed"], state["borrow_index"]
+    aside = exact.add(state["total_reserves"], state["total_admin_fees"])
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
+    curve = [state[name] for name in ("base_rate", "multiplier", "jump_multiplier", "kink")]
 
-    def rates(lent: pl.Series, owned: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
-        used = utilization(lent, owned)
-        rate = borrow_rate(used, *(state[name] for name in ("base_rate", "multiplier", "jump_multiplier", "kink")))
-        return used, rate, supply_rate(rate, used, kept)
+    def rates(
+        borrowed: pl.Series, aside: pl.Series, owned: pl.Series, boosted: pl.Series
+    ) -> tuple[pl.Series, pl.Series, pl.Series]:
+        used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
+        rate = accepted(exact.select(refused, state["fixed_rate"], borrow_rate(exact.select(refused, 0, used), *curve)))
+        return used, rate, supply_rate(rate, lent_share(borrowed, owned), kept)
 
-    used, rate, earned = rates(borrowed, total_underlying(state["net_cash"], borrowed))
+    boosted, later_cached = boosted_cash(state, borrowed, aside, state["boost_cached"], close_time)
+    used, rate, earned = rates(borrowed, aside, total_underlying(state["net_cash"], borrowed), boosted)
     interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], close_time))
-    to_reserves = exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE)
-    to_admin = exact.multiply_divide_floor(interest, state["admin_fee"], SCALE)
-    set_aside = exact.add(to_reserves, to_admin)
-    owed = exact.add(borrowed, interest)
+    set_aside = exact.add(
+        exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE),
+        exact.multiply_divide_floor(interest, state["admin_fee"], SCALE),
+    )
+    owed, aside = exact.add(borrowed, interest), exact.add(aside, set_aside)
     supplied = total_underlying(exact.subtract(state["net_cash"], set_aside), owed)
-    accrued_used, accrued_rate, accrued_earned = rates(owed, supplied)
+    later_boosted, _ = boosted_cash(state, owed, aside, later_cached, close_time)
+    accrued_used, accrued_rate, accrued_earned = rates(owed, aside, supplied, later_boosted)
     exchange = exchange_rate(supplied, state["receipt_supply"], state["initial_exchange_rate"])
     return frame.with_columns(
         used.alias("stored_utilization"),
@@ -90,13 +141,63 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         accrued_earned.alias("accrued_supply_apr"),
         supplied.alias("supplied"),
         owed.alias("borrowed"),
-        exact.add(exact.add(state["total_reserves"], state["total_admin_fees"]), set_aside).alias("set_aside"),
+        aside.alias("set_aside"),
         exact.multiply(exchange, _SCALES_TO_INDEX).alias("supply_index"),
         grown_index(index, interest, borrowed).alias("accrued_borrow_index"),
         utilization_bps(owed, supplied).alias("utilization_bps"),
         simple_yield_bps(earned).alias("supply_apy_bps"),
         simple_yield_bps(rate).alias("borrow_apy_bps"),
     )
+
+
+def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given.
+
+    There is no rate modifier and no plain collateral: the one is 1, the other 0. What is set aside for the protocol,
+    reserves and admin fees, stands as the backstop's credit. Raises `ExactError` with the positions of the vaults for
+    which the contract's math has no result.
+    """
+    raw = raw_rows(columns, VAULT_COLUMNS)
+    return shared_columns(
+        project(raw, close_time),
+        "peridot",
+        VERSION,
+        total_supplied="supplied",
+        total_borrowed="borrowed",
+        total_collateral=0,  # receipt tokens are the collateral, and supplied
+        last_accrual_time="last_update_time",
+        borrow_index="accrued_borrow_index",
+        index_decimals=18,
+        apr_decimals=6,
+        utilization_decimals=6,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit="set_aside",
+    )
+
+
+@exact.naming("boosted cash")
+def boosted_cash(
+    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series, close_time: int
+) -> tuple[pl.Series, pl.Series]:
+    """What of the boosted cash counts for the rate, and what the vault will have cached after that.
+
+    The accounts imply max(0, deposited + set aside - borrowed - managed cash). What is reported is the quote or, by
+    `BoostRule.CACHED`, what was cached in the last hour, else what the accounts imply. It counts up to 5 percent,
+    rounded down, above the larger of what was cached and what the accounts imply; where both are 0, only if nothing is
+    borrowed.
+    """
+    quotes = state["boost_rule"] == BoostRule.QUOTED
+    deposited = exact.add(state["total_deposited"], aside)
+    implied = exact.subtract(exact.subtract(deposited, borrowed), state["managed_cash"])
+    implied = exact.clamp(implied, 0, exact.INT128_MAX)
+    age = elapsed_seconds(state["boost_cached_at"], close_time)
+    reported = exact.select(age <= BOOST_CACHE_SECONDS, cached, implied)
+    reported = exact.select(quotes, state["boost_quoted"], reported)
+    known = exact.select(cached > implied, cached, implied)
+    most = exact.add(known, exact.multiply_divide_floor(known, BOOST_TOLERANCE_BPS, 10_000))
+    most = exact.select((known == 0) & (borrowed == 0), reported, most)
+    return exact.select(reported < most, reported, most), exact.select(quotes, reported, cached)
 
 
 @exact.naming("total underlying")
@@ -106,12 +207,22 @@ def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
 
 
 @exact.naming("utilization")
-def utilization(borrowed: pl.Series, owned: pl.Series) -> pl.Series:
-    """The rate model's utilization: floor(borrowed × 10^6 / (cash + borrowed - reserves)), at most 10^6.
+def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is.
 
-    The reserves that a vault tells its model are its reserves and admin fees together, so the divisor is what the
-    suppliers own. 0 where nothing is borrowed or owned.
+    floor(borrowed × 10^6 / (cash + borrowed - aside)), at most 10^6; 0 where nothing is borrowed or the divisor is 0.
+    Where the model refuses, everything counts as lent.
     """
+    divisor = exact.subtract(exact.add(cash, borrowed), aside)
+    refused = (divisor < 0) & (borrowed != 0)
+    divided = divisor > 0
+    share = exact.multiply_divide_floor(exact.select(divided, borrowed, 0), SCALE, exact.select(divided, divisor, 1))
+    return exact.select(refused, SCALE, exact.clamp(share, 0, SCALE)), refused
+
+
+@exact.naming("lent share")
+def lent_share(borrowed: pl.Series, owned: pl.Series) -> pl.Series:
+    """What of the suppliers' own is lent: floor(borrowed × 10^6 / owned), at most 10^6; 0 where they own nothing."""
     divided = owned != 0
     share = exact.multiply_divide_floor(exact.select(divided, borrowed, 0), SCALE, exact.select(divided, owned, 1))
     return exact.clamp(share, 0, SCALE)
@@ -129,9 +240,20 @@ def borrow_rate(
     below = exact.select(first, used, kink)
     above = exact.select(first, 0, exact.subtract(used, kink))
     slope = exact.add(base, exact.multiply_divide_floor(below, multiplier, SCALE))
-    rate = exact.add(slope, exact.multiply_divide_floor(above, jump_multiplier, SCALE))
-    if (rate > MAX_YEARLY_RATE).any():
-        raise failure("a rate of at most 1000 percent a year", (rate > MAX_YEARLY_RATE).arg_true().to_list())
+    return exact.add(slope, exact.multiply_divide_floor(above, jump_multiplier, SCALE))
+
+
+def accepted(rate: pl.Series) -> pl.Series:
+    """The rate, if the vault accepts it: it refuses to go on with none, and with one above 1000 percent a year."""
+    for refused, what in (
+        (
+            rate < 0,
+            "a rate: its model refuses to answer, because more is set aside than there is, and there is no other",
+        ),
+        (rate > MAX_YEARLY_RATE, "a rate of at most 1000 percent a year"),
+    ):
+        if refused.any():
+            raise failure(what, refused.arg_true().to_list())
     return rate
 
 
@@ -166,8 +288,15 @@ def grown_index(index: pl.Series, interest: pl.Series, borrowed: pl.Series) -> p
 
 @exact.naming("exchange rate")
 def exchange_rate(owned: pl.Series, receipt_supply: pl.Series, initial: pl.Series) -> pl.Series:
-    """What a receipt token is worth, 6 decimals: floor(owned × 10^6 / supply); the initial one without either."""
+    """What a receipt token is worth, 6 decimals: floor(owned × 10^6 / supply); the initial one without both.
+
+    Raises `ExactDivisionError` for the rows that have only one of them.
+    """
     divided = (owned != 0) & (receipt_supply != 0)
+    one_sided = ~divided & ((owned != 0) | (receipt_supply != 0))
+    if one_sided.any():
+        what = "the contract refuses receipt tokens without anything that is owned, and the other way round"
+        raise failure(what, (), one_sided.arg_true().to_list())
     rate = exact.multiply_divide_floor(exact.select(divided, owned, 0), SCALE, exact.select(divided, receipt_supply, 1))
     return exact.select(divided, rate, initial)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger import scval
+from exporter.ledger.entries import instance_key, instance_of
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.scval import ScVal
+from exporter.ledger.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
@@ -19,16 +21,22 @@ from exporter.protocols.collector import Collector
 from exporter.protocols.peridot.layout import (
     CONTROLLER_ENTRIES,
     MODEL_ENTRIES,
+    NUMBERED_ENTRIES,
+    SCALE,
     USUAL_AGE_MULTIPLIER,
-    VAULT_ENTRIES,
     VERSION,
+    BoostRule,
     Controller,
     Entries,
     Vault,
     archived_entry,
+    balance_key,
+    collateral_factor_key,
     config_hash,
     controller_keys,
     decode_amount,
+    decode_balance,
+    decode_collateral_factor,
     decode_controller,
     decode_model,
     decode_oracle_symbol,
@@ -37,6 +45,7 @@ from exporter.protocols.peridot.layout import (
     fixed_curve,
     oracle_symbol_key,
     shown_parameters,
+    shown_pauses,
     vault_keys,
 )
 from exporter.protocols.peridot.math import VAULT_COLUMNS
@@ -57,6 +66,27 @@ Answers = Mapping[ContractCall, CallResult]
 
 
 @dataclass(slots=True)
+class PeridotReading(ProtocolReading):
+    """What was read, with the controllers: what they have paused ends by itself."""
+
+    controllers: dict[str, Controller] = field(default_factory=dict)
+
+    def settle(self, close_time: int) -> None:
+        """Say of markets and pools what is paused at the close time."""
+        columns = self.columns
+        self.markets = [
+            replace(market, status=self.controllers[market.address].status_of(market.members, close_time))
+            for market in self.markets
+        ]
+        statuses = {market.address: market.status for market in self.markets}
+        columns["market_status"] = [statuses[str(market)] for market in columns["market"]]
+        for key, shown in self.parameters.items():
+            pauses = shown_pauses(self.controllers[key[0]], key[1], close_time)
+            names = {pause.name for pause in pauses}
+            self.parameters[key] = (*(item for item in shown if item.name not in names), *pauses)
+
+
+@dataclass(slots=True)
 class _Found:
     """A market on the way: its controller, the vaults that somebody names, and those that were decoded."""
 
@@ -68,8 +98,11 @@ class _Found:
 class _Reader(Collector):
     """One reading of Peridot."""
 
+    reading: PeridotReading
+
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
+        self.reading = PeridotReading(NAME, columns=self.reading.columns)
         self.deployments = deployments
         self.markets: dict[str, _Found] = {}
         self.listed: dict[str, dict[str, None]] = {}
@@ -130,7 +163,7 @@ class _Reader(Collector):
         found.vaults = tuple(kept)
 
     def _take_vault(self, market: str, vault: str, entries: Entries) -> None:
-        archived = archived_entry(vault, VAULT_ENTRIES, entries)
+        archived = archived_entry(vault, NUMBERED_ENTRIES, entries)
         if archived is not None:
             self.unread(market, vault, "archived", f"the vault's entry {archived} is archived; it can be restored")
             return
@@ -150,14 +183,14 @@ class _Reader(Collector):
         found = self.markets[market]
         models = {vault.model for vault in found.decoded.values() if vault.model is not None}
         controller = found.controller
-        status = controller.status_of(found.vaults)
+        self.reading.controllers[market] = controller
         self.reading.markets.append(
             Market(
                 address=market,
                 protocol=NAME,
                 version=VERSION,
                 name=MARKET_NAME,
-                status=status,
+                status="",  # told by `PeridotReading.settle`
                 oracle=controller.oracle,
                 config_hash=config_hash(market, found.vaults, models, entries),
                 wasm_hash=controller.wasm_hash,
@@ -165,29 +198,29 @@ class _Reader(Collector):
             )
         )
         for vault, decoded in found.decoded.items():
-            archived = None if decoded.model is None else archived_entry(decoded.model, MODEL_ENTRIES, entries)
-            if archived is not None:
-                detail = f"entry {archived} of its rate model {decoded.model} is archived; it can be restored"
-                self.unread(market, vault, "archived", detail)
-                continue
             token = self.reading.tokens[decoded.token]
+            archived = _archived_beside(market, vault, decoded, entries)
+            if archived is not None:
+                self.unread(market, vault, "archived", f"{archived} is archived; it can be restored")
+                continue
             try:
-                curve = _curve(decoded, entries)
-                net_cash = _net_cash(vault, decoded, answers)
-                supply = _receipt_supply(vault, decoded, answers)
                 if token.decimals is None:
                     raise DecodeError(f"its token gives no decimals: {token.failure}")
                 if token.decimals > MAX_TOKEN_DECIMALS:
                     raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
+                curve = _curve(decoded, entries)
+                cash = _cash(vault, decoded, entries, answers)
+                supply = _receipt_supply(vault, decoded, answers)
+                factor = decode_collateral_factor(entries[collateral_factor_key(market, vault)])
             except DecodeError as error:
                 self.unread(market, vault, "undecodable", str(error))
                 continue
             row = {"market": market, "pool": vault, "token_address": decoded.token, "oracle": controller.oracle}
-            row |= {"market_name": MARKET_NAME, "market_status": status, "wasm_hash": controller.wasm_hash}
-            numbers = {"decimals": token.decimals, "net_cash": net_cash, "receipt_supply": supply}
+            row |= {"market_name": MARKET_NAME, "market_status": "", "wasm_hash": controller.wasm_hash}
+            numbers = {"decimals": token.decimals, "receipt_supply": supply, **cash}
+            numbers["fixed_rate"] = -1 if decoded.fixed_rate is None else decoded.fixed_rate
             self.append({**row, **numbers, **curve, **decoded.numbers})
-            paused = (vault in controller.deposits_paused, vault in controller.borrowing_paused)
-            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, paused)
+            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, factor)
 
     async def read_prices(self, view: LedgerView, entries: Entries) -> None:
         """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""
@@ -210,32 +243,105 @@ def available_call(vault: str) -> ContractCall:
     return ContractCall(vault, "get_available_liquidity")
 
 
-def _questions(vault: str, decoded: Vault) -> list[ContractCall]:
+def balance_call(vault: str, token: str) -> ContractCall:
+    """What the vault has of a token that is no Stellar asset, whose balances stand where its code likes."""
+    return ContractCall(token, "balance", (address(vault),))
+
+
+def _questions(vault: str, decoded: Vault, entries: Entries) -> list[ContractCall]:
     """What a vault's entries do not tell."""
     calls = [] if decoded.says_its_cash else [available_call(vault)]
-    return calls if decoded.receipt_supply is not None else [*calls, ContractCall(vault, "get_total_ptokens")]
+    if decoded.receipt_supply is None:
+        calls.append(ContractCall(vault, "get_total_ptokens"))
+    if decoded.numbers["total_borrowed"] and not _is_stellar_asset(decoded.token, entries):
+        calls.append(balance_call(vault, decoded.token))
+    return calls
+
+
+def _is_stellar_asset(token: str, entries: Entries) -> bool:
+    try:
+        entry = entries[instance_key(token)]
+        return entry is not None and instance_of(entry.contract_data()).executable == scval.STELLAR_ASSET
+    except DecodeError:
+        return False
+
+
+def _archived_beside(market: str, vault: str, decoded: Vault, entries: Entries) -> str | None:
+    """What a vault's numbers need beside its own entries and is archived."""
+    archived = None if decoded.model is None else archived_entry(decoded.model, MODEL_ENTRIES, entries)
+    if archived is not None:
+        return f"entry {archived} of its rate model {decoded.model}"
+    factor, balance = (
+        entries.get(collateral_factor_key(market, vault)),
+        entries.get(balance_key(decoded.token, vault)),
+    )
+    if factor is not None and factor.archived:
+        return "the controller's entry MarketCF of it"
+    if balance is not None and balance.archived and decoded.numbers["total_borrowed"]:
+        return f"its balance of {decoded.token}"
+    return None
 
 
 def _answer(call: ContractCall, answers: Answers) -> int:
+    return decode_amount(*_told(call, answers))
+
+
+def _told(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
+    """What a call gave, with the name to put into errors about it."""
     result = answers[call]
     if result.value is None:
         raise DecodeError(f"{call.function}() failed: {result.reason}")
-    return decode_amount(result.value, f"{call.function}()")
+    return result.value, f"{call.function}()"
 
 
-def _net_cash(vault: str, decoded: Vault, answers: Answers) -> int:
-    """Cash less reserves and admin fees: from the entries, or for a boosted vault as its views have it."""
-    numbers = decoded.numbers
-    if decoded.says_its_cash:
-        assert decoded.managed_cash is not None  # or it would not say its cash
-        return decoded.managed_cash - numbers["total_reserves"] - numbers["total_admin_fees"]
+def _cash(vault: str, decoded: Vault, entries: Entries, answers: Answers) -> dict[str, int]:
+    """The columns of a vault's cash: what it counts as its own, and what it tells its rate model.
+
+    Raises `DecodeError` where a call failed.
+    """
+    if not decoded.counts_cash:
+        raise DecodeError(
+            "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which suppliers "
+            "earn in another way"
+        )
+    borrowed, factors = (
+        decoded.numbers["total_borrowed"],
+        decoded.numbers["reserve_factor"] + decoded.numbers["admin_fee"],
+    )
+    if borrowed and factors > SCALE and decoded.rule is not BoostRule.QUOTED:
+        raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
+    aside = decoded.numbers["total_reserves"] + decoded.numbers["total_admin_fees"]
+    managed = decoded.implied_cash
+    net_cash = managed - aside if decoded.says_its_cash else _told_cash(vault, borrowed, answers)
+    quoted = 0
+    if decoded.boosted is not None:
+        quoted = net_cash + aside - managed
+        if quoted < 0:
+            raise DecodeError(f"what it can pay out is less than the {managed} that it keeps itself")
+    live_cash = 0
+    if borrowed and _is_stellar_asset(decoded.token, entries):
+        live_cash = decode_balance(entries[balance_key(decoded.token, vault)])
+    elif borrowed:
+        call = balance_call(vault, decoded.token)
+        live_cash = decode_amount(*_told(call, answers), kind=scval.I128)
+    return {
+        "net_cash": net_cash,
+        "managed_cash": managed,
+        "live_cash": live_cash,
+        "boost_quoted": quoted,
+        "boost_rule": int(decoded.rule),
+    }
+
+
+def _told_cash(vault: str, borrowed: int, answers: Answers) -> int:
+    """Cash less reserves and admin fees, as the vault's views have it."""
     available = _answer(available_call(vault), answers)
     if available > 0:
         return available
     owned = _answer(ContractCall(vault, "get_total_underlying"), answers)  # with nothing available it can be less
-    if owned == 0 and numbers["total_borrowed"]:
+    if owned == 0 and borrowed:
         raise DecodeError("the vault owes its suppliers nothing although it lends: what it lacks is not told")
-    return owned - numbers["total_borrowed"]
+    return owned - borrowed
 
 
 def _receipt_supply(vault: str, decoded: Vault, answers: Answers) -> int:
@@ -252,6 +358,13 @@ def _curve(decoded: Vault, entries: Entries) -> dict[str, int]:
     return fixed_curve(decoded.fixed_rate)
 
 
+def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
+    """The ledger keys of vaults, given with their markets."""
+    return [
+        key for market, vault in sorted(vaults) for key in (*vault_keys(vault), collateral_factor_key(market, vault))
+    ]
+
+
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
@@ -261,13 +374,13 @@ async def read_markets(
     """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    guessed = [vault for market in markets for vault in reader.listed.get(market, ())]
+    guessed = {(market, vault) for market in markets for vault in reader.listed.get(market, ())}
     keys = [key for market in markets for key in controller_keys(market)]
-    entries = dict(await view.read([*keys, *(key for vault in guessed for key in vault_keys(vault))]))
+    entries = dict(await view.read([*keys, *_vaults_keys(guessed)]))
     for market in markets:
         reader.take_market(market, entries)
-    more = {vault for found in reader.markets.values() for vault in found.vaults} - set(guessed)
-    entries |= await view.read([key for vault in sorted(more) for key in vault_keys(vault)])
+    more = {(market, vault) for market, found in reader.markets.items() for vault in found.vaults} - guessed
+    entries |= await view.read(_vaults_keys(more))
     for market in reader.markets:
         reader.take_vaults(market, entries)
 
@@ -275,17 +388,18 @@ async def read_markets(
     tokens = list(dict.fromkeys(vault.token for _, _, vault in pools))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
     keys = [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
-    keys += [oracle_symbol_key(market, vault.token) for market, _, vault in pools]
+    keys += [oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
+    keys += [balance_key(decoded.token, vault) for _, vault, decoded in pools]
     entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
 
-    calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded)))
+    calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded, entries)))
     answers = dict(zip(calls, await view.call(calls), strict=True))
     # Where nothing is available, what suppliers own is not told by it, so it is asked for in one more wave.
     empty = [
         ContractCall(call.contract, "get_total_underlying")
         for call, result in answers.items()
-        if call == available_call(call.contract) and result.value is not None and result.value[1] == 0
+        if call == available_call(call.contract) and result.value == (scval.U128, 0)
     ]
     answers |= dict(zip(empty, await view.call(empty), strict=True))
     for market in reader.markets:
