@@ -59,7 +59,7 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
         raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is larger than {MAX_MANIFEST_BYTES} bytes")
     try:
         return decode_history_manifest(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except msgspec.DecodeError as error:
         raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is not a history manifest: {error}") from error
 
 
