@@ -24,6 +24,7 @@ from exporter.edge_patterns import ENCODED_CURSOR, buckets, first_value, limits
 from exporter.errors import ConfigError, StoreError
 from exporter.files import FileKind
 from exporter.site import template_folder
+from exporter.stores.store import scheme_of
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
@@ -168,8 +169,8 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
 def _folder(root: str | None, uri: str) -> str:
     """The absolute path of the folder that nginx serves."""
     parts = urlsplit(uri)
-    if root is None and "://" in uri and parts.scheme != "file":
-        raise ConfigError(f"output.uri is a {parts.scheme}:// URI; name the folder that nginx serves with --root")
+    if root is None and scheme_of(uri) not in (None, "file"):
+        raise ConfigError(f"output.uri begins with {scheme_of(uri)}:; name the folder that nginx serves with --root")
     path = str(Path(root or (parts.path if parts.scheme == "file" else uri)).absolute())
     if _UNQUOTABLE.search(path):
         raise ConfigError(f"--root: nginx cannot serve {path!r}: no quotes, backslashes, $ or control characters")
