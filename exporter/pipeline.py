@@ -42,7 +42,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, publish
-from exporter.publishing.published import check_newer, read_current_listing, read_published
+from exporter.publishing.published import check_newer, read_current_listing, read_intent, read_published
 from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
 from exporter.reading import read_protocols, reading_deadline, router_for, view_limits
@@ -98,6 +98,15 @@ class Run:
         """What could not be read and is not known to be dead, as ``MARKET`` or ``MARKET/POOL``."""
         names = (item.market if item.pool is None else f"{item.market}/{item.pool}" for item in self.done().unread)
         return [name for name in names if not self.settings.may_be_unread(name)]
+
+
+def try_output(run: Run, facts: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a step
+    """Find out before minutes of reading whether the run could be published at all."""
+    if not run.dry_run:
+        run.store.try_writing()
+    read_published(run.store)
+    read_intent(run.store)
+    read_history_manifest(run.store)
 
 
 def read(run: Run, facts: dict[str, Any]) -> None:
@@ -389,6 +398,7 @@ def compact(run: Run, facts: dict[str, Any]) -> None:
 
 
 STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
+    ("output", "trying the output", try_output),
     ("read", "reading the ledger", read),
     ("compute", "computing", tabulate),
     ("record", "writing the history file", record),

@@ -32,7 +32,7 @@ from exporter.history.selection import Selection
 FORMATS = ("parquet", "csv", "arrow")
 
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
-"""How a text begins that a spreadsheet would run as a formula; names of tokens and markets are whatever a contract says."""
+"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
 
 MAX_MANIFEST_BYTES = 256 * 2**20
 

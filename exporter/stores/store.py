@@ -138,6 +138,13 @@ class Store(Protocol):
         """
         ...
 
+    def try_writing(self) -> None:
+        """Find out cheaply whether a run could publish here: that there is leave to write, and conditions are kept.
+
+        Leaves nothing behind that readers can find. Another publisher at work is no failure.
+        """
+        ...
+
     def remove_leftovers(self, before: datetime) -> int:
         """Remove what unfinished writes older than ``before`` left behind. Returns how many were removed."""
         ...
