@@ -39,6 +39,8 @@ ERRORS = (
     (f"v1/assets?limit={MAX_LIMIT + 1}", 400),
     ("v1/assets?market=XLM", 400),
     ("v1/assets?token=XLM", 400),
+    ("v1/assets?sort=tvl", 400),
+    ("v1/markets?page=2", 400),
     ("v1/assets?cursor=unknown", 404),
     ("v1/markets/XLM", 400),
     (f"v1/markets/{_STRANGER}", 404),
