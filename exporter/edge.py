@@ -25,6 +25,7 @@ from exporter.errors import ConfigError, StoreError
 from exporter.files import FileKind
 from exporter.site import template_folder
 from exporter.stores.store import scheme_of
+from exporter.tree.families import prefixes
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
@@ -132,6 +133,7 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "error_cache": headers.ERROR_CACHE_CONTROL,
         "uncached": headers.UNCACHED,
         "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
+        "immutable": (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY)),
         "pointer": headers.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
         "generic": {document.status: document for document in error_files.generic_problems()},
