@@ -225,7 +225,7 @@ def record(run: Run, facts: dict[str, Any]) -> None:
     run.damage = find_damage(run.store, manifest, tables.ledger)
     run.report.add(damaged_history=run.damage)
     for text in run.damage[:SHOWN_DAMAGE]:
-        run.console.warning(f"{text}, though the history's manifest names it")
+        run.console.warning(f"damage in the history: {text}")
     series = run.series = load_series(run.store, manifest, tables.ledger)
     known = series.row_count
     # Pages of earlier runs: they stand already, unless their run left no state. They are no files of this run.
@@ -366,8 +366,8 @@ def tell_damage(run: Run, facts: dict[str, Any]) -> None:
     facts.update(damaged=len(run.damage))
     if run.damage and not run.dry_run:
         raise PublishedCheckError(
-            f"{len(run.damage)} files of the history are damaged or missing, the first: {run.damage[0]}. This run is "
-            "published, and nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
+            f"damage in the history, {len(run.damage)} in all; the first: {run.damage[0]}. This run is published, and "
+            "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
         )
 
 

@@ -127,7 +127,7 @@ def test_a_run_publishes_names_the_damage_and_fails(damage: str) -> None:
             store.put(key, stored.data[:-1] + b"x")
         before = job.ledger()
 
-        with pytest.raises(PublishedCheckError, match="1 files of the history are damaged or missing"):
+        with pytest.raises(PublishedCheckError, match=f"damage in the history, 1 in all; the first: {key} "):
             job.run()
         assert key in job.said.getvalue()
         assert "compacting" not in job.said.getvalue()
