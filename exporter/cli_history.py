@@ -97,15 +97,19 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
 @_selects
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
+@click.option("--raw", is_flag=True, help="CSV: leave texts as they are that a spreadsheet would run as a formula.")
 @log_format_option
 def export(
     uri: str, out: Path, form: str | None, start: str | None, end: str | None, market: str | None, token: str | None,
-    log_format: str,
+    raw: bool, log_format: str,
 ) -> None:  # fmt: skip
     """Write a part of the history into one file: Parquet, CSV or Arrow.
 
     URI is a folder, s3://bucket/prefix, or the http(s) URL of a tree's root. Amounts stay exact: decimal(38,0), in
     CSV plain digits. Every file that is read is compared with its digest in the history's manifest.
+
+    Names of tokens and markets are whatever their contracts say. In CSV, a text that a spreadsheet would run as a
+    formula gets a ' in front; --raw leaves it as it is.
     """
     console = Console(log_format)
 
@@ -116,7 +120,9 @@ def export(
         chosen = form or endings.get(out.suffix)
         if chosen is None:
             raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
-        return export_command(uri, _selection(start, end, market, token), out, chosen, console)
+        if raw and chosen != "csv":
+            raise ConfigError(f"--raw is for CSV only: {chosen} holds every text as it is")
+        return export_command(uri, _selection(start, end, market, token), out, chosen, console, raw=raw)
 
     finish(console, work)
 

@@ -20,10 +20,12 @@ import msgspec
 from exporter.api import error_files, headers, problems, routes
 from exporter.api.problems import Problem, encode_problem, problem
 from exporter.config import Settings
-from exporter.edge_patterns import ENCODED_CURSOR, buckets, first_value, limits
+from exporter.edge_patterns import ENCODED_CURSOR, buckets, either_form, first_value, limits
 from exporter.errors import ConfigError, StoreError
 from exporter.files import FileKind
 from exporter.site import template_folder
+from exporter.stores.store import scheme_of
+from exporter.tree.families import prefixes
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
@@ -93,6 +95,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["js"] = _javascript
     environment.filters["body"] = _nginx_body
+    environment.filters["quoted"] = _nginx_quoted
     return environment
 
 
@@ -102,7 +105,11 @@ def _javascript(value: Any) -> str:
 
 def _nginx_body(document: Problem) -> str:
     """A problem document as a quoted parameter of nginx; variables in it are filled in by nginx."""
-    return "'" + encode_problem(document).decode().replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return _nginx_quoted(encode_problem(document).decode())
+
+
+def _nginx_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _refused(name: str, accepted: str) -> Problem:
@@ -126,11 +133,14 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "error_cache": headers.ERROR_CACHE_CONTROL,
         "uncached": headers.UNCACHED,
         "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
+        "immutable": (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY)),
         "pointer": headers.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
         "generic": {document.status: document for document in error_files.generic_problems()},
         "titles": {document.status: document.title for document in error_files.generic_problems()},
         "shown": problems.SHOWN_CHARACTERS,
+        "missing_page": problems.MISSING_PAGE,
+        "mistakable": routes.MISTAKABLE,
     }
 
 
@@ -138,6 +148,8 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
     market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
     values = _common(sizes) | {
         "root": _folder(options.root, options.uri),
+        "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
+        "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
         "limits": limits(sizes),
         "buckets": buckets(),
@@ -149,6 +161,8 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
             "pool": _refused("pool", routes.POOL_ACCEPTED),
             "limit": _refused("limit", routes.LIMIT_ACCEPTED),
             "bucket": _refused("bucket", routes.BUCKET_ACCEPTED),
+            "assets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/assets", routes.ASSETS_PARAMETERS),
+            "markets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/markets", routes.MARKETS_PARAMETERS),
             "cursor": problem(400, "cursor must be sent as it was given, without percent-encoding."),
         },
         "unknown": {
@@ -168,8 +182,8 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
 def _folder(root: str | None, uri: str) -> str:
     """The absolute path of the folder that nginx serves."""
     parts = urlsplit(uri)
-    if root is None and "://" in uri and parts.scheme != "file":
-        raise ConfigError(f"output.uri is a {parts.scheme}:// URI; name the folder that nginx serves with --root")
+    if root is None and scheme_of(uri) not in (None, "file"):
+        raise ConfigError(f"output.uri begins with {scheme_of(uri)}:; name the folder that nginx serves with --root")
     path = str(Path(root or (parts.path if parts.scheme == "file" else uri)).absolute())
     if _UNQUOTABLE.search(path):
         raise ConfigError(f"--root: nginx cannot serve {path!r}: no quotes, backslashes, $ or control characters")
@@ -185,6 +199,8 @@ def _details() -> dict[str, str]:
         "market": problems.unknown_market("{1}").detail,
         "pool": problems.unknown_pool("{1}", "{2}").detail,
         "token": problems.unknown_token("{1}").detail,
+        "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
+        "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
         "method": error_files.METHOD_NOT_ALLOWED.detail,
         "long": error_files.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,
@@ -194,9 +210,17 @@ def _details() -> dict[str, str]:
     }
 
 
+def _compact(script: str) -> str:
+    """A script without indentation and, but for those at its top, without comments: a function may have few bytes."""
+    lines = [line.strip() for line in script.splitlines()]
+    top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
+    return "\n".join([*lines[:top], *(line for line in lines[top:] if line and not line.startswith("//")), ""])
+
+
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
     values = _common(sizes) | {"details": _details()}
     files = {name: environment.get_template(f"{name}.j2").render(values) for name in ("function.js", "missing.js")}
+    files["function.js"] = _compact(files["function.js"])
     return files | {
         "response-headers-policy.json": _pretty(_response_headers_policy()),
         "cache-policy.json": _pretty(_CACHE_POLICY),

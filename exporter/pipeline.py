@@ -28,10 +28,11 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.discovery import Discovered, candidates, learn, look_around
 from exporter.discovery.memory import Memory, load_memory, save_memory
-from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, LostRaceError, StoreError
+from exporter.errors import EXIT_DONE, EXIT_UNREAD, CheckError, LostRaceError, PublishedCheckError, StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import observations_of
 from exporter.history.cache import catch_up, load_series, save_series
+from exporter.history.damage import find_damage
 from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
@@ -41,7 +42,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, publish
-from exporter.publishing.published import check_newer, read_current_listing, read_published
+from exporter.publishing.published import check_newer, read_current_listing, read_intent, read_published
 from exporter.publishing.sweep import sweep
 from exporter.publishing.verify import verify
 from exporter.reading import read_protocols, reading_deadline, router_for, view_limits
@@ -53,6 +54,9 @@ from exporter.stores.store import Clock, Store, open_store, utc_now
 
 SHOWN_DISCOVERIES = 5
 """Markets named on the console; the report has all."""
+
+SHOWN_DAMAGE = 20
+"""Files named on the console; the report has all."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,7 @@ class Run:
     tables: Tables | None = None
     history: HistoryPart | None = None
     series: Series | None = None
+    damage: list[str] = field(default_factory=list)
     result: PublishResult | None = None
 
     def done(self) -> Tables:
@@ -93,6 +98,15 @@ class Run:
         """What could not be read and is not known to be dead, as ``MARKET`` or ``MARKET/POOL``."""
         names = (item.market if item.pool is None else f"{item.market}/{item.pool}" for item in self.done().unread)
         return [name for name in names if not self.settings.may_be_unread(name)]
+
+
+def try_output(run: Run, facts: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a step
+    """Find out before minutes of reading whether the run could be published at all."""
+    if not run.dry_run:
+        run.store.try_writing()
+    read_published(run.store)
+    read_intent(run.store)
+    read_history_manifest(run.store)
 
 
 def read(run: Run, facts: dict[str, Any]) -> None:
@@ -211,6 +225,10 @@ def record(run: Run, facts: dict[str, Any]) -> None:
     )
     facts.update(rows=run.history.entry.rows, bytes=run.history.entry.bytes)
     manifest = read_history_manifest(run.store)
+    run.damage = find_damage(run.store, manifest, tables.ledger)
+    run.report.add(damaged_history=run.damage)
+    for text in run.damage[:SHOWN_DAMAGE]:
+        run.console.warning(f"damage in the history: {text}")
     series = run.series = load_series(run.store, manifest, tables.ledger)
     known = series.row_count
     # Pages of earlier runs: they stand already, unless their run left no state. They are no files of this run.
@@ -347,6 +365,16 @@ def remember(run: Run, facts: dict[str, Any]) -> None:
         run.console.warning(f"the next run has to read the history again: {error}")
 
 
+def tell_damage(run: Run, facts: dict[str, Any]) -> None:
+    """Fail for damage in the history, now that the run is published; nothing is compacted or removed over it."""
+    facts.update(damaged=len(run.damage))
+    if run.damage and not run.dry_run:
+        raise PublishedCheckError(
+            f"damage in the history, {len(run.damage)} in all; the first: {run.damage[0]}. This run is published, and "
+            "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
+        )
+
+
 def remove_expired(run: Run, facts: dict[str, Any]) -> None:
     """Remove pages of runs that nobody can be reading any more. A refusal is no failure of the run."""
     if run.dry_run:
@@ -374,12 +402,14 @@ def compact(run: Run, facts: dict[str, Any]) -> None:
 
 
 STEPS: tuple[tuple[str, str, Callable[[Run, dict[str, Any]], None]], ...] = (
+    ("output", "trying the output", try_output),
     ("read", "reading the ledger", read),
     ("compute", "computing", tabulate),
     ("record", "writing the history file", record),
     ("publish", "rendering and publishing", render_and_publish),
     ("verify", "reading back", read_back),
     ("remember", "keeping what the next run needs of the history", remember),
+    ("history", "judging the history's earlier files", tell_damage),
     ("compact", "compacting the history", compact),
     ("sweep", "removing what has expired", remove_expired),
 )

@@ -18,6 +18,7 @@ import msgspec
 from exporter.api.headers import POINTER_KEY
 from exporter.check.sources import StoreSource, TreeSource, open_tree
 from exporter.console import Console
+from exporter.decoding import decode_json
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError
 from exporter.ledger.redaction import printable
 from exporter.stores.store import Clock, open_store, utc_now
@@ -163,8 +164,8 @@ def _open(uri: str) -> AbstractAsyncContextManager[TreeSource]:
 
 def _decode(uri: str, data: bytes) -> PublishedStatus:
     try:
-        status = msgspec.json.decode(data, type=PublishedStatus)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        status = decode_json(data, PublishedStatus)
+    except msgspec.DecodeError as error:
         raise SourceError(f"{POINTER_KEY} of {uri} is no status document: {printable(str(error))[:200]}") from None
     times = {"ledger_close_time": status.ledger_close_time, "generated_at": status.generated_at}
     if status.next_expected_at is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exporter import errors
-from tests import costs
+from tests import bucket_policy_reference, costs
 from tests.workflows.runner import load
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +34,12 @@ def block(name: str) -> dict[str, Any]:
     (text,) = re.findall(rf"^```json {name}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     content: dict[str, Any] = json.loads(text)
     return content
+
+
+def test_the_bucket_policy_is_that_of_the_table() -> None:
+    """The policy on the page follows from the table of the tree's keys; scripts/docs writes it."""
+    assert bucket_policy_reference.written(TEXT) == TEXT
+    assert "EMISSINGEXAMPLE" in TEXT
 
 
 def texts(value: str | list[str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.config import Settings, load
 from exporter.console import Console
-from exporter.errors import CheckError, NetworkMismatchError, NotNewerError, SourceError
+from exporter.errors import CheckError, NetworkMismatchError, NotNewerError, SourceError, StoreError
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
@@ -92,6 +92,28 @@ class TestEmbeddedNetwork:
 
         assert tree_of(tmp_path / "one") == tree_of(tmp_path / "two")
 
+    def test_an_output_that_cannot_be_written_costs_no_reading(self, tmp_path: Path) -> None:
+        """The output is tried first: where it refuses, the network was not asked for anything."""
+        (tmp_path / "out").write_text("a file")
+        report = RunReport(None)
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
+        with pytest.raises(StoreError, match=f"cannot write into {tmp_path}/out"):
+            execute(prepare(settings, Console("text", io.StringIO()), report))
+
+        assert ["output"] == [step["step"] for step in report.facts["steps"]]
+
+    @pytest.mark.parametrize("key", ["v1/system/status.json", "v1/system/intent.json", "v1/history.json"])
+    def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str) -> None:
+        """What stands in the output and cannot be understood is said before the network is asked."""
+        (tmp_path / "out" / key).parent.mkdir(parents=True)
+        (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
+        report = RunReport(None)
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
+        with pytest.raises(StoreError, match=f"{key}.*nested too deep"):
+            execute(prepare(settings, Console("text", io.StringIO()), report))
+
+        assert ["output"] == [step["step"] for step in report.facts["steps"]]
+
     def test_refuses_what_is_not_newer(self, tmp_path: Path) -> None:
         """A second run at the same ledger ends with exit code 3, before it computes, and changes no byte."""
         with running(create_app(MadeNetwork(pools=10))) as url:
@@ -102,7 +124,7 @@ class TestEmbeddedNetwork:
                 execute(prepare(settings_for(tmp_path / "out", url), Console("text", io.StringIO()), report))
 
         assert 3 == caught.value.exit_code
-        assert ["read"] == [step["step"] for step in report.facts["steps"]]
+        assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
         assert before == tree_of(tmp_path / "out")
 
     def test_next_run(self, tmp_path: Path) -> None:

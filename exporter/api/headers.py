@@ -7,6 +7,7 @@ stand here once. Errors are never cached longer than the shortest-lived success.
 from __future__ import annotations
 
 from exporter.files import FileKind
+from exporter.tree.families import prefixes
 
 POINTER_KEY = "v1/system/status.json"
 """The file that is written last by every run."""
@@ -51,6 +52,8 @@ ERROR_CACHE_CONTROL = "public, max-age=5"
 UNCACHED = "no-store"
 """For errors that say something about the moment or the single request (405, 414, 416, 5xx)."""
 
+_PAGES, _HISTORY = prefixes(FileKind.PAGE), prefixes(FileKind.HISTORY)
+
 _CACHE_CONTROL = {
     FileKind.PAGE: "public, max-age=31536000, immutable",
     FileKind.HISTORY: "public, max-age=31536000, immutable",
@@ -63,9 +66,9 @@ def kind_of(key: str) -> FileKind:
     """The class of object that a key of the tree names."""
     if key == POINTER_KEY:
         return FileKind.POINTER
-    if key.startswith(("v1/pages/", "v1/buckets/")):
+    if key.startswith(_PAGES):
         return FileKind.PAGE
-    if key.startswith("history/") and key.endswith(".parquet"):
+    if key.startswith(_HISTORY):
         return FileKind.HISTORY
     return FileKind.DOCUMENT
 

@@ -17,13 +17,15 @@ from exporter.api.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.api.openapi_paths import OPERATIONS, PARAMETERS, TAGS, Operation, problems_of
 from exporter.api.problems import Problem
 from exporter.api.render import render_document
+from exporter.api.routes import MISTAKABLE
 from exporter.files import RenderedFile
 
 OPENAPI_KEY = "v1/openapi.json"
 
 _SCHEMAS = "#/components/schemas/"
 
-_DESCRIPTION = """Exact snapshots of every lending market on Soroban, at one ledger a run.
+_DESCRIPTION = (
+    """Exact snapshots of every lending market on Soroban, at one ledger a run.
 
 Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals, ledgers and
 counts are integers. Null is allowed only where the schema says so. Order everywhere is by market, then pool,
@@ -32,7 +34,14 @@ ascending bytes. Every document states the ledger that it was observed at.
 Within a major version (`/v1`) fields are only added: clients must ignore fields that they do not know. Renaming,
 removing, or changing the type or meaning of a field makes a new major version, beside which the old one stays.
 
-Everything is a file: a path without a query string is also served under its name with `.json` at the end."""
+Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for two:
+`/v1/assets` is `/v1/assets/index.json`, and a pool's `/history` is `/history/1d.json`, or another bucket's name.
+
+On `/v1/assets` and `/v1/markets`, names that read like a filter, an order or a page but are none are refused with 400
+where they have a value: """
+    + ", ".join(f"`{name}`" for name in MISTAKABLE)
+    + ". All other names that are not described are ignored everywhere."
+)
 
 
 def openapi_document() -> OpenApiDocument:

@@ -24,6 +24,7 @@ from exporter.api.documents import (
 from exporter.api.problems import (
     Problem,
     invalid_parameter,
+    not_a_parameter,
     not_found,
     nothing_published,
     problem,
@@ -33,7 +34,7 @@ from exporter.api.problems import (
     unknown_pool,
     unknown_token,
 )
-from exporter.api.routes import BUCKET_NAMES, DEFAULT_BUCKET, MAX_LIMIT
+from exporter.api.routes import ASSETS_PARAMETERS, BUCKET_NAMES, DEFAULT_BUCKET, MARKETS_PARAMETERS, MAX_LIMIT
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
@@ -67,7 +68,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "well-formed `market` or `token` that matches nothing gives an empty page.",
         AssetsPage,
         ("market", "token", "cursor", "limit"),
-        ("invalid_parameter", "unknown_cursor"),
+        ("invalid_parameter", "not_a_parameter", "unknown_cursor"),
     ),
     Operation(
         "/v1/assets/{market}/{pool}",
@@ -96,8 +97,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "listMarkets",
         "markets",
         "All markets",
-        "Every market that was read, ascending by address.",
+        "Every market that was read, ascending by address. It has no parameters.",
         MarketList,
+        (),
+        ("not_a_parameter_of_markets",),
     ),
     Operation(
         "/v1/markets/{market}",
@@ -260,6 +263,8 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
+    "not_a_parameter": not_a_parameter("sort", "/v1/assets", ASSETS_PARAMETERS),
+    "not_a_parameter_of_markets": not_a_parameter("protocol", "/v1/markets", MARKETS_PARAMETERS),
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
     "unknown_cursor": unknown_cursor(),
     "unknown_bucket_page": unknown_bucket_page(),

@@ -91,7 +91,7 @@ def _parsed(key: str, data: bytes) -> Document:
     model, names = found
     try:
         document: Document = _DECODERS[model].decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")

@@ -6,14 +6,32 @@ is particular to the request stands in `detail`, in words that say what is accep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta
 
 SHOWN_CHARACTERS = 60
 """How much of a client's own value a detail repeats."""
+
+
+MISSING_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>No such page</title><style>:root{color-scheme:light dark}body{font:1.1em/1.5 system-ui;max-width:36em;"
+    "margin:4em auto;padding:0 1em}</style><h1>There is no such page</h1><p>The address is mistyped, or what it showed "
+    'is not read any more. Go to <a href="/">the overview</a> or <a href="/pools.html">all pools</a>.</p>'
+)
+"""What a browser gets with 404, whole: a rule at the edge has no other file to hand for it."""
+
+
+def is_for_people(path: str) -> bool:
+    """Whether a path, as it was sent, is one of the site's: there a 404 is `MISSING_PAGE`, elsewhere a problem."""
+    first, slash, _ = path.removeprefix("/").partition("/")
+    # The file of /v1 counts as /v1: CloudFront cannot tell them apart.
+    return unquote(first) not in (("v1",) if slash else ("v1", "v1.json"))
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +52,12 @@ def invalid_parameter(name: str, value: str, accepted: str) -> Problem:
     """400: a parameter has a value that is not accepted."""
     shown = value if len(value) <= SHOWN_CHARACTERS else value[:SHOWN_CHARACTERS] + "..."
     return problem(400, f"{name} must be {accepted}; got '{shown}'.")
+
+
+def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
+    """400: a name that reads like a filter, an order or a page of ours, which would be ignored otherwise."""
+    others = f"its parameters are {', '.join(accepted)}" if accepted else "it has none, and lists everything"
+    return problem(400, f"{name} is no parameter of {path}: {others}.")
 
 
 def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:

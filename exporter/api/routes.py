@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
@@ -17,6 +17,7 @@ from exporter.api.headers import content_type
 from exporter.api.problems import (
     Problem,
     invalid_parameter,
+    not_a_parameter,
     not_found,
     unknown_bucket_page,
     unknown_cursor,
@@ -46,6 +47,12 @@ STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
 POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
 BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
 LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
+ASSETS_PARAMETERS = ("market", "token", "limit", "cursor")
+MARKETS_PARAMETERS: tuple[str, ...] = ()
+MISTAKABLE = ("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields")
+"""Names that a client takes for a filter, an order or a page on `/v1/assets` and `/v1/markets`. They are refused,
+because to ignore them is to answer another question. Other unknown names are ignored (cache busters, campaigns)."""
+
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
 
@@ -71,6 +78,8 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return Served(("index.html",), not_found())
         case ["v1", "assets"]:
             return _route_assets(query, sizes)
+        case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
+            return refused
         case ["v1", "markets", market] if not market.endswith(".json"):
             if not _STRKEY.fullmatch(market):
                 return invalid_parameter("market", market, STRKEY_ACCEPTED)
@@ -181,6 +190,8 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     if cursor := parameters.get("cursor"):
         # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
         return Served((page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
+    if refused := _mistaken(parameters, "/v1/assets", ASSETS_PARAMETERS):
+        return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
     for name, value in (("market", market), ("token", token)):
         if value is not None and not _STRKEY.fullmatch(value):
@@ -194,6 +205,11 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     key = f"{assets_folder(market, token)}/{file}"
     unfiltered = market is None and token is None
     return Served((key,) if unfiltered else (key, EMPTY_PAGE_KEY), not_found())
+
+
+def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:
+    named = next((name for name in MISTAKABLE if name in parameters), None)
+    return None if named is None else not_a_parameter(named, path, accepted)
 
 
 def _invalid_pool(market: str, pool: str) -> Problem | None:

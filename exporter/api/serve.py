@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.api.error_files import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.api.headers import (
+    CONTENT_TYPES,
     ERROR_CACHE_CONTROL,
     EVERY_ANSWER,
     METHODS,
@@ -34,7 +35,14 @@ from exporter.api.headers import (
     kind_of,
 )
 from exporter.api.http_files import FileResponse, byte_range, etag_matches
-from exporter.api.problems import Problem, encode_problem, nothing_published, problem
+from exporter.api.problems import (
+    MISSING_PAGE,
+    Problem,
+    encode_problem,
+    is_for_people,
+    nothing_published,
+    problem,
+)
 from exporter.api.routes import Served, route
 from exporter.api.tree import OpenFile, Tree
 from exporter.errors import ConfigError
@@ -122,7 +130,8 @@ class _TreeEndpoint:
             return Response(status_code=204, headers=EVERY_ANSWER | PREFLIGHT)
         if method not in ("GET", "HEAD"):
             return _error(method, METHOD_NOT_ALLOWED, {"allow": METHODS})
-        path: bytes = request.scope["raw_path"]
+        sent: bytes = request.scope["raw_path"]
+        path = sent.decode("latin-1")
         query: bytes = request.scope["query_string"]
         if len(path) + len(query) > MAX_URL_LENGTH:
             return _error(method, URL_TOO_LONG)
@@ -131,13 +140,15 @@ class _TreeEndpoint:
             return _error(
                 method, nothing_published(f"There is no published run here: {POINTER_KEY} is missing or unusable.")
             )
-        answer = route(path.decode("latin-1"), query.decode("latin-1"), sizes)
+        answer = route(path, query.decode("latin-1"), sizes)
         if isinstance(answer, Served):
             for key in answer.keys:
                 opened = self._tree.open(key)
                 if opened is not None:
                     return _file(request, opened)
             answer = answer.missing
+        if answer.status == 404 and is_for_people(path):
+            return _refusal(method, 404, MISSING_PAGE.encode(), CONTENT_TYPES["html"])
         return _error(method, answer)
 
 
@@ -167,11 +178,14 @@ def _file(request: Request, opened: OpenFile) -> Response:
 
 
 def _error(method: str, document: Problem, more: dict[str, str] | None = None) -> Response:
-    data = encode_problem(document)
+    return _refusal(method, document.status, encode_problem(document), PROBLEM_CONTENT_TYPE, more)
+
+
+def _refusal(method: str, status: int, data: bytes, kind: str, more: dict[str, str] | None = None) -> Response:
     headers = EVERY_ANSWER | {
-        "cache-control": ERROR_CACHE_CONTROL if document.status in (400, 404) else UNCACHED,
-        "content-type": PROBLEM_CONTENT_TYPE,
+        "cache-control": ERROR_CACHE_CONTROL if status in (400, 404) else UNCACHED,
+        "content-type": kind,
         "content-length": str(len(data)),
     }
     content = b"" if method == "HEAD" else data
-    return Response(content, status_code=document.status, headers=headers | (more or {}))
+    return Response(content, status_code=status, headers=headers | (more or {}))

@@ -19,6 +19,7 @@ import msgspec
 
 from exporter.api.headers import POINTER_KEY
 from exporter.api.routes import checked_page_sizes
+from exporter.decoding import decode_json
 from exporter.errors import ConfigError
 
 LARGE_FILE = 2**20
@@ -64,9 +65,9 @@ class Tree:
         with file:
             data = file.read(MAX_POINTER_BYTES)
         try:
-            pointer = msgspec.json.decode(data, type=_Pointer)
+            pointer = decode_json(data, _Pointer)
             return checked_page_sizes(pointer.page_sizes, pointer.default_page_size)
-        except (msgspec.DecodeError, UnicodeDecodeError, ConfigError):
+        except (msgspec.DecodeError, ConfigError):
             return None
 
     def open(self, key: str) -> OpenFile | None:

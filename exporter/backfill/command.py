@@ -32,6 +32,7 @@ def run_backfill(
     start: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
     at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
     store = open_store(settings.output.uri)
+    store.try_writing()  # before the work that would be lost
     with console.step("backfill", f"adding {len(files)} files") as facts:
         with console.progress("files", len(files)) as progress:
             result = backfill(store, settings, files, start, at_once=at_once, on_file=progress.advance)

@@ -20,6 +20,7 @@ from exporter.backfill.executors import Started, run_all
 from exporter.backfill.merge import MergeResult, merge_into_history
 from exporter.backfill.work import DONE, FAILED, Outcome, part_of_snapshot
 from exporter.config import Settings
+from exporter.decoding import decode_json
 from exporter.errors import ConfigError, LostRaceError, SnapshotFileError
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.ledger.snapshot_file import read_snapshot_bytes
@@ -195,8 +196,8 @@ def _patiently(merge: Callable[[], MergeResult]) -> MergeResult:
 def _read_journal(store: Store) -> _Journal:
     stored = store.get(JOURNAL_KEY)
     try:
-        return _Journal() if stored is None else msgspec.json.decode(stored.data, type=_Journal)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Journal() if stored is None else decode_json(stored.data, _Journal)
+    except msgspec.DecodeError:
         return _Journal()  # everything is worked on again, and found to be there
 
 

@@ -17,6 +17,7 @@ from exporter.api.problems import Problem
 from exporter.api.routes import EMPTY_PAGE_KEY, MAX_LIMIT
 from exporter.check.sources import Answer, HttpSource
 from exporter.check.tree import TreeChecker
+from exporter.decoding import decode_json
 from exporter.files import FileKind
 
 MAX_PROBLEM_BYTES = 64 * 1024
@@ -38,6 +39,8 @@ ERRORS = (
     (f"v1/assets?limit={MAX_LIMIT + 1}", 400),
     ("v1/assets?market=XLM", 400),
     ("v1/assets?token=XLM", 400),
+    ("v1/assets?sort=tvl", 400),
+    ("v1/markets?page=2", 400),
     ("v1/assets?cursor=unknown", 404),
     ("v1/markets/XLM", 400),
     (f"v1/markets/{_STRANGER}", 404),
@@ -150,8 +153,8 @@ async def _check_error(source: HttpSource, checker: TreeChecker, url: str, code:
     if answer.headers.get("content-type", "").partition(";")[0].strip() != PROBLEM_CONTENT_TYPE:
         fault(f"has the content type {answer.headers.get('content-type', '')!r}, not {PROBLEM_CONTENT_TYPE!r}")
     try:
-        document = msgspec.json.decode(answer.body, type=Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        document = decode_json(answer.body, Problem)
+    except msgspec.DecodeError as error:
         fault(f"is not answered with a problem document: {error}")
     else:
         if document.status != code:

@@ -20,6 +20,7 @@ from exporter.check.faults import Fault, Looked, TreeFaultsError
 from exporter.check.http_rules import check_public_urls
 from exporter.check.sources import HttpSource, TreeSource, open_tree
 from exporter.check.tree import TreeChecker
+from exporter.decoding import decode_json
 from exporter.errors import CheckError, SourceError
 from exporter.files import FileKind, RenderedFile
 from exporter.publishing.published import INTENT_KEY, Intent
@@ -126,8 +127,8 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
     """Why documents may be of a later run than the published one: that run died while it replaced them."""
     data = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     try:
-        intent = msgspec.json.decode(data or b"", type=Intent)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        intent = decode_json(data or b"", Intent)
+    except msgspec.DecodeError:
         return None
     if intent.observed_ledger <= status.observed_ledger:
         return None

@@ -35,6 +35,7 @@ from exporter.check.rows import Page
 from exporter.check.schemas import Schemas
 from exporter.check.walks import check_walks, find_listing
 from exporter.check.whole import Seen, Whole
+from exporter.decoding import decode_json
 from exporter.errors import CheckError
 from exporter.files import FileKind, RenderedFile
 
@@ -100,7 +101,7 @@ class TreeChecker:
             model = self._read(key, data, kind, digest.digest())
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.looked.validated += 1
-                whole.faults.add_all(key, self._schemas.faults(model, msgspec.json.decode(data)))
+                whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
         except CheckError as error:
             whole.faults.add(key, str(error).removeprefix(f"{key}: "))
         except (ValueError, RecursionError) as error:
@@ -109,9 +110,9 @@ class TreeChecker:
     def use_schemas(self, openapi: bytes) -> None:
         """Validate all documents that are added from now on against the schemas of an OpenAPI document, too."""
         try:
-            document = msgspec.json.decode(openapi, type=OpenApiDocument)
+            document = decode_json(openapi, OpenApiDocument)
             self._schemas = Schemas(document.components["schemas"])
-        except (CheckError, msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError, RecursionError) as error:
+        except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self._whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
     def add_missing(self, key: str) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from exporter.decoding import decode_json
 from exporter.errors import LostRaceError, StoreError
 from exporter.ledger import strkey
 from exporter.protocols.base import Candidate, Origin
@@ -201,10 +202,10 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[st
     try:
         if len(stored.data) > MAX_MEMORY_BYTES:
             raise msgspec.DecodeError(f"it has more than {MAX_MEMORY_BYTES} bytes")
-        content = msgspec.json.decode(stored.data, type=_File)
+        content = decode_json(stored.data, _File)
         if content.version != MEMORY_VERSION:
             raise msgspec.DecodeError(f"it is of version {content.version}, and {MEMORY_VERSION} is known here")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         memory.notices.append(
             f"{MEMORY_KEY} cannot be read ({str(error)[:200]}); it is set aside, and what is known is found again as "
             "far as lists, reward zones and events still name it"

@@ -17,8 +17,10 @@ import msgspec
 import polars as pl
 
 from exporter.api.documents import HistoryFile, HistoryManifest
+from exporter.errors import StoreError
 from exporter.files import RenderedFile
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, OBSERVATIONS
+from exporter.history.damage import refuse_other_rows
 from exporter.history.manifest import data_of
 from exporter.history.series import Series
 from exporter.stores.reading import read_many
@@ -72,7 +74,7 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
     Gives the pages that are complete by then.
 
     Raises:
-        StoreError: a file that the manifest names is missing, or not the one that it names.
+        StoreError: a file that the manifest names is missing, not the one that it names, or of other rows.
         CheckError: the history's ledgers and times contradict each other.
     """
     files = iter([file for file in _files(manifest, before) if file.first_ledger > series.through_ledger])
@@ -102,9 +104,13 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
-    return _from_file_types(
-        pl.read_parquet(io.BytesIO(data_of(stored, file)), columns=list(OBSERVATIONS)), OBSERVATIONS
-    )
+    data = data_of(stored, file)
+    try:
+        frame = pl.read_parquet(io.BytesIO(data), columns=list(OBSERVATIONS))
+        refuse_other_rows(file, frame.height)
+        return _from_file_types(frame, OBSERVATIONS)
+    except pl.exceptions.PolarsError as error:
+        raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
 
 
 def _to_file_types(frame: pl.DataFrame) -> bytes:
@@ -165,5 +171,5 @@ def _decode(data: bytes) -> Series | None:
             },
             first_seen=kept.first_seen,
         )
-    except (msgspec.DecodeError, pl.exceptions.PolarsError):
+    except (msgspec.DecodeError, RecursionError, pl.exceptions.PolarsError):
         return None

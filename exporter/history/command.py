@@ -60,7 +60,7 @@ async def _manifest(uri: str) -> HistoryManifest:
         return await read_manifest(source)
 
 
-def export(uri: str, selection: Selection, target: Path, form: str, console: Console) -> int:
+def export(uri: str, selection: Selection, target: Path, form: str, console: Console, *, raw: bool = False) -> int:
     """Write a part of a history into a file; gives the exit code."""
 
     async def work() -> None:
@@ -68,7 +68,7 @@ def export(uri: str, selection: Selection, target: Path, form: str, console: Con
             manifest = await read_manifest(source)
             count = len(selection.files(manifest.files))
             with console.step("export", f"writing {target}") as facts, console.progress("files", count) as progress:
-                done = await export_history(source, selection, target, form, progress.advance, manifest)
+                done = await export_history(source, selection, target, form, progress.advance, manifest, raw=raw)
                 facts.update(rows=done.rows, files=done.files)
 
     asyncio.run(work())

@@ -26,10 +26,13 @@ from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.check.sources import TreeSource
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
-from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
+from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
 from exporter.history.selection import Selection
 
 FORMATS = ("parquet", "csv", "arrow")
+
+_FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
+"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
 
 MAX_MANIFEST_BYTES = 256 * 2**20
 
@@ -59,7 +62,7 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
         raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is larger than {MAX_MANIFEST_BYTES} bytes")
     try:
         return decode_history_manifest(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except msgspec.DecodeError as error:
         raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is not a history manifest: {error}") from error
 
 
@@ -70,6 +73,8 @@ async def export_history(
     form: str,
     on_file: Callable[[], None] = lambda: None,
     manifest: HistoryManifest | None = None,
+    *,
+    raw: bool = False,
 ) -> Exported:
     """Write the selected rows of a history into a file.
 
@@ -82,6 +87,8 @@ async def export_history(
         form: one of `FORMATS`.
         on_file: is called when a file of the history was taken in.
         manifest: the history's manifest, when it was read already.
+        raw: in CSV, leave texts as they are that a spreadsheet would run as a formula. Otherwise they get a ``'`` in
+            front, which spreadsheets take for "this is text".
 
     Raises:
         SourceError: a file is missing or not the one that the manifest names.
@@ -93,6 +100,8 @@ async def export_history(
     with _replacing(target) as temporary, _writing(temporary, form) as writer:
         for file in files:
             frame = _rows(await _read(source, file), file).filter(condition)
+            if form == "csv" and not raw:
+                frame = _harmless(frame)
             if frame.height:
                 writer.write_table(frame.to_arrow().cast(ARROW_SCHEMA))
                 rows += frame.height
@@ -122,6 +131,11 @@ def _rows(data: bytes, file: HistoryFile) -> pl.DataFrame:
         )
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
+
+
+def _harmless(frame: pl.DataFrame) -> pl.DataFrame:
+    texts = pl.col(column_names(ParquetType.UTF8))
+    return frame.with_columns(pl.when(texts.str.contains(_FORMULA)).then("'" + texts).otherwise(texts).name.keep())
 
 
 @contextmanager

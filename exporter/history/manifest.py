@@ -1,7 +1,7 @@
 """The manifest of the history: which Parquet files belong to it.
 
-The manifest is the contract (facts/history-and-batch.md 3.3): readers over HTTPS cannot list a folder, and a file
-that a run left behind when it died is no part of the history until a manifest names it. Entries are only added,
+The manifest is the contract: readers over HTTPS cannot list a folder, and a file that a run left behind when it died
+is no part of the history until a manifest names it. Entries are only added,
 one a run; a manifest that is lost or damaged is never silently begun anew.
 """
 
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from exporter.api.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
 from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.decoding import decode_json
 from exporter.errors import CheckError, StoreError
 from exporter.files import RenderedFile
+from exporter.history.schema import HISTORY_SCHEMA_VERSION
 from exporter.stores.store import Store, StoredObject, etag_of
 
 HISTORY_PREFIX = "history/pools/"
@@ -46,11 +50,35 @@ def file_ledgers(key: str) -> tuple[int, int] | None:
 
 
 def decode_history_manifest(data: bytes) -> HistoryManifest:
-    """Take a manifest out of its bytes. Raises what msgspec does, or `KeyError` and its like, where it is none."""
-    manifest = msgspec.json.decode(data)
-    for file in manifest["files"]:
-        file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
-    return msgspec.convert(manifest, HistoryManifest)
+    """Take a manifest out of its bytes.
+
+    Raises:
+        msgspec.DecodeError: it is none, is of a later schema version than this one, or contradicts itself.
+    """
+    manifest = decode_json(data, dict[str, Any])
+    try:
+        _refuse_newer("it", manifest["schema_version"], SCHEMA_VERSION)
+        for file in manifest["files"]:
+            _refuse_newer(file["key"], file["schema_version"], HISTORY_SCHEMA_VERSION)
+            file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
+    except (AttributeError, KeyError, TypeError) as error:
+        raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from error
+    decoded = msgspec.convert(manifest, HistoryManifest)
+    ascending = sorted(decoded.files, key=lambda file: file.first_ledger)
+    for file in ascending:
+        if file_ledgers(file.key) != (file.first_ledger, file.last_ledger):
+            raise msgspec.DecodeError(
+                f"{file.key} is not the key of a file with the ledgers {file.first_ledger} to {file.last_ledger}"
+            )
+    for earlier, later in pairwise(ascending):
+        if later.first_ledger <= earlier.last_ledger:
+            raise msgspec.DecodeError(f"{earlier.key} and {later.key} have ledgers in common")
+    return decoded
+
+
+def _refuse_newer(what: str, version: int, known: int) -> None:
+    if version > known:
+        raise msgspec.DecodeError(f"{what} is of schema version {version}, and this exporter knows {known} at the most")
 
 
 def read_history_manifest(store: Store) -> HistoryManifest | None:
@@ -64,7 +92,7 @@ def read_history_manifest(store: Store) -> HistoryManifest | None:
         return None
     try:
         return decode_history_manifest(stored.data)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except msgspec.DecodeError as error:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
             "restore it from a copy, or upgrade the exporter if a newer version wrote it"

@@ -41,7 +41,7 @@ PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
 """How each type is written."""
 
 ARROW_TYPES: dict[ParquetType, pa.DataType] = {
-    ParquetType.UTF8: pa.string(),
+    ParquetType.UTF8: pa.large_string(),  # what Polars writes: all files of a history join as Arrow tables
     ParquetType.INT64: pa.int64(),
     ParquetType.DECIMAL: pa.decimal128(38, 0),
     ParquetType.TIMESTAMP: pa.timestamp("us", "UTC"),

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.api.headers import POINTER_KEY
+from exporter.decoding import decode_json
 from exporter.errors import NotNewerError, StoreError
 from exporter.stores.store import Store, StoredObject, check_key, etag_of
 
@@ -188,8 +189,8 @@ def check_newer(store: Store, observed_ledger: int) -> None:
 
 def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
     try:
-        return msgspec.json.decode(stored.data, type=model)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode_json(stored.data, model)
+    except msgspec.DecodeError as error:
         raise StoreError(
             f"{key} cannot be understood ({error}). Restore it from a copy; only if nothing in this tree is worth "
             "keeping, remove the tree and run again"

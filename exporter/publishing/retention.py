@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from exporter.decoding import decode_json
 from exporter.publishing.published import RUNS_PREFIX
 from exporter.stores.store import Store
 
@@ -121,6 +122,6 @@ def _read_record(store: Store) -> _Record:
     if stored is None:
         return _Record({})
     try:
-        return msgspec.json.decode(stored.data, type=_Record)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_json(stored.data, _Record)
+    except msgspec.DecodeError:
         return _Record({})

@@ -170,6 +170,25 @@ class FolderStore:
                     removed += 1
         return removed
 
+    def try_writing(self) -> None:
+        """See Store; a folder that is not there is made and removed again."""
+        made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
+        trial = self.root / f"{self._temporary_stem}trial"
+        try:
+            with reported("write into", self.uri):
+                self.root.mkdir(parents=True, exist_ok=True)
+                try:
+                    write_file(trial, b"trial")
+                finally:
+                    trial.unlink(missing_ok=True)
+            if (self.root / LOCK_NAME).exists():
+                with suppress(LostRaceError), self.exclusive():
+                    pass
+        finally:
+            for folder in made:
+                with suppress(OSError):
+                    folder.rmdir()
+
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """See Store; the empty lock file stays, so that no two processes can lock two files of that name."""

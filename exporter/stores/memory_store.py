@@ -130,6 +130,9 @@ class MemoryStore:
         finally:
             self._held = False
 
+    def try_writing(self) -> None:
+        """See Store; memory can always be written to."""
+
     def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - nothing can be left half-written in memory
         """See Store; always 0 here."""
         return 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.api.headers import POINTER_KEY, cache_control, content_type, kind_of
+from exporter.api.headers import cache_control, content_type, kind_of
 from exporter.stores.aliases import is_alias
 from exporter.stores.store import etag_of
+from exporter.tree.families import family_of
 
 SHA256 = "sha256"
 """The name of the digest among an object's metadata."""
@@ -18,7 +19,6 @@ PRIVATE = "private, no-store"
 LEASE_KEY = ".exporter.lease"
 """Who is publishing. No key of a store can begin with a dot, so listings, sweeps and checks never meet it."""
 
-_RECORDS = ("state/", "v1/system/")
 _JSON = "application/json"
 
 
@@ -42,7 +42,8 @@ def object_headers(key: str, data: bytes, document: str | None = None) -> Object
         document: the document that it is the alias of, if it is one.
     """
     key = document or key
-    if key == LEASE_KEY or (key.startswith(_RECORDS) and key != POINTER_KEY):
+    family = family_of(key)
+    if family is not None and not family.public:
         lifetime = PRIVATE
     else:
         lifetime = cache_control(kind_of(key))

@@ -20,6 +20,7 @@ from datetime import UTC, timedelta
 
 import msgspec
 
+from exporter.decoding import decode_json
 from exporter.errors import ConfigError, ExporterError, LostRaceError
 from exporter.stores.s3_client import Found, S3Client
 from exporter.stores.s3_errors import RefusedError
@@ -231,8 +232,8 @@ class _ReleasedError(Exception):
 def _read(standing: Found, otherwise: float) -> _Lease:
     """Read a lease; one that cannot be understood holds for as long as ours would."""
     try:
-        lease = msgspec.json.decode(standing.data, type=_Lease)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        lease = decode_json(standing.data, _Lease)
+    except msgspec.DecodeError:
         return _Lease("", otherwise, 0)
     if not 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS:
         return _Lease(lease.holder, otherwise, lease.renewals)

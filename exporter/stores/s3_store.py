@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from threading import Event, Lock
@@ -169,6 +169,11 @@ class S3Store:
     def remove_leftovers(self, before: datetime) -> int:
         """See Store; these are uploads in parts, which the exporter never makes, but others may have begun here."""
         return self._client.abort_uploads(before, self._check_hold)
+
+    def try_writing(self) -> None:
+        """See Store; the hold is taken and given back, which needs all that publishing needs but leave to delete."""
+        with suppress(LostRaceError), self.exclusive():
+            pass
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

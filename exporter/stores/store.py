@@ -31,6 +31,12 @@ MAX_SEGMENT_BYTES = 255
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
 
+_SCHEME = re.compile(
+    r"\s*((?:s3|https?|file|s3a|s3n|gs|gcs|az|abfss?|wasbs?|r2|ftp|sftp|hdfs)(?=:)|[A-Z][A-Z0-9+.-]*(?=://))",
+    re.IGNORECASE,
+)
+"""How a URI begins, also where slashes are missing: nobody means a folder called ``s3:``."""
+
 Clock = Callable[[], datetime]
 """Gives the wall clock as an aware UTC time; tests inject their own."""
 
@@ -132,6 +138,13 @@ class Store(Protocol):
         """
         ...
 
+    def try_writing(self) -> None:
+        """Find out cheaply whether a run could publish here: that there is leave to write, and conditions are kept.
+
+        Leaves nothing behind that readers can find. Another publisher at work is no failure.
+        """
+        ...
+
     def remove_leftovers(self, before: datetime) -> int:
         """Remove what unfinished writes older than ``before`` left behind. Returns how many were removed."""
         ...
@@ -204,6 +217,12 @@ def moved_message(key: str) -> str:
     return f"{key} was written by another publisher since it was read; its run stands, and this one was not published"
 
 
+def scheme_of(uri: str) -> str | None:
+    """The scheme of a URI in small letters, also where slashes are missing; None for the path of a folder."""
+    match = _SCHEME.match(uri)
+    return None if match is None else match[1].lower()
+
+
 def open_store(uri: str) -> Store:
     """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
 
@@ -219,14 +238,23 @@ def open_store(uri: str) -> Store:
         from exporter.stores.s3_store import S3Store
 
         return S3Store(*parse_s3_uri(uri))
-    parts = urlsplit(uri)
     if not uri.strip() or "\0" in uri:
         raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
-    if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
-        return FolderStore(Path(parts.path))
-    if "://" in uri:
-        raise ConfigError(
-            f"output.uri is a {parts.scheme}:// URI, which this version cannot write to; "
-            "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
-        )
-    return FolderStore(Path(uri))
+    name = scheme_of(uri)
+    if name is None:
+        return FolderStore(Path(uri))
+    if name == "file":
+        parts = urlsplit(uri)
+        if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+            return FolderStore(Path(parts.path))
+    # The URI itself is not repeated: it may hold a secret.
+    if name == "s3":
+        hint = "a bucket is written s3://bucket/prefix, with two slashes and nothing before them"
+    elif name in ("http", "https"):
+        hint = "nothing can be published over HTTP: give the bucket behind that address as s3://bucket/prefix"
+    else:
+        hint = "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
+    raise ConfigError(
+        f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
+        "front)"
+    )

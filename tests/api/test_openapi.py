@@ -141,6 +141,8 @@ def refusals() -> Iterator[tuple[str, str]]:
     """URLs that are answered with a problem, and the route they are of."""
     yield "/v1/assets?limit=-1", "/v1/assets"
     yield "/v1/assets?market=usdc", "/v1/assets"
+    yield "/v1/assets?sort=tvl", "/v1/assets"
+    yield "/v1/markets?protocol=blend", "/v1/markets"
     yield "/v1/assets?cursor=AAAAAAAAAAAAAAAAAAAAAA", "/v1/assets"
     yield f"/v1/assets/{M}/{P}", "/v1/assets/{market}/{pool}"
     yield f"/v1/assets/{M}/-", "/v1/assets/{market}/{pool}"
@@ -171,6 +173,23 @@ def test_every_route_leads_to_a_file_of_its_model() -> None:
         answer = route(operation.path.format(**values), "", SIZES)
         assert isinstance(answer, Served), operation.path
         assert operation.document is model_of(answer.keys[0])
+
+
+def test_files_beside_paths_are_as_described(tree: Path) -> None:
+    """Each path without an extension has its file under the same name with .json; two have another, which are named."""
+    row = json.loads((tree / "v1/assets/index.json").read_bytes())["data"][0]
+    run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]
+    values = {"market": row["market"], "pool": row["pool"], "address": row["token_address"], "run_id": run}
+    named = {"/v1/assets": "/v1/assets/index.json", "/v1/assets/{market}/{pool}/history": "/history/1d.json"}
+    for path in description()["paths"]:
+        file = tree / f"{path.format(**values)[1:]}.json"
+        assert file.is_file() == (path not in named and not path.endswith(".json")), path
+    for path, text in named.items():
+        assert f"`{text}`" in description()["info"]["description"]
+        answer = route(path.format(**values), "", SIZES)
+        assert isinstance(answer, Served)
+        assert answer.keys[0].endswith(text[1:])
+        assert (tree / answer.keys[0]).is_file()
 
 
 def test_an_asset_begins_with_its_snapshot() -> None:

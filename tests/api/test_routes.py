@@ -33,6 +33,7 @@ TOKEN = "47DEQpj8HBSa-_TImW-5JC"
         (f"market={M}&limit=0", (f"v1/assets/market/{M}/limit/0.json", EMPTY)),
         (f"cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
         # A cursor fixes everything; what stands beside it is ignored even when it is wrong.
+        (f"sort=tvl&cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
         (f"market=bad&cursor={TOKEN}&limit=-1", (f"v1/pages/{TOKEN}.json",)),
         # An empty value counts as absent.
         ("market=&token=&cursor=&limit=", ("v1/assets/index.json",)),
@@ -55,6 +56,51 @@ def test_assets_queries_pick_a_file(query: str, keys: tuple[str, ...]) -> None:
     assert isinstance(answer, Served)
     assert keys == answer.keys
     assert 404 == answer.missing.status
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "name", "accepted"),
+    [
+        ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
+        ("/v1/assets", "symbol=USDC&limit=5", "symbol", "market, token, limit, cursor"),
+        ("/v1/assets", "limit=bad&status=open", "status", "market, token, limit, cursor"),
+        ("/v1/assets", "sort=-tvl", "sort", "market, token, limit, cursor"),
+        ("/v1/assets", "order=desc&sort=tvl", "sort", "market, token, limit, cursor"),
+        ("/v1/assets", f"market={M}&order=desc", "order", "market, token, limit, cursor"),
+        ("/v1/assets", "offset=50", "offset", "market, token, limit, cursor"),
+        ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
+        ("/v1/assets", "per_page=2", "per_page", "market, token, limit, cursor"),
+        ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
+        ("/v1/markets", "protocol=blend", "protocol", "none"),
+        ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
+        ("/v1/markets", f"cursor={TOKEN}&sort=tvl", "sort", "none"),
+    ],
+)
+def test_names_that_read_like_parameters_are_refused(path: str, query: str, name: str, accepted: str) -> None:
+    """What a client takes for a filter, an order or a page is refused with the accepted names, never ignored."""
+    answer = route(path, query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert 400 == answer.status
+    assert answer.detail.startswith(f"{name} is no parameter of {path}: ")
+    assert accepted in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/assets", "utm_source=x&_=1795392000&v=2"),
+        ("/v1/assets", "sort=&protocol&page="),
+        ("/v1/assets", "sort=&sort=tvl"),
+        ("/v1/assets", "Sort=tvl&sort[]=tvl&xsort=1&sortx=1"),
+        ("/v1/markets", "utm_source=x&limit=5&market=bad"),
+        ("/v1/markets", "sort=&page"),
+        ("/v1/protocols", "sort=name&page=2"),
+    ],
+)
+def test_other_names_are_ignored(path: str, query: str) -> None:
+    """Cache busters, campaigns, and names without a value change nothing; nor does anything on other documents."""
+    assert route(path, "", SIZES) == route(path, query, SIZES)
 
 
 @pytest.mark.parametrize(

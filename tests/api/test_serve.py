@@ -18,6 +18,7 @@ import pytest
 from starlette.applications import Starlette
 
 from exporter.api.error_files import MAX_URL_LENGTH
+from exporter.api.problems import MISSING_PAGE
 from exporter.api.serve import bind, create_app, make_server, run_server
 from exporter.api.tree import Tree
 from exporter.errors import ConfigError
@@ -130,10 +131,26 @@ ERRORS = [
     ("/v1/nothing", 404),
     ("/v1", 404),
     ("/v1/assets/", 404),
-    ("/nothing.html", 404),
-    ("/exporter.toml", 404),
     ("/v1/out.json", 404),
     ("/v1/out", 404),
+    ("/v1.json", 404),
+    ("/%76%31/nothing", 404),
+]
+
+MISSING_PAGES = [
+    "/nothing.html",
+    "/nothing",
+    "/exporter.toml",
+    "/pools/C/usdc.html",
+    "/static/",
+    "//v1/assets",
+    "/v1x",
+    "/v10/assets",
+    "/v1.html",
+    "/v1.json/x",
+    "/v1%2Fassets",
+    "/history/pools/x.parquet",
+    "/x%00",
 ]
 
 
@@ -160,6 +177,17 @@ def test_errors_are_problem_documents(app: Starlette, url: str, status: int) -> 
     assert "*" == response.headers["access-control-allow-origin"]
     assert "public, max-age=5" == response.headers["cache-control"]
     assert "etag" not in response.headers
+
+
+@pytest.mark.parametrize("url", MISSING_PAGES)
+def test_a_browser_gets_a_page(app: Starlette, url: str) -> None:
+    """What is not there outside /v1 is told to people, with the status, lifetime and headers of every 404."""
+    response = fetch(app, url)
+
+    assert (404, "text/html; charset=utf-8") == (response.status_code, response.headers["content-type"])
+    assert MISSING_PAGE == response.text
+    assert "*" == response.headers["access-control-allow-origin"]
+    assert "public, max-age=5" == response.headers["cache-control"]
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)

@@ -13,7 +13,7 @@ import msgspec
 
 from exporter.api.error_files import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.api.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type, kind_of
-from exporter.api.problems import Problem
+from exporter.api.problems import MISSING_PAGE, Problem, is_for_people
 from exporter.api.routes import EMPTY_PAGE_KEY, Served, route
 from tests.api import test_routes, test_serve
 from tests.api.rendering import SIZES
@@ -143,10 +143,15 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
     elif wanted.status == 204:
         found["body"] = (b"", answer.body)
     else:
-        found["type"] = ("application/problem+json", headers.get("content-type"))
+        page = wanted.status == 404 and is_for_people((answer.asked or case.url).partition("?")[0])
+        kind = "text/html; charset=utf-8" if page else "application/problem+json"
+        found["type"] = (kind, headers.get("content-type"))
         found["lifetime"] = (ERROR_CACHE_CONTROL if wanted.status in (400, 404) else UNCACHED, headers["cache-control"])
         found["etag"] = (False, "etag" in headers)
-        found |= _problem_faults(case, wanted, answer)
+        if page:
+            found["body"] = (b"" if case.method == "HEAD" else MISSING_PAGE.encode(), answer.body)
+        else:
+            found |= _problem_faults(case, wanted, answer)
     return _told(case, found)
 
 
@@ -189,6 +194,10 @@ def _urls() -> Iterable[str]:
         *(f"limit={limit}" for limit in _parameters(test_routes.test_limit_picks_the_largest_size_not_above_it, 1)),
     ]:
         yield f"/v1/assets?{query}"
+    for path, query, _, _ in _parameters(test_routes.test_names_that_read_like_parameters_are_refused, 0):
+        yield f"{path}?{query}"
+    for path, query in _parameters(test_routes.test_other_names_are_ignored, 0):
+        yield f"{path}?{query}"
     for path in _parameters(test_routes.test_paths_pick_a_file, 1):
         yield path
         yield f"{path}?limit=bad&market=bad"
@@ -200,6 +209,7 @@ def _urls() -> Iterable[str]:
         yield f"{path}?{query}"
     yield from (url for url, _, _ in test_serve.PAGES)
     yield from (url for url, _ in test_serve.ERRORS)
+    yield from test_serve.MISSING_PAGES
     yield from test_routes.TRAVERSALS
     yield from (
         f"/{key}" for key in ("index.html", "style.css", test_serve.PARQUET, "v1/errors/404.json", "v1/errors/404")
@@ -226,6 +236,10 @@ def table() -> list[Case]:
         "/v1/assets?cursor=unknown",
         f"/{test_serve.PARQUET}",
         "/v1/x/.y",
+        "/nothing",
+        "/nothing.html",
+        "/x/.y",
+        "/v1/assets?sort=tvl",
     ):
         for method in ("HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
             cases.append(Case(url, method, ORIGIN))

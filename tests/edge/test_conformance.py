@@ -183,7 +183,21 @@ def test_nginx_refuses_in_json_what_no_rule_sees(nginx: HttpTarget) -> None:
 
 
 NAMES = st.sampled_from(
-    ["market", "token", "cursor", "limit", "bucket", "Limit", "l%69mit", "%6Darket", "c%75rsor", "x", ""]
+    [
+        "market",
+        "token",
+        "cursor",
+        "limit",
+        "bucket",
+        "Limit",
+        "l%69mit",
+        "%6Darket",
+        "c%75rsor",
+        "sort",
+        "p%61ge",
+        "x",
+        "",
+    ]
 )
 VALUES = st.one_of(
     st.sampled_from(
@@ -195,9 +209,25 @@ VALUES = st.one_of(
 )
 PAIRS = st.tuples(NAMES, st.sampled_from(["=", "", "=="]), VALUES).map("".join)
 QUERIES = st.lists(PAIRS, max_size=5).map("&".join)
-PATHS = st.sampled_from(["/v1/assets", f"/v1/assets/{BIG}/{COMMON}/history"])
+PATHS = st.sampled_from(["/v1/assets", "/v1/markets", f"/v1/assets/{BIG}/{COMMON}/history"])
 SEGMENTS = st.one_of(
-    st.sampled_from(["v1", "assets", "markets", "tokens", "market", "token", "limit", "pages", "history", "status"]),
+    st.sampled_from(
+        [
+            "v1",
+            "%761",
+            "v1.json",
+            "v1%2Ejs%6Fn",
+            "assets",
+            "markets",
+            "tokens",
+            "market",
+            "token",
+            "limit",
+            "pages",
+            "history",
+            "status",
+        ]
+    ),
     st.sampled_from([BIG, COMMON, STRANGER, f"{BIG}.json", "index.json", "20.json", "20", "x.html", "a+b", "a@b"]),
     st.sampled_from(["", ".", ".x", "%2e%2e", "%2F", "a%5Cb", "%41", "%C3%A9"]),
 )

@@ -11,13 +11,15 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.cli import main
-from exporter.history.manifest import read_history_manifest
+from exporter.history.manifest import extend_history, read_history_manifest
+from exporter.history.parquet import render_history
 from exporter.history.schema import HISTORY_COLUMNS
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder_store import FolderStore
 from tests.api.rendering import contract
+from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, record
 
@@ -61,6 +63,45 @@ def test_every_format_is_exact(store: FolderStore, tmp_path: Path, ending: str) 
     else:
         read = pl.read_parquet(target) if ending == "parquet" else pl.read_ipc(target)
         assert expected.equals(read.sort("market", "pool", "observed_ledger"))
+
+
+@pytest.mark.parametrize(
+    ("symbol", "harmless"),
+    [
+        ('=HYPERLINK("http://evil.example","USDC")', '\'=HYPERLINK("http://evil.example","USDC")'),
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("  =1+1", "'  =1+1"),
+        ("\t=1+1", "'\t=1+1"),
+        ("\r\n=1+1", "'\r\n=1+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ("USD-C", "USD-C"),
+        ("a=b", "a=b"),
+        ("'=", "'="),
+        ("", ""),
+    ],
+)
+def test_a_spreadsheet_runs_no_cell(tmp_path: Path, symbol: str, harmless: str) -> None:
+    """In CSV a text that would be a formula is marked as text; --raw, and the other formats, leave it as it is."""
+    store = FolderStore(tmp_path / "tree")
+    frame = pools_frame([{"symbol": symbol, "total_supplied": -5}, {}])
+    part = render_history(frame, observed_ledger=LEDGER, ledger_close_time=CLOSE_TIME, network="made")
+    store.put_new(part.file.key, part.file.data)
+    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(extend_history(None, part.entry)).data)
+    found = {}
+    for name, flags in (("a.csv", ()), ("b.csv", ("--raw",)), ("c.parquet", ())):
+        result = run("export", store.uri, "--out", str(tmp_path / name), *flags)
+        assert 0 == result.exit_code, result.output
+        if name.endswith(".csv"):
+            with (tmp_path / name).open(newline="") as file:
+                found[name] = next(csv.DictReader(file))
+        else:
+            found[name] = pl.read_parquet(tmp_path / name).row(0, named=True)
+
+    assert [harmless, symbol, symbol] == [row["symbol"] for row in found.values()]
+    assert "-5" == found["a.csv"]["total_supplied"]  # a number, not a text
 
 
 def test_a_part(store: FolderStore, tmp_path: Path) -> None:
@@ -109,6 +150,7 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
     """Arguments that cannot be meant, a folder that cannot be written to, and a tree without a history are named."""
     cases = [
         (("export", store.uri, "--out", str(tmp_path / "a.xlsx")), 2, "a.xlsx names no format"),
+        (("export", store.uri, "--out", str(tmp_path / "a.parquet"), "--raw"), 2, "--raw is for CSV only"),
         (("export", store.uri, "--out", str(tmp_path / "a.csv"), "--from", "x"), 2, "--from: 'x' is neither"),
         (("export", store.uri, "--out", str(tmp_path / "no" / "a.csv")), 2, "cannot write"),
         (("export", str(tmp_path), "--out", str(tmp_path / "a.csv")), 3, f"has no {HISTORY_MANIFEST_KEY}"),

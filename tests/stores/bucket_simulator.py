@@ -111,6 +111,9 @@ class BucketSimulator:
                 removed += self.inner.delete([key])
         return removed
 
+    def try_writing(self) -> None:
+        self.inner.try_writing()
+
     def remove_leftovers(self, before: datetime) -> int:
         with self._operation("remove_leftovers", ""):
             return self.inner.remove_leftovers(before)

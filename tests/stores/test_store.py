@@ -273,3 +273,31 @@ def test_open_store_refuses(uri: str) -> None:
     """A URI that cannot be written to is refused with the key of the configuration."""
     with pytest.raises(ConfigError, match=r"output\.uri"):
         open_store(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint"),
+    [
+        ("s3:/bucket/prefix", "two slashes"),
+        ("s3:bucket", "two slashes"),
+        ("S3:/bucket", "two slashes"),
+        (" s3://bucket", "nothing before them"),
+        ("http://example.org/hush", "nothing can be published over HTTP"),
+        ("https:/example.org/hush", "nothing can be published over HTTP"),
+        ("HTTPS:example.org/hush", "nothing can be published over HTTP"),
+        ("gs:bucket/hush", "accepted are the path of a folder"),
+        ("file:public", "accepted are the path of a folder"),
+    ],
+)
+def test_a_mistyped_uri_is_no_folder(uri: str, hint: str) -> None:
+    """A URI with slashes missing, or of another kind, is refused with what was probably meant, and is not repeated."""
+    with pytest.raises(ConfigError, match=hint) as caught:
+        open_store(uri)
+
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["./s3:/bucket", "a:b", "s3/bucket", "httpd:8080", "public:2"])
+def test_a_colon_alone_makes_no_uri(path: str) -> None:
+    """A folder may have a colon in its name."""
+    assert str(Path(path).absolute()) == open_store(path).uri

@@ -1,0 +1,197 @@
+"""Damage in the files of earlier runs: the next run notices it, names it, and never carries a false manifest on."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.api.render import HISTORY_MANIFEST_KEY
+from exporter.config import load
+from exporter.console import Console
+from exporter.errors import PublishedCheckError, StoreError
+from exporter.history.cache import STATE_KEY
+from exporter.history.damage import SAMPLE_FILES, find_damage
+from exporter.history.manifest import read_history_manifest
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.pipeline import Run, execute
+from exporter.publishing.compaction import compact_history
+from exporter.publishing.published import read_published
+from exporter.report import RunReport
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.store import Store
+from tests.publishing.test_compaction import DAY, FIRST_DAY, record
+
+
+class Job:
+    """Runs of the job over one store and one made network, each at a ledger hours after the one before."""
+
+    def __init__(self, store: Store, url: str, network: MadeNetwork) -> None:
+        flags = {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0}
+        self.settings = load(None, flags, environment={}).settings
+        self.store, self.network, self.said, self.now = (
+            store,
+            network,
+            io.StringIO(),
+            datetime(2026, 11, 21, tzinfo=UTC),
+        )
+
+    def run(self) -> int:
+        """One run; gives its exit code."""
+        self.said = io.StringIO()
+        self.network.advance()
+        self.now += timedelta(hours=5)
+        return execute(
+            Run(self.settings, self.store, Console("text", self.said), RunReport(None), now=lambda: self.now)
+        )
+
+    def ledger(self) -> int:
+        """The ledger that is published."""
+        published = read_published(self.store)
+        assert published is not None
+        return published.pointer.observed_ledger
+
+
+def keys_of(store: Store) -> list[str]:
+    """The files that the manifest names."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return [file.key for file in manifest.files]
+
+
+def edited(store: Store, **changes: object) -> None:
+    """Let the manifest say something else of its second file."""
+    stored = store.get(HISTORY_MANIFEST_KEY)
+    assert stored is not None
+    manifest = json.loads(stored.data)
+    manifest["files"][1] |= changes
+    store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(manifest))
+
+
+def test_every_kind_of_damage_is_named() -> None:
+    """A file that is missing, cut short, or of other bytes is named; a whole history has none."""
+    store = MemoryStore()
+    record(store, [FIRST_DAY + 60 * number for number in range(5)])
+    manifest = read_history_manifest(store)
+    assert [] == find_damage(store, manifest, 1)
+    missing, short, other = keys_of(store)[:3]
+    store.delete([missing])
+    for key, end in ((short, b""), (other, b"x")):
+        stored = store.get(key)
+        assert stored is not None
+        store.put(key, stored.data[:-1] + end)
+
+    assert [
+        f"{missing} is missing",
+        f"{short} has {manifest.files[1].bytes - 1} bytes, not {manifest.files[1].bytes}",  # type: ignore[union-attr]
+        f"{other} does not have the digest that the manifest gives",
+    ] == find_damage(store, manifest, 1)
+
+
+def test_every_file_is_read_by_some_run() -> None:
+    """Of many files only some are read, other ones by each run, so that none stays unread for long."""
+    store = MemoryStore()
+    record(store, [FIRST_DAY + 60 * number for number in range(3 * SAMPLE_FILES)])
+    manifest = read_history_manifest(store)
+    for key in keys_of(store):
+        stored = store.get(key)
+        assert stored is not None
+        store.put(key, stored.data[:-1] + b"x")
+    named = [{text.split()[0] for text in find_damage(store, manifest, seed)} for seed in range(40)]
+
+    assert {SAMPLE_FILES} == {len(keys) for keys in named}
+    assert set(keys_of(store)) == set.union(*named)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other"])
+def test_a_run_publishes_names_the_damage_and_fails(damage: str) -> None:
+    """The new numbers are published, the file is named, nothing is compacted, and the run fails until it is mended."""
+    network = MadeNetwork(pools=3, close_seconds=5 * 3600)
+    with running(create_app(network)) as url:
+        store = MemoryStore()
+        job = Job(store, url, network)
+        assert [0, 0, 0] == [job.run() for _ in range(3)]
+        key = keys_of(store)[0]
+        stored = store.get(key)
+        assert stored is not None
+        store.delete([key])
+        if damage == "other":
+            store.put(key, stored.data[:-1] + b"x")
+        before = job.ledger()
+
+        with pytest.raises(PublishedCheckError, match=f"damage in the history, 1 in all; the first: {key} "):
+            job.run()
+        assert key in job.said.getvalue()
+        assert "compacting" not in job.said.getvalue()
+        assert before < job.ledger()
+        store.put(key, stored.data)
+        assert 0 == job.run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 1}, "has 1 rows, but it has"),
+        ({"schema_version": 2}, "is of schema version 2, and this exporter knows 1"),
+        ({"first_ledger": 5}, "is not the key of a file with the ledgers 5 to"),
+    ],
+)
+def test_a_manifest_that_lies_is_not_carried_on(changes: dict[str, object], message: str) -> None:
+    """A manifest that says something else of a file than the file itself does is refused, and stays as it is."""
+    network = MadeNetwork(pools=3, close_seconds=5 * 3600)
+    with running(create_app(network)) as url:
+        store = MemoryStore()
+        job = Job(store, url, network)
+        assert [0, 0, 0] == [job.run() for _ in range(3)]
+        edited(store, **changes)
+        standing, before = store.get(HISTORY_MANIFEST_KEY), job.ledger()
+
+        for state in ("kept", "lost"):
+            with pytest.raises(StoreError, match=message):
+                job.run()
+            assert (standing, before) == (store.get(HISTORY_MANIFEST_KEY), job.ledger()), state
+            store.delete([STATE_KEY])
+
+
+def test_rows_are_compared_where_all_files_are_read() -> None:
+    """Lies that cancel each other out are noticed where every file is read, because the state is lost."""
+    network = MadeNetwork(pools=3, close_seconds=5 * 3600)
+    with running(create_app(network)) as url:
+        store = MemoryStore()
+        job = Job(store, url, network)
+        assert [0] * 12 == [job.run() for _ in range(12)]
+        stored = store.get(HISTORY_MANIFEST_KEY)
+        assert stored is not None
+        manifest = json.loads(stored.data)
+        manifest["files"][0]["rows"] += 1
+        manifest["files"][1]["rows"] -= 1
+        store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(manifest))
+        store.delete([STATE_KEY])
+
+        with pytest.raises(StoreError, match=r"says that .* has .* rows, but it has"):
+            job.run()
+
+
+def test_files_of_runs_and_compacted_ones_join_as_arrow_tables(tmp_path: Path) -> None:
+    """Both kinds of file have the same Arrow types, so that a reader can put them together as they are."""
+    store = MemoryStore()
+    record(store, [FIRST_DAY, FIRST_DAY + 60, FIRST_DAY + DAY])
+    compact_history(store)
+    tables = []
+    for key in keys_of(store):
+        stored = store.get(key)
+        assert stored is not None
+        (tmp_path / "file.parquet").write_bytes(stored.data)
+        tables.append(pq.read_table(tmp_path / "file.parquet"))
+
+    assert 2 == len(tables)
+    assert tables[0].schema.equals(tables[1].schema)
+    assert sum(table.num_rows for table in tables) == pa.concat_tables(tables).num_rows

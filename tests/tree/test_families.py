@@ -1,0 +1,175 @@
+"""The table of the tree's families: it has every file of a tree exactly once, and all else agrees with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from exporter.api.headers import content_type, kind_of
+from exporter.api.routes import Served, route
+from exporter.files import FileKind
+from exporter.publishing.sweep import sweep
+from exporter.stores.aliases import alias_of
+from exporter.stores.memory_store import MemoryStore
+from exporter.stores.s3_headers import PRIVATE, object_headers
+from exporter.stores.store import etag_of
+from exporter.tree.families import FAMILIES, Sweep, family_of, prefixes
+from exporter.tree.policy import bucket_policy
+from tests.api.rendering import contract
+from tests.api.whole_tree import publish_tree
+
+M, T = contract(1), contract(2)
+DIGEST = "0123456789ab"
+
+NOT_IN_A_SMALL_TREE = {
+    "markets-2.html": "{list}-{number}.html",
+    f"markets/{M}-12.html": "markets/{market}-{number}.html",
+    f"tokens/{T}-3.html": "tokens/{token}-{number}.html",
+    f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
+    "v1/runs/5-0123456789ab.json": "v1/runs/{run}.json",
+    "state/backfill.journal": "state/{file}",
+    ".exporter.lease": ".exporter.lease",
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree of all protocols after ten runs, five hours apart: some days are compacted, some pages are complete."""
+    folder = tmp_path_factory.mktemp("tree") / "public"
+    publish_tree(folder, runs=10)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def keys(tree: Path) -> list[str]:
+    """Every file of the tree, hidden ones too."""
+    return sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file())
+
+
+def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
+    """No file of a tree is of no family or of two, and there is no family that nothing is of."""
+    found = {key: [family.template for family in FAMILIES if family.pattern.fullmatch(key)] for key in keys}
+    others = {
+        key: [family.template for family in FAMILIES if family.pattern.fullmatch(key)] for key in NOT_IN_A_SMALL_TREE
+    }
+
+    assert {} == {key: templates for key, templates in found.items() if len(templates) != 1}
+    assert {key: [template] for key, template in NOT_IN_A_SMALL_TREE.items()} == others
+    seen = {template for templates in (*found.values(), *others.values()) for template in templates}
+    assert [] == [family.template for family in FAMILIES if family.template not in seen]
+    assert len(keys) > 1_000
+
+
+@pytest.mark.parametrize(
+    "key", ["v1/nothing.json", "pools.htm", "a/index.html", f"v1/markets/{M[:-1]}.json", "index.html/", "", "v1/assets"]
+)
+def test_other_keys_are_of_none(key: str) -> None:
+    """What no version of the exporter writes is of no family; nor is a copy without an extension."""
+    assert None is family_of(key)
+
+
+def test_headers_agree(keys: list[str]) -> None:
+    """Kinds, content types, copies and lifetimes are those that follow from the table."""
+    for key in (*keys, *NOT_IN_A_SMALL_TREE):
+        family = family_of(key)
+        assert family is not None
+        assert (family.kind or FileKind.DOCUMENT) is kind_of(key), key
+        assert not family.public or content_type(key) is not None, key
+        assert family.aliased == (alias_of(key) is not None), key
+        assert (not family.public) == (object_headers(key, b"").cache_control == PRIVATE), key
+
+
+def test_urls_lead_to_their_files(keys: list[str]) -> None:
+    """The rule sends the public URL of each file to it, and the URL without a query of a copy is the copy's name."""
+    routed: dict[str, set[str]] = {}
+    for key in keys:
+        family = family_of(key)
+        assert family is not None
+        routed.setdefault(family.routed_by, set()).add(family.template)
+        if family.url is None:
+            continue
+        match = family.pattern.fullmatch(key)
+        assert match is not None
+        url = family.url.format(**{"market": M, "pool": T} | match.groupdict())
+        path, _, query = url.partition("?")
+        answer = route(path, query, (1, 2, 5, 50))
+        assert isinstance(answer, Served)
+        assert key in answer.keys, url
+        assert not family.aliased or alias_of(key) == path[1:]
+    assert {"a query", "a path", "its own name", "nothing"} == set(routed)
+
+
+def test_the_sweep_removes_what_the_table_says(tree: Path, keys: list[str]) -> None:
+    """Of an earlier run's files the sweep takes those at once that the table says, and leaves all others."""
+    store = MemoryStore()
+    for key in (key for key in keys if not key.startswith(".")):
+        store.put(key, (tree / key).read_bytes())
+
+    def listed(run_id: str, names: list[str]) -> bytes:
+        files = [{"key": key, "kind": kind_of(key), "bytes": 1, "sha256": "0" * 64} for key in names]
+        data = msgspec.json.encode({"run_id": run_id, "files": files})
+        store.put(f"v1/runs/{run_id}.json", data)
+        return data
+
+    runs = [key for key in keys if key.startswith("v1/runs/")]
+    store.delete(runs)
+    listed("8-earlier", [key for key in keys if key not in runs and not key.startswith(".")])
+    digest = etag_of(listed("99999999-now", []))
+    pointer = {"run_id": "now", "observed_ledger": 99_999_999, "manifest_key": "v1/runs/99999999-now.json"}
+    store.put("v1/system/status.json", msgspec.json.encode(pointer | {"manifest_sha256": digest}))
+    before = {info.key for info in store.list("")}
+    swept = sweep(store, timedelta(days=9), now=lambda: datetime.now(UTC))
+
+    assert None is swept.refused
+    families = {key: family_of(key) for key in before}
+    wanted = {key for key, family in families.items() if family is not None and family.sweep is Sweep.WITH_ITS_RUN}
+    assert wanted == before - {info.key for info in store.list("")}
+
+
+def allowed(policy: dict[str, Any], key: str) -> bool:
+    """Whether a distribution may read a key, as S3 judges it: a Deny goes before all."""
+    name = f"arn:aws:s3:::markets/{key}"
+
+    def applies(effect: str) -> bool:
+        return any(
+            fnmatchcase(name, resource)
+            for statement in policy["Statement"]
+            if statement["Effect"] == effect and statement["Principal"] != "*"
+            for resource in (
+                [statement["Resource"]] if isinstance(statement["Resource"], str) else statement["Resource"]
+            )
+        )
+
+    return applies("Allow") and not applies("Deny")
+
+
+@pytest.mark.parametrize("prefix", ["", "live", "a/b"])
+def test_the_policy_lets_readers_have_the_tree_and_no_more(keys: list[str], prefix: str) -> None:
+    """All that is public may be read, with its copy; the publisher's records and what lies beside the tree may not."""
+    policy = bucket_policy("markets", prefix, ["arn:aws:cloudfront::1:distribution/E"])
+    start = f"{prefix}/" if prefix else ""
+    for key in (*keys, *NOT_IN_A_SMALL_TREE):
+        family = family_of(key)
+        assert family is not None
+        assert family.public == allowed(policy, start + key), key
+        if (alias := alias_of(key)) is not None:
+            assert allowed(policy, start + alias)
+    if prefix:
+        assert not allowed(policy, "other/secret.json")
+
+
+def test_what_never_changes_is_told_by_its_beginning() -> None:
+    """The immutable kinds have beginnings of their own, which no document's key has."""
+    beginnings = (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY))
+
+    assert ("history/pools/date=", "history/pools/month=", "v1/buckets/", "v1/pages/") == tuple(sorted(beginnings))
+    assert [] == [
+        family.template
+        for family in FAMILIES
+        if family.template.startswith(beginnings) and family.kind not in (FileKind.PAGE, FileKind.HISTORY)
+    ]
