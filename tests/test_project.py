@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 import exporter
 from exporter import errors
 
-MODULE_LINES_MAX = 400
 LOCKS = ("runtime", "build", "dev")
 
 
@@ -70,16 +69,6 @@ def test_every_test_file_is_collected(project_root: Path) -> None:
     ]
 
     assert [] == missed
-
-
-def test_modules_are_short(project_root: Path) -> None:
-    """A module of the package has one job, and at most 400 lines for it."""
-    lengths = {
-        str(path.relative_to(project_root)): len(path.read_text(encoding="utf-8").splitlines())
-        for path in sorted((project_root / "exporter").rglob("*.py"))
-    }
-
-    assert {} == {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX}
 
 
 def test_error_tree_is_documented() -> None:
