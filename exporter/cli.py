@@ -50,10 +50,16 @@ def main() -> None:
 @_shared
 @click.option("--report", help="Where the run report goes.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
+@click.option(
+    "--replace-ledger",
+    type=click.IntRange(1, 2**32 - 1),
+    metavar="LEDGER",
+    help="Publish although this ledger stands published: one that the network never had.",
+)
 @log_format_option
 def run(
     config_path: Path | None, network: str | None, rpc_urls: tuple[str, ...], out: str | None, snapshot: Path | None,
-    report: str | None, dry_run: bool, log_format: str,
+    report: str | None, dry_run: bool, replace_ledger: int | None, log_format: str,
 ) -> None:  # fmt: skip
     """Read every market at one ledger and publish the tree."""
     console = Console(log_format)
@@ -63,7 +69,8 @@ def run(
             config_path, network__name=network, network__rpc_urls=list(rpc_urls) or None, output__uri=out,
             output__report=report,
         )  # fmt: skip
-        return _execute(configuration.settings, console, snapshot=snapshot, dry_run=dry_run)
+        options = {"snapshot": snapshot, "dry_run": dry_run, "replaced_ledger": replace_ledger}
+        return _execute(configuration.settings, console, **options)
 
     finish(console, work)
 

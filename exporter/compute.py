@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from exporter import exact
+from exporter.containment import described
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.history.parquet import check_representable
 from exporter.history.schema import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, ParquetType, column_names
+from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.prices import price_frame, refuse_older, with_values
 from exporter.protocols.base import Absent, EndsByItself, ProtocolModule, ProtocolReading, Unread
@@ -79,10 +81,16 @@ def compute(
     stands at its bound. Both are named.
     """
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
+    frames = []
     for reading in readings:
-        if isinstance(reading, EndsByItself):
-            reading.settle(close_time)
-    frames = [_pools_of(reading, modules[reading.protocol], tables) for reading in readings]
+        unread = list(reading.unread)
+        try:
+            if isinstance(reading, EndsByItself):
+                reading.settle(close_time)
+            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
+        except Exception as error:
+            unread = [*reading.unread, *_all_unread(reading, described(error))]
+        tables.unread += unread
     pools = pl.concat([tables.pools, *frames])
     tables.pools = pools.sort("market", "pool")
     tables.markets = _markets_of(readings, tables)
@@ -105,14 +113,22 @@ def compute(
     return tables
 
 
-def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) -> pl.DataFrame:
-    """One protocol's part of the pools frame; adds to ``tables.unread``."""
-    tables.unread += reading.unread
+def _all_unread(reading: ProtocolReading, detail: str) -> list[Unread]:
+    pools = zip(reading.columns["market"], reading.columns["pool"], strict=True)
+    return [Unread(str(market), str(pool), reading.protocol, "undecodable", detail) for market, pool in pools]
+
+
+def _pools_of(
+    reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
+) -> pl.DataFrame:
+    """One protocol's part of the pools frame; adds to ``unread_pools``."""
+    if not reading.columns.get("market"):
+        return tables.pools
     rows = pl.DataFrame({"position": range(len(reading.columns.get("market", ())))}, schema={"position": pl.Int64})
 
     def unread(position: int, reason: str, detail: str) -> None:
         market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
-        tables.unread.append(Unread(market, pool, reading.protocol, reason, detail))
+        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
     nameless = [position for position in rows["position"] if _symbol(reading, position) is None]
     for position in nameless:
@@ -131,7 +147,14 @@ def _pools_of(reading: ProtocolReading, module: ProtocolModule, tables: Tables) 
         pl.lit(tables.ledger).cast(pl.Int64).alias("observed_ledger"),
         pl.lit(tables.close_time).cast(pl.Int64).alias("ledger_close_time"),
     )
-    prices = price_frame(reading.quotes.values(), lambda quote: module.price_failure(quote, tables.close_time))
+
+    def price_failure(quote: Quote) -> str | None:
+        try:
+            return module.price_failure(quote, tables.close_time)
+        except Exception as error:
+            return described(error)
+
+    prices = price_frame(reading.quotes.values(), price_failure)
     pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
     no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
     not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
@@ -156,12 +179,45 @@ def _symbol(reading: ProtocolReading, position: int) -> str | None:
 def _keep_exact(
     rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame], unread: Callable[[int, str, str], None]
 ) -> pl.DataFrame:
-    """Do a step for the rows that have an exact result; the others are unread, with the operation that has none."""
-    kept, failures = exact.set_aside_failures(rows, step)
+    """Do a step for the rows that have an exact result; the others are unread, with the operation that has none.
+
+    Whatever else a step fails with, it costs the rows that it fails for alone; if none does, it costs all of them.
+    """
+
+    def foreseen(kept: pl.DataFrame) -> pl.DataFrame:
+        try:
+            return step(kept)
+        except ExactError:
+            raise
+        except Exception as error:
+            if not kept.height:
+                raise
+            raise _UnforeseenError(described(error), _rows_that_fail(kept, step) or range(kept.height)) from error
+
+    kept, failures = exact.set_aside_failures(rows, foreseen)
     for row, error in failures.items():
+        if isinstance(error, _UnforeseenError):
+            unread(rows["position"][row], "undecodable", str(error))
+            continue
         reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
         unread(rows["position"][row], reason, _detail(error, rows.row(row, named=True)))
     return kept
+
+
+class _UnforeseenError(ExactError):
+    """A step failed for these rows with an error that says nothing of rows."""
+
+
+def _rows_that_fail(rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame]) -> list[int]:
+    failing = []
+    for row in range(rows.height):
+        try:
+            step(rows[[row]])
+        except ExactError:
+            pass  # named when the rest is computed
+        except Exception:
+            failing.append(row)
+    return failing
 
 
 def _detail(error: ExactError, row: Mapping[str, object]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -33,17 +34,24 @@ from exporter.files import RenderedFile
 from exporter.history.buckets import observations_of
 from exporter.history.cache import catch_up, load_series, save_series
 from exporter.history.damage import find_damage
-from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest
+from exporter.history.manifest import HistoryPart, extend_history, history_below, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
 from exporter.ledger.view import Certificate, read_at_one_ledger
-from exporter.networks import network_id, network_of
+from exporter.networks import NETWORKS, network_id, network_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, publish
-from exporter.publishing.published import check_newer, read_current_listing, read_intent, read_published
-from exporter.publishing.sweep import sweep
+from exporter.publishing.published import (
+    LedgerNotNewerError,
+    check_newer,
+    read_current_listing,
+    read_intent,
+    read_published,
+    refuse_not_newer,
+)
+from exporter.publishing.sweep import clock_problem, sweep
 from exporter.publishing.verify import verify
 from exporter.reading import read_protocols, reading_deadline, router_for, view_limits
 from exporter.report import RunReport
@@ -69,6 +77,7 @@ class Run:
     report: RunReport
     snapshot: Path | None = None
     dry_run: bool = False
+    replaced_ledger: int | None = None
     now: Clock = utc_now
     modules: Mapping[str, ProtocolModule] = field(default_factory=lambda: PROTOCOLS)
 
@@ -83,6 +92,7 @@ class Run:
     series: Series | None = None
     damage: list[str] = field(default_factory=list)
     result: PublishResult | None = None
+    nothing_to_do: bool = False
 
     def done(self) -> Tables:
         """The tables, once they are computed."""
@@ -109,8 +119,22 @@ def try_output(run: Run, facts: dict[str, Any]) -> None:  # noqa: ARG001 - the s
     read_history_manifest(run.store)
 
 
+@contextmanager
+def _nothing_to_do_if_published(run: Run) -> Iterator[None]:
+    """Take it for the end of the run, and no failure, that its very ledger stands published."""
+    try:
+        yield
+    except LedgerNotNewerError as error:
+        if not error.already_published:
+            raise
+        run.nothing_to_do = True
+
+
 def read(run: Run, facts: dict[str, Any]) -> None:
     """Read every market at one ledger, with the proof of it, and when that ledger closed."""
+    if run.replaced_ledger is not None:
+        published, intent = read_published(run.store), read_intent(run.store)
+        refuse_not_newer(published, intent, 0, replaced_ledger=run.replaced_ledger)  # before anything is read
     asyncio.run(_read(run, facts))
 
 
@@ -124,7 +148,8 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
     facts.update(ledger=certificate.ledger, keys=certificate.keys, calls=certificate.calls, rounds=certificate.rounds)
     _keep_discoveries(run)
     if not run.dry_run:
-        check_newer(run.store, certificate.ledger)  # before work that would be refused at the end
+        with _nothing_to_do_if_published(run):  # before work that would be refused at the end
+            check_newer(run.store, certificate.ledger, run.close_time, replaced_ledger=run.replaced_ledger)
 
 
 async def _read_from(opened: OpenSource, run: Run) -> None:
@@ -165,6 +190,8 @@ def _keep_discoveries(run: Run) -> None:
         run.console.event("discovered", f"discovered {len(names)} that no list has: {shown}", count=len(names))
     if run.memory is None or run.dry_run:
         return
+    if run.replaced_ledger is not None and run.certificate is not None:
+        run.memory.rewind(run.certificate.ledger)
     try:
         save_memory(run.store, run.memory)
     except (StoreError, LostRaceError) as error:
@@ -257,15 +284,20 @@ def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
                 checker.add(file.key, file.data)
             run.report.add(checked=checker.finish().as_dict())
 
-        run.result = publish(
-            store,
-            checked(_rendered(run)),
-            partial(_status, run),
-            observed_ledger=run.done().ledger,
-            history=run.history,
-            now=run.now,
-            accept=accept,
-        )
+        with _nothing_to_do_if_published(run):  # by another run, meanwhile
+            run.result = publish(
+                store,
+                checked(_rendered(run)),
+                partial(_status, run),
+                observed_ledger=run.done().ledger,
+                history=run.history,
+                replaced_ledger=None if run.dry_run else run.replaced_ledger,
+                now=run.now,
+                accept=accept,
+            )
+    if run.nothing_to_do:
+        return
+    assert run.result is not None  # it was published
     total = run.result.total
     facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
     run.report.add(
@@ -300,7 +332,10 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     yield render_openapi()
     yield from render_errors()
     assert run.history is not None, "the step that makes the run's Parquet file has not run"
-    history = extend_history(read_history_manifest(run.store), run.history.entry)
+    before = read_history_manifest(run.store)
+    if run.replaced_ledger is not None:
+        before = history_below(before, run.history.entry)
+    history = extend_history(before, run.history.entry)
     yield from render_site(SiteFacts(tables, run.network, covered, series, history))
 
 
@@ -379,10 +414,17 @@ def remove_expired(run: Run, facts: dict[str, Any]) -> None:
     """Remove pages of runs that nobody can be reading any more. A refusal is no failure of the run."""
     if run.dry_run:
         return
-    swept = sweep(run.store, timedelta(hours=run.settings.output.retention_hours), now=run.now)
+    swept = sweep(run.store, timedelta(hours=run.settings.output.retention_hours), now=run.now, closed=run.close_time)
     if swept.refused is not None:
         run.console.warning(f"nothing was swept: {swept.refused}")
+    if swept.ageless is not None and _has_present_time(run):
+        run.console.warning(f"nothing was removed for its age: {swept.ageless}")
     facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
+
+
+def _has_present_time(run: Run) -> bool:
+    """Whether the ledger should be of now: one in a file is not, nor that of a made network."""
+    return run.snapshot is None and run.network != NETWORKS["local"].passphrase
 
 
 MAX_COMPACTED = 40
@@ -392,6 +434,9 @@ MAX_COMPACTED = 40
 def compact(run: Run, facts: dict[str, Any]) -> None:
     """Make one file of each day that closed, and of each month long past. A refusal is no failure of the run."""
     if run.dry_run or not run.settings.history.compact:
+        return
+    if (problem := clock_problem(run.now(), run.close_time)) is not None and _has_present_time(run):
+        run.console.warning(f"the history was not compacted: {problem}")
         return
     try:
         done = compact_history(run.store, months=run.settings.history.months, most=MAX_COMPACTED, now=run.now)
@@ -422,6 +467,11 @@ def execute(run: Run) -> int:
         with run.report.step(name) as reported, run.console.step(name, doing) as facts:
             step(run, facts)
             reported.update(facts)
+        if run.nothing_to_do:
+            assert run.certificate is not None  # its ledger is what stands published
+            run.report.add(nothing_to_do=True)
+            run.console.event("nothing_to_do", f"nothing to do: ledger {run.certificate.ledger} is published already")
+            return EXIT_DONE
     return run.exit_code
 
 

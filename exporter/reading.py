@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from exporter.config import Settings
+from exporter.containment import read_contained
 from exporter.discovery import Surroundings, candidates
 from exporter.discovery.drift import check_lists
 from exporter.errors import SourceError
@@ -34,7 +35,7 @@ async def read_protocols(
     found = candidates(settings, opened.network, modules, opened.instances, () if around is None else around.found)
     checked = check_lists(view, [item for item in listed if item.protocol in modules], whole=opened.whole)
     readings = [
-        module.read(view, found[name], [item for item in deployments if item.protocol == name])
+        read_contained(module, view, found[name], [item for item in deployments if item.protocol == name])
         for name, module in modules.items()
     ]
     drifts, *read = await _all(checked, *readings)

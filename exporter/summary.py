@@ -33,7 +33,10 @@ OUTCOMES = {
 
 def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     """The summary of a run. ``report`` None means that the run left none, or none that can be read."""
-    lines = [f"## Exit code {exit_code}: {OUTCOMES.get(exit_code, 'of no known meaning')}", ""]
+    outcome = OUTCOMES.get(exit_code, "of no known meaning")
+    if report is not None and report.get("nothing_to_do") is True:
+        outcome = "nothing to do, its ledger is published already"
+    lines = [f"## Exit code {exit_code}: {outcome}", ""]
     if report is None:
         return "\n".join((*lines, "The run left no report that can be read.", ""))
     if report.get("complete") is not True:

@@ -145,7 +145,7 @@ def test_serve_without_a_folder(tmp_path: Path) -> None:
 
 
 def test_localnet_and_run(tmp_path: Path) -> None:
-    """A run against `exporter localnet` in a process of its own publishes its pools; a second one is refused."""
+    """A run against `exporter localnet` in a process of its own publishes its pools; a second one has nothing to do."""
     server = subprocess.Popen(
         [sys.executable, "-m", "exporter", "localnet", "--port", "0", "--pools", "8"],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)},
@@ -168,7 +168,7 @@ def test_localnet_and_run(tmp_path: Path) -> None:
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=20)
 
-    assert [0, 3] == codes
+    assert [0, 0] == codes
     assert (tmp_path / "public" / "index.html").exists()
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from exporter.check.command import check_tree
 from exporter.config import Settings, load
 from exporter.console import Console
-from exporter.errors import CheckError, NetworkMismatchError, NotNewerError, SourceError, StoreError
+from exporter.errors import CheckError, ConfigError, NetworkMismatchError, NotNewerError, SourceError, StoreError
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
@@ -115,17 +116,57 @@ class TestEmbeddedNetwork:
         assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
     def test_refuses_what_is_not_newer(self, tmp_path: Path) -> None:
-        """A second run at the same ledger ends with exit code 3, before it computes, and changes no byte."""
-        with running(create_app(MadeNetwork(pools=10))) as url:
+        """A second run at an earlier ledger ends with exit code 3, before it computes, and changes no byte."""
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_000))) as url:
             run(settings_for(tmp_path / "out", url))
-            before = tree_of(tmp_path / "out")
-            report = RunReport(None)
-            with pytest.raises(NotNewerError) as caught:
-                execute(prepare(settings_for(tmp_path / "out", url), Console("text", io.StringIO()), report))
+        before = tree_of(tmp_path / "out")
+        report = RunReport(None)
+        with (
+            running(create_app(MadeNetwork(pools=10, start_ledger=4_999))) as url,
+            pytest.raises(NotNewerError) as caught,
+        ):
+            execute(prepare(settings_for(tmp_path / "out", url), Console("text", io.StringIO()), report))
 
         assert 3 == caught.value.exit_code
         assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
         assert before == tree_of(tmp_path / "out")
+
+    def test_nothing_to_do(self, tmp_path: Path) -> None:
+        """A second run at the published ledger ends with exit code 0, before it computes, and changes no byte."""
+        with running(create_app(MadeNetwork(pools=10))) as url:
+            run(settings_for(tmp_path / "out", url))
+            before = tree_of(tmp_path / "out")
+            code, facts = run(settings_for(tmp_path / "out", url))
+
+        assert (0, True) == (code, facts["nothing_to_do"])
+        assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
+        assert before == tree_of(tmp_path / "out")
+
+    def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
+        """It is refused with exit code 3; where it stands already, --replace-ledger gives the tree back, whole."""
+        out, far = tmp_path / "out", 1_005_000
+        time = 1_764_000_000
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_000, start_time=time))) as url:
+            run(settings_for(out, url))
+        with running(create_app(MadeNetwork(pools=10, start_ledger=far, start_time=time + 6))) as url:
+            with pytest.raises(SourceError, match="no network is that fast"):
+                run(settings_for(out, url))
+            run(settings_for(tmp_path / "begun there", url))
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_001, start_time=time + 5))) as url:
+            assert 0 == run(settings_for(out, url))[0]
+            behind = settings_for(tmp_path / "begun there", url)
+            with pytest.raises(NotNewerError):
+                run(behind)
+            with pytest.raises(ConfigError, match=str(far)):
+                run(behind, replaced_ledger=far + 1)
+            assert 0 == run(behind, replaced_ledger=far, dry_run=True)[0]
+            assert 0 == run(behind, replaced_ledger=far)[0]
+            with pytest.raises(ConfigError, match="5001"):
+                run(behind, replaced_ledger=far)
+
+        tree = tmp_path / "begun there"
+        assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
+        assert 0 == check_tree(str(tree), None, Console("text", io.StringIO()), Console("text", io.StringIO()))
 
     def test_next_run(self, tmp_path: Path) -> None:
         """A later run replaces the documents, keeps the pages of the run before, and extends the history."""

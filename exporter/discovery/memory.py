@@ -106,6 +106,12 @@ class Memory:
     streams: dict[StreamPlace, int] = field(default_factory=dict)
     contracts: dict[tuple[str, str, str], str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    rewound: int | None = None
+
+    def rewind(self, ledger: int) -> None:
+        """Forget that events were read beyond a ledger, as the network is not there yet: they are read again."""
+        self.rewound = ledger
+        self.streams = {place: read for place, read in self.streams.items() if read <= ledger + 1}
 
     def candidates(self) -> Iterator[Candidate]:
         """Every market and pool that is remembered."""
@@ -134,6 +140,8 @@ class Memory:
         for market in other.markets.values():
             self.learn(market)
         for place, ledger in other.streams.items():
+            if self.rewound is not None and ledger > self.rewound + 1:
+                continue
             self.streams[place] = max(ledger, self.streams.get(place, 0))
         self.contracts = other.contracts | self.contracts
 

@@ -133,6 +133,27 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
     )
 
 
+def history_below(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest | None:
+    """A manifest without the files of ledgers above those of ``entry``, which replaces what the network never had.
+
+    Raises:
+        StoreError: a file has ledgers of both kinds.
+    """
+    if previous is None:
+        return None
+    kept = [file for file in previous.files if file.last_ledger < entry.first_ledger or file == entry]
+    for file in previous.files:
+        if file.first_ledger < entry.first_ledger <= file.last_ledger:
+            raise StoreError(
+                f"{file.key} has ledgers {file.first_ledger} to {file.last_ledger}, below and above "
+                f"{entry.first_ledger}: a compaction joined them. Put its parts back into the manifest"
+            )
+    if not kept:
+        return None
+    newest = max(file.last_ledger for file in kept)
+    return HistoryManifest(schema_version=previous.schema_version, observed_ledger=newest, files=kept)
+
+
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
     """Refuse to begin a manifest where a published run must have left one.
 

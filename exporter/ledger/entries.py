@@ -24,6 +24,9 @@ CONTRACT_CODE: Final = 7
 CONFIG_SETTING: Final = 8
 TTL: Final = 9
 
+_OF_CONTRACT: Final = struct.pack(">II", CONTRACT_DATA, 1)
+_INSTANCE_KEY_END: Final = encode_scval(INSTANCE_KEY) + struct.pack(">I", 1)
+
 _word = struct.Struct(">I").unpack_from
 _two_words = struct.Struct(">II").unpack_from
 
@@ -61,6 +64,16 @@ def data_key(contract: str, key: ScVal, durability: int = PERSISTENT) -> bytes:
 def instance_key(contract: str) -> bytes:
     """The LedgerKey XDR of a contract's instance entry."""
     return data_key(contract, INSTANCE_KEY)
+
+
+def is_instance_key(key: bytes) -> bool:
+    """Whether a LedgerKey XDR is that of a contract's instance entry."""
+    return len(key) == 48 and key[:8] == _OF_CONTRACT and key[40:] == _INSTANCE_KEY_END
+
+
+def names_no_contract(key: bytes) -> bool:
+    """Whether a LedgerKey XDR is of data of an account or another address that is no contract: nothing has such."""
+    return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
 
 
 def variant_key(contract: str, variant: str, *values: ScVal, durability: int = PERSISTENT) -> bytes:

@@ -13,12 +13,12 @@ hash over it is a hash over what the ledger holds. The kinds and their payloads:
 | SYMBOL | str of at most 32 characters of ``a-zA-Z0-9_`` |
 | VEC | tuple of ScVals, or None (an absent vector is not an empty one) |
 | MAP | tuple of (key, value) pairs of ScVals in the order of the ledger, or None |
-| ADDRESS | strkey (G, C, M, B, L) |
+| ADDRESS | strkey (G, C, M, B, L, W) |
 | CONTRACT_INSTANCE | `ContractInstance` |
 
 Decoding is strict (truncated, trailing or non-canonical bytes are errors) and bounded in depth. An unknown
 union arm raises `DecodeError`, so it costs the one entry it stands in and no other.
-Source of the layout: Stellar-contract.x, protocol 28 (facts/stellar-rpc.md 6).
+Source of the layout: Stellar-contract.x of stellar-xdr, protocol 30.
 """
 
 from __future__ import annotations
@@ -318,6 +318,9 @@ def read_address(data: bytes, position: int) -> tuple[str, int]:
         return strkey.encode(strkey.CLAIMABLE_BALANCE, b"\0" + _fixed(data, position + 4, 32)), position + 36
     if arm == 4:
         return strkey.encode(strkey.LIQUIDITY_POOL, _fixed(data, position, 32)), position + 32
+    if arm == 5:
+        body = _fixed(data, position, 40)
+        return strkey.encode(strkey.MUXED_CONTRACT, body[8:] + body[:8]), position + 40
     raise DecodeError(f"unknown kind of address: {arm}")
 
 

@@ -26,6 +26,7 @@ _ADDRESS_ARMS = {
     strkey.CLAIMABLE_BALANCE: b"\0\0\0\3\0\0\0",  # the strkey's own type byte completes the union's
     strkey.LIQUIDITY_POOL: b"\0\0\0\4",
 }
+_MUXED_ARMS = {strkey.MUXED_ACCOUNT: b"\0\0\0\2", strkey.MUXED_CONTRACT: b"\0\0\0\5"}
 
 
 def u32(value: int) -> ScVal:
@@ -92,8 +93,8 @@ def encode_opaque(content: bytes) -> bytes:
 def encode_address(text: str) -> bytes:
     """The SCAddress XDR of a strkey."""
     version, payload = strkey.decode(text)
-    if version == strkey.MUXED_ACCOUNT:
-        return b"\0\0\0\2" + payload[32:] + payload[:32]
+    if version in _MUXED_ARMS:
+        return _MUXED_ARMS[version] + payload[32:] + payload[:32]
     return _ADDRESS_ARMS[version] + payload
 
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
+from exporter.ledger.entries import names_no_contract
 from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
 from exporter.ledger.router import Router, ask_alone
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, SimulationAnswer
@@ -50,6 +51,11 @@ class ViewLimits:
     max_keys: int = 1_000_000
     max_calls: int = 100_000
 
+
+NO_CONTRACT = "its address is that of no contract"
+"""Why a call of an account, or of a muxed address, has no result; it is not sent."""
+
+_CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
 
 UNCERTIFIED = "not known to hold"
 """How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
@@ -110,7 +116,10 @@ class LedgerView:
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`."""
-        wanted = dict.fromkeys(keys)
+        asked = dict.fromkeys(keys)
+        # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
+        # sent: an endpoint that does not know its kind refuses all the keys beside it.
+        wanted = {key: None for key in asked if not names_no_contract(key)}
         self._used_keys.update(wanted)
         self._bound(len(self._used_keys), self._limits.max_keys, "ledger keys")
         missing = [key for key in wanted if key not in self._keys]
@@ -123,17 +132,19 @@ class LedgerView:
                         self._used_keys.pop(key, None)
                 raise
             self._used_keys.update(wanted)  # also what another part, that failed, has given up
-        return {key: self._keys[key].entry for key in wanted}
+        return {key: self._keys[key].entry if key in wanted else None for key in asked}
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
-        wanted = list(calls)
+        asked = list(calls)
+        wanted = [call for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)]
         self._used_calls.update(dict.fromkeys(wanted))
         self._bound(len(self._used_calls), self._limits.max_calls, "contract calls")
         missing = [call for call in dict.fromkeys(wanted) if call not in self._calls]
         # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
         await self._simulate(missing, together=self._refused_at is None)
-        return [self._result(call) for call in wanted]
+        known = set(wanted)
+        return [self._result(call) if call in known else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
     async def _read_together(self, keys: list[bytes]) -> None:
         """Read keys along with what the other parts of the program ask for before all of them wait."""

@@ -47,7 +47,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _ESCAPED = re.compile(rb"[\x20-\x5b\x5d-\x7e]+|\\(?:[0tnr\\]|x[0-9a-f]{2})", re.ASCII)
 _ESCAPES = {b"\\0": b"\0", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r", b"\\\\": b"\\"}
 _UNESCAPES = {content[0]: escape.decode() for escape, content in _ESCAPES.items()}
-_STRKEY_LETTERS = ("G", "C", "M", "B", "L")
+_STRKEY_LETTERS = ("G", "C", "M", "B", "L", "W")
 _SHORTEST_STRKEY = 56
 
 

@@ -34,7 +34,13 @@ from exporter.api.render import (
 )
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.files import FileKind, RenderedFile
-from exporter.history.manifest import HistoryPart, extend_history, read_history_manifest, refuse_lost_manifest
+from exporter.history.manifest import (
+    HistoryPart,
+    extend_history,
+    history_below,
+    read_history_manifest,
+    refuse_lost_manifest,
+)
 from exporter.publishing.published import (
     INTENT_KEY,
     RUNS_PREFIX,
@@ -44,7 +50,7 @@ from exporter.publishing.published import (
     read_published,
     refuse_not_newer,
 )
-from exporter.publishing.retention import forget_superseded
+from exporter.publishing.retention import forget_superseded, record_superseded_history
 from exporter.publishing.spool import Spool
 from exporter.stores.store import Clock, Store, Written, is_key, utc_now
 
@@ -91,6 +97,7 @@ def publish(
     *,
     observed_ledger: int,
     history: HistoryPart | None = None,
+    replaced_ledger: int | None = None,
     now: Clock = utc_now,
     accept: Callable[[Sequence[RenderedFile]], None] | None = None,
 ) -> PublishResult:
@@ -103,6 +110,7 @@ def publish(
         build_status: makes the status document from what is known at the end.
         observed_ledger: the ledger of the run.
         history: the Parquet file of the run and its entry.
+        replaced_ledger: the newest ledger that was published or begun, where this run may be below it.
         now: the wall clock. It is read once, and nothing but the status document, the run's manifest and the
             intent depends on it.
         accept: is given the files that are not in the stream (the Parquet file, the manifests and the status document)
@@ -119,8 +127,8 @@ def publish(
     """
     with store.exclusive(), Spool() as documents:
         published = read_published(store)
-        refuse_not_newer(published, read_intent(store), observed_ledger)
-        history_manifest = _extended_history_manifest(store, published, history)
+        refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
+        history_manifest, withdrawn = _extended_history_manifest(store, published, history, replaced_ledger is not None)
 
         listing: dict[str, ManifestFile] = {}
         pages = store.put_new_many(_pages_of(files, listing, documents))
@@ -136,6 +144,8 @@ def publish(
         forget_superseded(store, manifest.key)
         store.put(INTENT_KEY, _intent(summary))
         if history_manifest is not None:
+            if withdrawn:
+                record_superseded_history(store, withdrawn, summary.published_at)
             store.put(history_manifest.key, history_manifest.data)
         replaced = store.put_many(documents)
         _move_pointer(store, status.data, published)
@@ -156,14 +166,18 @@ def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
 
 
 def _extended_history_manifest(
-    store: Store, published: Published | None, history: HistoryPart | None
-) -> RenderedFile | None:
+    store: Store, published: Published | None, history: HistoryPart | None, replacing: bool
+) -> tuple[RenderedFile | None, list[str]]:
+    """The manifest with this run's file, and the keys of files that it ceases to name."""
     if history is None:
-        return None
+        return None, []
     previous = read_history_manifest(store)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
-    return render_history_manifest(extend_history(previous, history.entry))
+    kept = history_below(previous, history.entry) if replacing else previous
+    names = {file.key for file in ([] if kept is None else kept.files)}
+    withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
+    return render_history_manifest(extend_history(kept, history.entry)), withdrawn
 
 
 def _pages_of(

@@ -7,6 +7,7 @@ of the documents can be published over.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -14,13 +15,19 @@ from msgspec import Meta, Struct
 
 from exporter.api.headers import POINTER_KEY
 from exporter.decoding import decode_json
-from exporter.errors import NotNewerError, StoreError
+from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, check_key, etag_of
 
 INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 RUNS_PREFIX = "v1/runs/"
+
+MAX_LEDGERS_PER_SECOND = 10
+"""No network closes ledgers faster than this, by its own clock; Stellar takes five seconds or so for one."""
+
+SPARE_LEDGERS = 1_000
+"""Allowed beyond that, because close times are rounded and clocks of validators differ."""
 
 _Ledger = Annotated[int, Meta(ge=1)]
 _Decoded = TypeVar("_Decoded", bound=Struct)
@@ -33,6 +40,7 @@ class Pointer(Struct, frozen=True):
     observed_ledger: _Ledger
     manifest_key: str
     manifest_sha256: str
+    ledger_close_time: datetime | None = None
 
 
 class Intent(Struct, frozen=True):
@@ -147,15 +155,34 @@ def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
     return _decode(pointer.manifest_key, stored, RunListing)
 
 
-def refuse_not_newer(published: Published | None, intent: Intent | None, observed_ledger: int) -> None:
+def standing_ledger(published: Published | None, intent: Intent | None) -> int | None:
+    """The newest ledger that was published, or at which a run was begun."""
+    pointer = None if published is None else published.pointer
+    return max((each.observed_ledger for each in (pointer, intent) if each is not None), default=None)
+
+
+def refuse_not_newer(
+    published: Published | None, intent: Intent | None, observed_ledger: int, *, replaced_ledger: int | None = None
+) -> None:
     """Refuse a ledger that would take readers backwards.
 
     A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
-    very same ledger is allowed there, because it gives the same documents.
+    very same ledger is allowed there, because it gives the same documents. Where the operator names the newest
+    ledger that stands there, ``replaced_ledger``, as one that the network never had, a run below it is allowed.
 
     Raises:
         LedgerNotNewerError: the run must not be published.
+        ConfigError: ``replaced_ledger`` is not the newest that stands there.
     """
+    if replaced_ledger is not None:
+        standing = standing_ledger(published, intent)
+        if standing != replaced_ledger:
+            found = (
+                "nothing is published" if standing is None else f"the newest that was published or begun is {standing}"
+            )
+            raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger that stands in the way; {found}")
+        if observed_ledger < standing:
+            return
     if published is not None and observed_ledger <= published.pointer.observed_ledger:
         standing = published.pointer.observed_ledger
         raise LedgerNotNewerError(
@@ -177,14 +204,29 @@ def refuse_not_newer(published: Published | None, intent: Intent | None, observe
         )
 
 
-def check_newer(store: Store, observed_ledger: int) -> None:
-    """Ask before the work is done whether a run at this ledger could be published now.
+def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
+    """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published now.
 
     Raises:
         LedgerNotNewerError: it could not.
+        SourceError: no network can have closed so many ledgers since the published one.
+        ConfigError: ``replaced_ledger`` is not the newest ledger that stands there.
         StoreError: what stands in the store cannot be understood.
     """
-    refuse_not_newer(read_published(store), read_intent(store), observed_ledger)
+    published = read_published(store)
+    refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
+    if published is None or published.pointer.ledger_close_time is None or replaced_ledger is not None:
+        return
+    ledgers = observed_ledger - published.pointer.observed_ledger
+    before = published.pointer.ledger_close_time
+    seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
+    if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * max(seconds, 0):
+        standing = published.pointer.observed_ledger
+        raise SourceError(
+            f"the run's ledger {observed_ledger} is {ledgers} above the published one, {standing}, and closed "
+            f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
+            f"the published run be the wrong one, run once with --replace-ledger {standing}"
+        )
 
 
 def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:

@@ -45,25 +45,26 @@ class _Record(msgspec.Struct, frozen=True):
     history: dict[str, int] = {}
 
 
-def sort_runs(store: Store, current: str, moment: datetime, retention: timedelta) -> Runs:
-    """Find every run of a store, and bring the record up to date.
+def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> Runs:
+    """Find every run of a store, and bring the record up to date; without a present time all are retained.
 
     Args:
         store: where runs are published to.
         current: the key of the manifest of the published run.
-        moment: the present time.
+        moment: the present time, where it is known.
         retention: how long the pages of a superseded run stay.
 
     Raises:
         StoreError: the runs cannot be listed, or the record cannot be written.
     """
+    earlier = sorted(info.key for info in store.list(RUNS_PREFIX) if info.key != current)
+    if moment is None:
+        return Runs(current, tuple(earlier), ())
     present = int(moment.timestamp())
     record = _read_record(store)
     known = record.superseded
-    superseded: dict[str, int] = {}
-    for key in sorted(info.key for info in store.list(RUNS_PREFIX)):
-        if key != current:
-            superseded[key] = min(known.get(key, present), present)  # a later time was recorded under a wrong clock
+    # A later time was recorded under a wrong clock.
+    superseded = {key: min(known.get(key, present), present) for key in earlier}
     _write_record(store, _Record(superseded, record.history))
     last = int((moment - retention).timestamp())
     return Runs(

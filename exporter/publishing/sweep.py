@@ -17,7 +17,7 @@ publisher is at work.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from exporter.api.documents import HistoryManifest
@@ -46,6 +46,10 @@ from exporter.stores.store import Clock, Store, is_key, utc_now
 CACHE_MARGIN = timedelta(minutes=10)
 """Added to the retention time: a document may be served from a cache for a while after it was replaced."""
 
+CLOCK_TOLERANCE = timedelta(hours=1)
+"""The newest ledger closed minutes before the sweep. Where it is more than that, the clock of this machine is wrong,
+or the ledger is an old one: either way nothing can be said of the age of anything."""
+
 LEFTOVER_AGE = timedelta(hours=1)
 """Younger temporary files are left alone."""
 
@@ -58,7 +62,7 @@ _KEPT_PREFIXES = ("v1/system/", RUNS_PREFIX, "history/", "state/")
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """How much was removed of each kind; ``refused`` says why nothing was, and is None otherwise."""
+    """How much was removed of each kind; ``refused`` says why nothing was, ``ageless`` why nothing by its age."""
 
     documents: int = 0
     pages: int = 0
@@ -66,6 +70,7 @@ class SweepResult:
     history: int = 0
     leftovers: int = 0
     refused: str | None = None
+    ageless: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +82,42 @@ class _Plan:
     history: HistoryManifest | None
 
 
-def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now) -> SweepResult:
+def clock_problem(moment: datetime, closed: int) -> str | None:
+    """Why ages cannot be told at a moment, if the run's ledger closed then (unix seconds); None when they can."""
+    away = moment - datetime.fromtimestamp(closed, UTC)
+    if abs(away) <= CLOCK_TOLERANCE:
+        return None
+    hours = abs(away) / timedelta(hours=1)
+    side = "after" if away > timedelta() else "before"
+    return f"by this machine's clock it is {hours:.1f} hours {side} the close of the run's ledger; one of both is wrong"
+
+
+def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
     """Remove what no reader needs any more.
 
     Args:
         store: where runs are published to.
         retention: how long readers of a superseded run can go on.
         now: the wall clock, read once.
+        closed: when the ledger of the run that was just published closed, in unix seconds. Where that is far from the
+            wall clock, only documents that are no part of the run are removed, and no time is recorded.
 
     Raises:
         StoreError: a removal was refused; what was removed before stays removed, and the next sweep goes on.
     """
     moment = now()
     before = moment - retention - CACHE_MARGIN
+    ageless = None if closed is None else clock_problem(moment, closed)
     try:
         with store.exclusive():
             try:
-                plan = _make_plan(store, moment, retention + CACHE_MARGIN)
+                plan = _make_plan(store, None if ageless else moment, retention + CACHE_MARGIN)
             except StoreError as error:
                 return SweepResult(refused=str(error))
             if isinstance(plan, str):
                 return SweepResult(refused=plan)
+            if ageless is not None:
+                return SweepResult(documents=store.delete(plan.stale_documents), ageless=ageless)
             return SweepResult(
                 documents=store.delete(plan.stale_documents),
                 pages=_remove_pages(store, plan.runs, before),
@@ -109,8 +129,8 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now) -> SweepR
         return SweepResult(refused=str(error))
 
 
-def _make_plan(store: Store, moment: datetime, retention: timedelta) -> _Plan | str:
-    """Read everything that the sweep has to know; a text says why it must not go on."""
+def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan | str:
+    """Read everything that the sweep has to know; a text says why it must not go on. Without a time all runs stay."""
     published = read_published(store)
     if published is None:
         return "nothing is published yet"

@@ -128,7 +128,7 @@ def test_truncated_entries_and_keys_are_errors(
         (struct.pack(">II", 7, 0) + bytes(80), "not contract data but contract code"),
         (struct.pack(">II", 77, 0) + bytes(80), "of unknown kind 77"),
         (struct.pack(">II", 6, 1) + bytes(80), "unknown extension of a contract data entry: 1"),
-        (struct.pack(">III", 6, 0, 5) + bytes(80), "unknown kind of address: 5"),
+        (struct.pack(">III", 6, 0, 6) + bytes(80), "unknown kind of address: 6"),
         (struct.pack(">III32sI", 6, 0, 1, bytes(32), 23) + bytes(80), "unknown kind of value: 23"),
         (struct.pack(">III32sII", 6, 0, 1, bytes(32), 1, 2) + bytes(80), "unknown durability: 2"),
         (b"", "end inside"),

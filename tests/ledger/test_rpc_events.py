@@ -13,6 +13,7 @@ from exporter.ledger.rpc import RpcSource
 from exporter.ledger.scval_encode import address, encode_scval, symbol, u32
 from tests.blend_chain import contract
 from tests.ledger.fake_rpc import PASSPHRASE, Call, FakeRpc, VirtualClock, b64, result, rpc_error
+from tests.ledger.scval_cases import MUXED_CONTRACTS
 
 FACTORY, POOL = contract("factory"), contract("pool")
 DEPLOY = EventFilter((FACTORY,), ("deploy",))
@@ -142,6 +143,18 @@ def test_event_of_a_failed_call() -> None:
     page = read(EventRpc([info(inSuccessfulContractCall=False)]))
 
     assert ((), 0) == (page.events, page.undecodable)
+
+
+def test_event_of_protocol_30() -> None:
+    """Newer RPCs do not say whether the call succeeded; an address in the event may be that of a muxed contract."""
+    muxed = MUXED_CONTRACTS[1][0]
+    event = info(value=b64(encode_scval(address(muxed))))
+    assert "inSuccessfulContractCall" not in event
+
+    page = read(EventRpc([event, info(value=b64(bytes((0, 0, 0, 23))))]))
+
+    assert [address(muxed)] == [each.value for each in page.events]
+    assert 1 == page.undecodable  # a kind of value that a later protocol may have
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from exporter.ledger import scval, strkey
 from exporter.ledger.scval import ContractInstance, ScVal, decode_scval, read_scval
 from exporter.ledger.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from tests.ledger.scval_cases import addresses, scvals, to_sdk
+from tests.ledger.scval_cases import MUXED_CONTRACTS, addresses, scvals, to_sdk
 
 NESTED_VEC = struct.pack(">III", scval.VEC, 1, 1)
 ONE_OF_EACH_KIND: tuple[ScVal, ...] = (
@@ -189,7 +189,7 @@ def test_huge_announced_counts_are_refused_at_once(name: str, data: bytes) -> No
         (struct.pack(">III", scval.ERROR, 1, 10), "unknown code of error: 10"),
         (struct.pack(">II", scval.VEC, 2), "2 is not the flag"),
         (struct.pack(">II", scval.MAP, 7), "7 is not the flag"),
-        (struct.pack(">II", scval.ADDRESS, 5) + bytes(40), "unknown kind of address: 5"),
+        (struct.pack(">II", scval.ADDRESS, 6) + bytes(40), "unknown kind of address: 6"),
         (struct.pack(">III", scval.ADDRESS, 0, 1) + bytes(32), "unknown kind of public key"),
         (struct.pack(">III", scval.ADDRESS, 3, 1) + bytes(32), "unknown kind of claimable balance"),
         (struct.pack(">II", scval.CONTRACT_INSTANCE, 3) + bytes(36), "unknown kind of executable: 3"),
@@ -280,6 +280,18 @@ def test_addresses_agree_with_the_sdk(text: str) -> None:
 
     assert to_sdk(value).to_xdr_bytes() == encode_scval(value)
     assert text == xdr.SCVal.from_xdr_bytes(encode_scval(value)).to_json_dict()["address"]  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
+def test_muxed_contracts_have_the_layout_of_protocol_30(muxed: str, contract: str, number: int) -> None:
+    """CAP-84: arm 5, the number, and then the contract's id; the strkey has them the other way round."""
+    data = struct.pack(">IIQ", scval.ADDRESS, 5, number) + strkey.decode_contract(contract)
+
+    assert (scval.ADDRESS, muxed) == decode_scval(data)
+    assert data == encode_scval((scval.ADDRESS, muxed))
+    for cut in range(4, len(data)):
+        with pytest.raises(DecodeError):
+            decode_scval(data[:cut])
 
 
 def test_all_values_of_the_mainnet_snapshot_round_trip(mainnet_snapshot_path: Path) -> None:

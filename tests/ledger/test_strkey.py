@@ -14,7 +14,7 @@ from exporter.deployments.local import made_address
 from exporter.errors import DecodeError
 from exporter.ledger import strkey
 from exporter.networks import NETWORKS
-from tests.ledger.scval_cases import addresses, hashes
+from tests.ledger.scval_cases import MUXED_CONTRACTS, addresses, hashes
 
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # facts/blend.md 0
 
@@ -73,7 +73,9 @@ def _of(version: int, payload: bytes) -> str:
         _of(strkey.CONTRACT, bytes(33)),
         _of(strkey.MUXED_ACCOUNT, bytes(32)),
         _of(18 << 3, bytes(32)),  # S: a secret seed
-        _of(22 << 3, bytes(40)),  # a kind that is not known
+        _of(22 << 3, bytes(32)),  # W, without the id
+        _of(22 << 3 | 7, bytes(40)),  # W, of an unknown algorithm
+        _of(21 << 3, bytes(40)),  # a kind that is not known
     ],
 )
 def test_what_is_not_the_strkey_of_an_address_is_refused(text: str) -> None:
@@ -92,6 +94,16 @@ def test_only_the_canonical_spelling_is_accepted() -> None:
     assert base64.b32decode(muxed + "=" * (-len(muxed) % 8)) == base64.b32decode(second + "=" * (-len(second) % 8))
     with pytest.raises(DecodeError, match="canonical"):
         strkey.decode(second)
+
+
+@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
+def test_muxed_contracts_are_those_of_the_standard(muxed: str, contract: str, number: int) -> None:
+    """The valid W strkeys of SEP-23 hold the contract's id and then the number, and are no contracts themselves."""
+    payload = strkey.decode_contract(contract) + number.to_bytes(8, "big")
+
+    assert (strkey.MUXED_CONTRACT, payload) == strkey.decode(muxed)
+    assert muxed == strkey.encode(strkey.MUXED_CONTRACT, payload)
+    assert not strkey.is_contract(muxed)
 
 
 def test_contracts_are_told_from_other_addresses() -> None:

@@ -18,7 +18,7 @@ from exporter.ledger.scval_encode import symbol
 from exporter.ledger.xdr_json import entry_data_from_json, ledger_key_from_json, scval_from_json
 from exporter.ledger.xdr_json_parts import COST_INPUTS, UnknownArmError, escape, escaped_bytes
 from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json, scval_to_json
-from tests.ledger.scval_cases import contracts, has_absent_container, hashes, scvals, to_sdk, u32s
+from tests.ledger.scval_cases import MUXED_CONTRACTS, contracts, has_absent_container, hashes, scvals, to_sdk, u32s
 
 CONTRACT = strkey.encode_contract(bytes(range(32)))
 WIDE_KINDS = {"u128": 128, "i128": 128, "u256": 256, "i256": 256}
@@ -222,7 +222,7 @@ def test_malformed_values_are_named_by_their_path(document: Any, message: str) -
         ("nothing", "value: unknown kind of value 'nothing'"),
         ("u32", "value: unknown kind of value 'u32'"),
         ({"void": None}, "value: unknown kind of value 'void'"),
-        ({"address": "W" + CONTRACT[1:]}, "value.address: .* is an address of an unknown kind"),
+        ({"address": "Q" + CONTRACT[1:]}, "value.address: .* is an address of an unknown kind"),
         ({"error": {"weather": "rain"}}, "value.error: unknown type of error 'weather'"),
         ({"error": {"value": "rain"}}, "value.error.value: unknown code of error 'rain'"),
         ({"contract_instance": {"executable": "native", "storage": None}}, "value.contract_instance.executable"),
@@ -306,6 +306,17 @@ def test_depth_is_bounded_as_in_the_binary_form() -> None:
     assert scval_to_json(scval_from_json(deepest)) == deepest
     with pytest.raises(DecodeError, match="nest deeper"):
         scval_from_json({"vec": [deepest]})
+
+
+@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
+def test_muxed_contracts_are_their_strkeys(muxed: str, contract: str, number: int) -> None:
+    """A muxed contract of protocol 30 is its W strkey, both ways; in part of a wrong length it is refused."""
+    value: ScVal = (scval.ADDRESS, muxed)
+
+    assert value == scval_from_json({"address": muxed})
+    assert {"address": muxed} == scval_to_json(value)
+    with pytest.raises(DecodeError, match="wrong length"):
+        scval_from_json({"address": "W" + contract[1:]})
 
 
 def test_absent_containers_are_null() -> None:

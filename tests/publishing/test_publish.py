@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import pytest
 from exporter.api.documents import HistoryManifest, RunManifest
 from exporter.api.headers import POINTER_KEY
 from exporter.api.render import HISTORY_MANIFEST_KEY
-from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
 from exporter.files import FileKind, RenderedFile
 from exporter.publishing.publish import RunSummary, publish
 from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError, check_newer
+from exporter.publishing.sweep import sweep
 from exporter.stores.folder_store import FolderStore
 from exporter.stores.memory_store import MemoryStore
 from exporter.stores.store import Store, Written
@@ -32,8 +34,12 @@ from tests.publishing.published_tree import (
     published_ledger,
     status_of,
     tree_of,
+    walk,
 )
 from tests.stores.bucket_simulator import BucketSimulator, Call
+
+CLOSED = int(START.timestamp()) - 5
+"""When the ledgers of all made-up runs closed."""
 
 
 def phase(call: Call) -> int:
@@ -179,7 +185,84 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
     )
     assert ([], before) == (rendered, len(bucket.writes()))
     with pytest.raises(LedgerNotNewerError):
-        check_newer(bucket, ledger)
+        check_newer(bucket, ledger, CLOSED)
+
+
+@pytest.mark.parametrize(("ledger", "seconds"), [(100 + 1_000, 0), (100 + 1_060, 6), (100 + 10_000_000, 1_000_000)])
+def test_ledgers_that_a_network_can_reach(ledger: int, seconds: int) -> None:
+    """A ledger may be far above the published one, if it closed late enough after it."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+
+    check_newer(store, ledger, CLOSED + seconds)
+
+
+@pytest.mark.parametrize(("ledger", "seconds"), [(100 + 1_001, 0), (100 + 1_061, 6), (1_000_100, 6), (2**32 - 1, -60)])
+def test_a_ledger_that_no_network_can_reach_is_refused(ledger: int, seconds: int) -> None:
+    """More ledgers than a network can close in the time are the source's fault, and bar no later run."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+
+    with pytest.raises(SourceError, match=f"{ledger} is {ledger - 100} above .* --replace-ledger 100$"):
+        check_newer(store, ledger, CLOSED + seconds)
+
+
+def test_replacing_a_ledger_that_the_network_never_had() -> None:
+    """A tree whose pointer is ahead goes back in one swap: the history loses the false ledgers, readers nothing."""
+    store, clock = MemoryStore(), TestClock()
+    for ledger in (100, 1_000_100):
+        publish_run(store, make_run(ledger), clock)
+    false = stored_json(store, POINTER_KEY)["run_id"]
+    run = make_run(101)
+    with pytest.raises(LedgerNotNewerError):
+        publish_run(store, run, clock)
+
+    bucket = BucketSimulator(store)
+    options = {"observed_ledger": 101, "history": run.history, "now": clock}
+    publish(bucket, run.files, status_of, replaced_ledger=1_000_100, **options)  # type: ignore[arg-type]
+
+    assert Call("swap", POINTER_KEY) == bucket.writes()[-1]
+    assert_whole(store, run)
+    assert false == stored_json(store, POINTER_KEY)["previous_run_id"]
+    assert [100, 101] == [file["first_ledger"] for file in stored_json(store, HISTORY_MANIFEST_KEY)["files"]]
+    assert 101 == stored_json(store, HISTORY_MANIFEST_KEY)["observed_ledger"]
+    assert 5 == len(walk(store, make_run(1_000_100).document("v1/assets/index.json")))  # who pages there goes on
+
+    clock.advance(timedelta(hours=25))
+    publish_run(store, make_run(102), clock)
+    sweep(store, timedelta(hours=24), now=clock)
+    assert ["100", "101", "102"] == sorted(info.key[30:-8] for info in store.list("history/"))
+    publish_run(store, make_run(1_000_100), clock)  # which the network has reached by now
+    assert_whole(store, make_run(1_000_100))
+
+
+@pytest.mark.parametrize("named", [99, 101, 1_000_100])
+def test_only_the_standing_ledger_can_be_replaced(named: int) -> None:
+    """Whoever names another ledger than the one that stands there is told which does, and nothing is written."""
+    bucket = BucketSimulator()
+    publish_run(bucket, make_run(100))
+    before = len(bucket.writes())
+    run = make_run(90)
+
+    with pytest.raises(ConfigError, match=f"{named} is not .*; the newest that was published or begun is 100"):
+        publish(bucket, run.files, status_of, observed_ledger=90, history=run.history, replaced_ledger=named)
+    assert before == len(bucket.writes())
+
+
+def test_replacing_an_unfinished_run() -> None:
+    """A run that was begun at a false ledger and did not finish is replaced likewise."""
+    store = MemoryStore()
+    publish_run(store, make_run(100))
+    bucket = BucketSimulator(store)
+    bucket.fail_from(operations_until(store, make_run(1_000_100), INTENT_KEY) + 3, StoreError("no"))
+    with pytest.raises(StoreError):
+        publish_run(bucket, make_run(1_000_100))
+    run = make_run(101)
+
+    publish(store, run.files, status_of, observed_ledger=101, history=run.history, replaced_ledger=1_000_100)
+
+    assert_whole(store, run)
+    assert [100, 101] == [file["first_ledger"] for file in stored_json(store, HISTORY_MANIFEST_KEY)["files"]]
 
 
 def test_an_unfinished_run_bars_earlier_ledgers() -> None:
@@ -190,7 +273,7 @@ def test_an_unfinished_run_bars_earlier_ledgers() -> None:
     bucket.fail_from(0, StoreError("no"))
     with pytest.raises(StoreError):
         publish_run(bucket, make_run(110))
-    check_newer(store, 105)  # it failed before it touched a document
+    check_newer(store, 105, CLOSED)  # it failed before it touched a document
 
     bucket = BucketSimulator(store)
     bucket.fail_from(operations_until(store, make_run(110), INTENT_KEY) + 3, StoreError("no"))

@@ -349,6 +349,43 @@ def test_what_a_damaged_manifest_names() -> None:
     assert_whole(store, make_run(100))
 
 
+@pytest.mark.parametrize("wrong", [timedelta(days=400), timedelta(hours=1, minutes=1), timedelta(hours=-2)])
+def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
+    """Nothing is removed for its age, nor is a time recorded; documents of what vanished go, as they need no clock."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    clock.advance(timedelta(hours=1))
+    publish_run(store, make_run(101, {"CAAA": 1}), clock)
+    closed = int(clock.now.timestamp()) - 60
+    pages = page_keys(100)
+    before = set(keys_of(store))
+    clock.advance(wrong)
+
+    result = sweep(store, RETENTION, now=clock, closed=closed)
+
+    assert result.ageless is not None
+    assert SweepResult(documents=result.documents, ageless=result.ageless) == result
+    assert {"v1/markets/CBBB.json", "v1/assets/market/CBBB/index.json"} == before - set(keys_of(store))
+    assert store.get(SUPERSEDED_KEY) is None
+
+    clock.advance(-wrong)
+    assert SweepResult() == sweep(store, RETENTION, now=clock, closed=closed)
+    clock.advance(RETENTION + timedelta(minutes=11))
+    assert len(pages) == sweep(store, RETENTION, now=clock, closed=int(clock.now.timestamp())).pages
+
+
+@pytest.mark.parametrize("away", [timedelta(minutes=59), timedelta(minutes=-59)])
+def test_a_clock_near_the_ledger(away: timedelta) -> None:
+    """An hour between the close of the ledger and the sweep is nothing unusual."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    publish_run(store, make_run(100), clock)
+    closed = int((clock.now - away).timestamp())
+
+    assert None is sweep(store, RETENTION, now=clock, closed=closed).ageless
+
+
 def test_a_publisher_at_work_is_not_disturbed() -> None:
     """While a publisher holds the store, the sweep removes nothing and says so."""
     store = MemoryStore()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -344,7 +345,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
 
     The start of SHA-256 over the canonical XDR of a ScVal map: under the XDR of its ledger key, in ascending order,
     the value of each entry of the controller, of the rate models, and of those entries of the vaults that are
-    configuration, not state.
+    configuration, not state. An entry that cannot be decoded counts as missing.
     """
     keys = entry_keys(controller, CONTROLLER_ENTRIES)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
@@ -354,7 +355,8 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     for key in sorted(set(keys)):
         entry = entries.get(key)
         if entry is not None:
-            pairs.append(((scval.BYTES, key), entry.value))
+            with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
+                pairs.append(((scval.BYTES, key), entry.value))
     return hashlib.sha256(encode_scval((scval.MAP, tuple(pairs)))).hexdigest()[:16]
 
 
