@@ -21,7 +21,6 @@ from exporter.ledger.source import RawEntry
 DEFAULT_WINDOW = 120_960
 """How many ledgers are answered for: what RPC servers keep by default, a week at five seconds a ledger."""
 
-
 class LedgerRangeError(LookupError):
     """A ledger is not in the window of ledgers that the chain answers for."""
 
@@ -148,8 +147,8 @@ class Chain:
             published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
             if published:
                 self._events[ledger] = published
-            for expired in [older for older in self._events if older <= ledger - self.event_window]:
-                del self._events[expired]
+            while self._events and (oldest := next(iter(self._events))) <= ledger - self.event_window:
+                del self._events[oldest]
             self._close_times[ledger] = close_time
             self._close_times.pop(ledger - self.window, None)
             self._latest = ledger  # last: until here, readers do not see the new ledger
@@ -165,10 +164,16 @@ class Chain:
         self._append(key, _Version(ledger, RawEntry(stored.data, stored.last_modified, live_until)))
 
     def _append(self, key: bytes, version: _Version) -> None:
-        versions = [older for older in self._versions.get(key, ()) if older.ledger != version.ledger]
-        versions.append(version)
-        keep = max(bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1, 0)
-        self._versions[key] = versions[keep:]
+        """Add a version, at a cost that does not grow with how many there are."""
+        versions = self._versions.setdefault(key, [])
+        if versions and versions[-1].ledger == version.ledger:
+            versions[-1] = version
+        else:
+            versions.append(version)
+        if versions[len(versions) // 2].ledger <= self.oldest < version.ledger:
+            # What lies before the window goes when it is half of all: in a new list, since somebody may be reading.
+            gone = bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1
+            self._versions[key] = versions[gone:]
 
     def _check(self, ledger: int) -> None:
         if not self.oldest <= ledger <= self._latest:
