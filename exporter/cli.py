@@ -254,7 +254,9 @@ def edge(platform: str, config_path: Path | None, root: str | None, origin: str 
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file instead of a made network.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
-@click.option("--advance-every-seconds", type=click.FloatRange(0.01, 3600), help="Close a ledger every so many seconds.")
+@click.option(
+    "--advance-every-seconds", type=click.FloatRange(0.01, 3600), help="Close a ledger every so many seconds."
+)
 @click.option("--advance-every-requests", type=click.IntRange(1), help="Close a ledger after every so many calls.")
 @click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds before a request is looked at.")
 @click.option("--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node so many ledgers behind.")

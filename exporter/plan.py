@@ -20,6 +20,7 @@ from exporter.networks import network_id, network_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.published import read_published
 from exporter.stores.store import open_store
+from exporter.wording import counted
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
@@ -44,21 +45,22 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     for name, items in found.items():
         markets = [item for item in items if item.pool is None]
         demanded = sum(item.demanded for item in markets)
-        yield f"  {name}: {len(markets)} known markets, {demanded} of them named in [[markets]]"
+        yield f"  {name}: {counted(len(markets), 'known market')}, {demanded} named in [[markets]]"
         zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
         if settings.discovery.enabled and zones:
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
         own = [item for item in network.deployments if item.protocol == name]
         pools = sum(len(item.pools) for item in own)
         if settings.discovery.enabled and pools:
-            yield f"  {name}: {pools} known pools that no contract lists"
+            yield f"  {name}: {counted(pools, 'known pool')} that no contract lists"
         if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
             yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:
         yield f"  {_remembered(memory)}"
         yield from (f"  {notice}" for notice in memory.notices)
-    yield f"  first wave: at least {keys} ledger keys, {-(-keys // MAX_KEYS_PER_REQUEST)} requests"
+    requests = counted(-(-keys // MAX_KEYS_PER_REQUEST), "request")
+    yield f"  first wave: at least {counted(keys, 'ledger key')}, {requests}"
 
     published = read_published(store)
     yield f"writes to {store.uri}"
@@ -75,7 +77,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     if settings.history.compact:
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
-    yield f"  removes pages of runs superseded more than {settings.output.retention_hours} hours ago"
+    yield f"  removes pages of runs superseded more than {counted(settings.output.retention_hours, 'hour')} ago"
 
 
 def _remembered(memory: Memory) -> str:
@@ -84,8 +86,8 @@ def _remembered(memory: Memory) -> str:
     markets = sum(market.pool is None for market in read)
     tried = len(memory.markets) - len(read)
     return (
-        f"remembered from earlier runs: {markets} markets, and {len(read) - markets} pools that nothing on the chain "
-        f"lists; {tried} more were named by events and never read"
+        f"remembered from earlier runs: {counted(markets, 'market')}, and {counted(len(read) - markets, 'pool')} that "
+        f"nothing on the chain lists; {tried} more were named by events and never read"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.api.coverage import excluded_on
 from exporter.networks import NETWORKS
 from exporter.protocols import PROTOCOLS
+from exporter.wording import counted
 
 PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
 
@@ -48,9 +49,9 @@ def _protocols() -> Iterator[str]:
                 continue
             for deployment in network.deployments:
                 if deployment.protocol == name:
-                    markets = len(deployment.markets)
-                    pools = f", {len(deployment.pools)} pools that no contract lists" if deployment.pools else ""
-                    yield f"| Known on {network.name}: {deployment.label} | {markets} markets{pools} |"
+                    markets, pools = counted(len(deployment.markets), "market"), counted(len(deployment.pools), "pool")
+                    unlisted = f", {pools} that no contract lists" if deployment.pools else ""
+                    yield f"| Known on {network.name}: {deployment.label} | {markets}{unlisted} |"
         yield ""
 
 

@@ -51,7 +51,7 @@ def test_nothing_remembered(tmp_path: Path) -> None:
         "remembered from earlier runs: 0 markets, and 0 pools that nothing on the chain lists; 0 more were named by "
         "events and never read"
     ) in lines
-    assert f"blend: {listed('blend')} known markets, 0 of them named in [[markets]]" in lines
+    assert f"blend: {listed('blend')} known markets, 0 named in [[markets]]" in lines
     assert [] == list(tmp_path.iterdir())
 
 
@@ -72,11 +72,11 @@ def test_remembered(tmp_path: Path) -> None:
     lines = plan(tmp_path)
 
     assert (
-        "remembered from earlier runs: 3 markets, and 1 pools that nothing on the chain lists; 1 more were named by "
+        "remembered from earlier runs: 3 markets, and 1 pool that nothing on the chain lists; 1 more were named by "
         "events and never read"
     ) in lines
-    assert f"blend: {listed('blend') + 3} known markets, 0 of them named in [[markets]]" in lines
-    assert f"xoxno: {listed('xoxno') + 1} known markets, 0 of them named in [[markets]]" in lines
+    assert f"blend: {listed('blend') + 3} known markets, 0 named in [[markets]]" in lines
+    assert f"xoxno: {listed('xoxno') + 1} known markets, 0 named in [[markets]]" in lines
 
 
 def test_other_network_and_discovery_off(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from exporter.ledger.source import RawEntry
 DEFAULT_WINDOW = 120_960
 """How many ledgers are answered for: what RPC servers keep by default, a week at five seconds a ledger."""
 
+
 class LedgerRangeError(LookupError):
     """A ledger is not in the window of ledgers that the chain answers for."""
 
@@ -55,9 +56,11 @@ class Chain:
         start_time: int,
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
+        quiet_ledgers: int = 0,
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
 
+        So many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened.
         The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
         ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
         """
@@ -65,7 +68,8 @@ class Chain:
         if start_ledger < 1 or self.event_window < 1:
             raise ValueError("a chain begins at ledger 1 or later and answers for one ledger or more")
         self.window = window
-        self._first = start_ledger
+        self._first = max(start_ledger - quiet_ledgers, 1)
+        self._start = start_ledger, start_time
         self._latest = start_ledger
         self._close_times = {start_ledger: start_time}
         self._versions = {key: [_Version(0, entry)] for key, entry in (entries or {}).items()}
@@ -94,7 +98,8 @@ class Chain:
     def close_time(self, ledger: int) -> int:
         """When a ledger of the window closed, in unix seconds."""
         self._check(ledger)
-        return self._close_times[ledger]
+        start_ledger, start_time = self._start
+        return self._close_times[ledger] if ledger >= start_ledger else start_time - 5 * (start_ledger - ledger)
 
     def entry(self, key: bytes, ledger: int) -> RawEntry | None:
         """What a reader at ``ledger`` sees under a key: None where it is absent or an expired temporary entry."""

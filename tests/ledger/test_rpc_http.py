@@ -286,7 +286,11 @@ def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
     # Only a server that keeps one waiting is waited for; on a busy machine any of the others may take its time.
     timeout, bound = (0.3, 20) if kind == "timeout" else (30, 30)
     limits = RpcLimits(
-        max_response_bytes=100_000, request_timeout_s=timeout, attempts=2, backoff_base_s=0.01, requests_per_second=1_000
+        max_response_bytes=100_000,
+        request_timeout_s=timeout,
+        attempts=2,
+        backoff_base_s=0.01,
+        requests_per_second=1_000,
     )
 
     async def ask(url: str) -> None:

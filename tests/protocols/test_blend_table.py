@@ -15,6 +15,7 @@ from exporter.protocols.blend import MAX_PRICE_AGE_SECONDS, Blend
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.protocols.blend.table import project_pools
 from exporter.tables import PROTOCOL_COLUMNS
+from exporter.wording import lasting
 from tests import judge
 
 # facts/blend.md 7: T15 (v1) and T17 (v2).
@@ -159,7 +160,7 @@ class TestPriceFailure:
         assert MAX_PRICE_AGE_SECONDS == 86_400
         failure = Blend().price_failure(quote(1, 10**9), 10**9 + age)
 
-        assert (None if valid else f"the price is {age} s old, more than 86400 s") == failure
+        assert (None if valid else f"the price is {lasting(age)} old, more than 1 day") == failure
 
     @pytest.mark.parametrize("timestamp", [10**9 + 1, 2**64 - 1])
     def test_future(self, timestamp: int) -> None:

@@ -137,10 +137,10 @@ def test_fewer_prices_than_asked_for() -> None:
     ("item", "reason"),
     [
         (price_data(0), "the price is 0, not above zero"),
-        (price_data(DOLLAR, NOW - 86_401), "the price is 86401 s old, more than 86400 s"),
+        (price_data(DOLLAR, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
         (price_data(DOLLAR, NOW - 86_400), VALID_PRICE),
         (price_data(DOLLAR, NOW - 3_601), VALID_PRICE),
-        (price_data(DOLLAR, NOW + 1), "the price is of 1 s after the ledger"),
+        (price_data(DOLLAR, NOW + 1), "the price is of 1 second after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "
          "340282366920938463463374607431768211455, which has more than 38 digits"),
         (struct_map({"price": i128(1), "timestamp": u64(NOW)}),
@@ -158,7 +158,7 @@ def test_prices_that_are_none(item: Any, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "reason"), [(3_600, VALID_PRICE), (3_601, "the price is 3601 s old, more than 3600 s")]
+    ("age", "reason"), [(3_600, VALID_PRICE), (3_601, "the price is 1 hour 1 second old, more than 1 hour")]
 )
 def test_prices_that_nobody_judged(age: int, reason: str) -> None:
     """The plain function does not look at a price's age, so what it gives counts for the hour of the default alone."""

@@ -164,7 +164,7 @@ class TestPrices:
         ("price", "age", "reason"),
         [
             (5, 600, "valid"),
-            (5, 601, "the price is 601 s old, more than 600 s"),
+            (5, 601, "the price is 10 minutes 1 second old, more than 10 minutes"),
             (0, 0, "the price is 0, not above zero"),
         ],
     )
