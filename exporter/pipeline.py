@@ -305,6 +305,7 @@ def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
         run_id=summary.run_id,
         schema_version=documents.SCHEMA_VERSION,
         network=run.network,
+        network_name=network_of(run.network).name,
         observed_ledger=tables.ledger,
         ledger_close_time=documents.timestamp(tables.close_time),
         generated_at=documents.timestamp(published),

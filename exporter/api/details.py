@@ -12,6 +12,7 @@ from exporter.api.routes import asset_key
 from exporter.compute import Tables
 from exporter.files import RenderedFile
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.parameters import Parameter
 
 
@@ -34,6 +35,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> Ass
             **{field: row[name] if name.endswith("decimals") else str(row[name]) for field, name in names.items()}
         )
 
+    coverage = PROTOCOLS[row["protocol"]].coverage
     return AssetDetail(
         market=row["market"],
         pool=row["pool"],
@@ -68,7 +70,11 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> Ass
         indexes=struct_of(
             AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
         ),
-        rate_model=[RateModelParameter(item.name, str(item.value), item.decimals) for item in parameters],
+        rate_model=[
+            RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
+        ],
+        supply_compounding=coverage.supply_compounding,
+        borrow_compounding=coverage.borrow_compounding,
     )
 
 

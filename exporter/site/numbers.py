@@ -116,6 +116,16 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def times_a_year(compounding: str) -> str:
+    """How often a rate is compounded (`exporter.api.fields.Compounding`): ``not at all``, ``52 times a year``."""
+    return "not at all" if compounding == "simple" else f"{int(compounding):,} times a year"
+
+
+def compounded(compounding: str) -> str:
+    """The same of the rate: ``not compounded``, ``compounded 52 times a year``."""
+    return "not compounded" if compounding == "simple" else f"compounded {times_a_year(compounding)}"
+
+
 def size(number: int) -> str:
     """Bytes in three digits: ``12.3 kB``."""
     for least, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):

@@ -10,6 +10,7 @@ import jinja2
 
 from exporter.site import cells, numbers, text
 from exporter.site.text import SYMBOL_LENGTH
+from exporter.wording import counted
 
 _CELLS = (
     cells.address, cells.code, cells.fact, cells.figure, cells.money, cells.name, cells.rate, cells.status,
@@ -41,6 +42,9 @@ def environment() -> jinja2.Environment:
         "dollars": numbers.dollars,
         "exact_dollars": numbers.exact_dollars,
         "count": numbers.count,
+        "counted": counted,
+        "compounded": numbers.compounded,
+        "times_a_year": numbers.times_a_year,
         "size": numbers.size,
         "harmless": text.harmless,
         "cut": text.cut,

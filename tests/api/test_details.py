@@ -57,7 +57,7 @@ ROW: dict[str, object] = {
     "rate_modifier_decimals": 9,
     "backstop_credit": 20,
 }
-PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("enabled", 1, 0))
+PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 1, 7, no_limit=True))
 
 
 def rendered(**changes: object) -> dict[str, Any]:
@@ -121,9 +121,11 @@ def test_every_field() -> None:
         },
         "indexes": {"decimals": 12, "supply": "11", "borrow": "12"},
         "rate_model": [
-            {"name": "util", "value": "8000000", "decimals": 7},
-            {"name": "enabled", "value": "1", "decimals": 0},
+            {"name": "util", "value": "8000000", "decimals": 7, "no_limit": False},
+            {"name": "supply_cap", "value": str(2**127 - 1), "decimals": 7, "no_limit": True},
         ],
+        "supply_compounding": "52",
+        "borrow_compounding": "365",
     } == rendered()
 
 
@@ -132,11 +134,11 @@ def test_a_pool_without_a_price() -> None:
     nothing = dict.fromkeys(
         ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents"), None
     )
-    detail = rendered(**nothing, price_reason="the price is 400 s old, more than 360 s")
+    detail = rendered(**nothing, price_reason="the price is 6 minutes 40 seconds old, more than 6 minutes")
 
     assert {
         "oracle": ORACLE,
-        "validity": "the price is 400 s old, more than 360 s",
+        "validity": "the price is 6 minutes 40 seconds old, more than 6 minutes",
         "value": None,
         "decimals": None,
         "time": None,

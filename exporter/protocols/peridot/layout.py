@@ -248,7 +248,10 @@ def shown_parameters(vault: Vault, curve: Mapping[str, int], paused: tuple[bool,
         "deposits_paused": (paused[0], 0),
         "borrowing_paused": (paused[1], 0),
     }
-    return tuple(Parameter(name, int(value), decimals) for name, (value, decimals) in shown.items())
+    return tuple(
+        Parameter(name, int(value), decimals, no_limit=name.endswith("_cap") and not value)
+        for name, (value, decimals) in shown.items()
+    )
 
 
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
