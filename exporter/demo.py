@@ -22,9 +22,9 @@ _FIRST_TIME = 1_790_000_000
 
 
 def run_demo(out: str, pools: int, seed: int, report: str | None, console: Console, execute: Callable[..., int]) -> int:
-    """Run the job against a made network into a folder; gives the exit code of the run.
+    """Run the job against a made network; gives the exit code of the run.
 
-    The network's ledger goes with the wall clock, so that a later demo into the same folder is of a later ledger. It
+    The network's ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. It
     keeps the events of a month, so that the later demo misses none.
     """
     now = int(time.time())
@@ -51,5 +51,6 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
             "output.report": report,
         }
         code = execute(load(None, flags, environment={}).settings, console)
-    console.event("demo", f"look at it with: {own_command('serve', '--out', out)}")
+    look = ("check", out) if "://" in out else ("serve", "--out", out)
+    console.event("demo", f"look at it with: {own_command(*look)}")
     return code

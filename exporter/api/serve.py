@@ -62,8 +62,8 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
     Port 0 takes any free port. Prints nothing. ConfigError when `root` is no folder or the address cannot be had.
     """
     if not root.is_dir():
-        made_by = own_command("demo", "--out", str(root))
-        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {made_by}")
+        making = own_command("demo")
+        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
     with bind(host, port) as listener:
         address = listener.getsockname()
         if on_ready is not None:

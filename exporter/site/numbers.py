@@ -116,14 +116,15 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def times_a_year(compounding: str) -> str:
-    """How often a rate is compounded (`exporter.api.fields.Compounding`): ``not at all``, ``52 times a year``."""
-    return "not at all" if compounding == "simple" else f"{int(compounding):,} times a year"
-
-
 def compounded(compounding: str) -> str:
-    """The same of the rate: ``not compounded``, ``compounded 52 times a year``."""
-    return "not compounded" if compounding == "simple" else f"compounded {times_a_year(compounding)}"
+    """How a yield follows from a rate (`exporter.api.fields.Compounding`): ``compounded 52 times a year``."""
+    return "not compounded" if compounding == "simple" else f"compounded {int(compounding):,} times a year"
+
+
+def yields(supply: str, borrow: str) -> str:
+    """How both yields of a protocol follow from the rates."""
+    both = compounded(supply), compounded(borrow)
+    return both[0] if supply == borrow else f"supply: {both[0]}; borrow: {both[1]}"
 
 
 def size(number: int) -> str:

@@ -285,5 +285,5 @@ def test_a_yield_says_whether_it_is_compounded() -> None:
     assert "supply rate, compounded 52 times a year" in blend
     assert "borrow rate, compounded 365 times a year" in blend
     assert "supply rate, not compounded" in slender
-    assert "supply not at all, borrow not at all" in Page(site["about.html"]).text
+    assert "supply: compounded 52 times a year; borrow: compounded 365 times a year" in Page(site["about.html"]).text
     assert "1 markets" not in Page(site["about.html"]).text
