@@ -147,7 +147,7 @@ def test_serve_without_a_folder(tmp_path: Path) -> None:
 
 
 def test_serve_of_a_bucket(tmp_path: Path) -> None:
-    """Serving a bucket ends with code 2 and says that a folder is served; its URI, which may hold a key, is not told."""
+    """Serving a bucket ends with code 2 and says that a folder is served; the URI is not repeated."""
     result = exporter("serve", "--out", "s3://bucket/secret", cwd=tmp_path)
 
     assert (2, False) == (result.returncode, "secret" in result.stderr)
