@@ -5,6 +5,7 @@ Only what stands in the output is looked at: what is published there, and what e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from exporter.config import Configuration
 from exporter.discovery import candidates
 from exporter.discovery.memory import Memory, load_memory
 from exporter.ledger.endpoints import parse_endpoints
+from exporter.ledger.redaction import printable
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.networks import network_id, network_of
 from exporter.protocols import PROTOCOLS
@@ -31,7 +33,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         if key == "network.rpc_urls" and settings.network.rpc_urls:
             value = [endpoint.label for endpoint in parse_endpoints(settings.network.rpc_urls)]
         origin = configuration.origins.get(key)
-        yield f"  {key} = {value!r}{f'   # {origin}' if origin else ''}"
+        yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
 
     network = network_of(settings.passphrase)
     store = open_store(settings.output.uri)
@@ -69,6 +71,8 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     else:
         pointer = published.pointer
         yield f"  published: run {pointer.run_id} at ledger {pointer.observed_ledger}; a run must be of a later ledger"
+        if snapshot is None and pointer.network not in (None, settings.passphrase):
+            yield f"  and it is of another network ({printable(pointer.network)}): name another output"
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
     yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
@@ -89,6 +93,15 @@ def _remembered(memory: Memory) -> str:
         f"remembered from earlier runs: {counted(markets, 'market')}, and {counted(len(read) - markets, 'pool')} that "
         f"nothing on the chain lists; {tried} more were named by events and never read"
     )
+
+
+def _toml(value: Any) -> str:
+    """A setting as it can be written into the configuration file."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -117,7 +117,7 @@ def test_plan_touches_nothing(tmp_path: Path) -> None:
     result = exporter("plan", "--out", "there", cwd=tmp_path, EXPORTER_RPC_URLS="https://rpc.example/secret")
 
     assert 0 == result.returncode, result.stderr
-    assert "output.uri = 'there'   # command line" in result.stdout
+    assert 'output.uri = "there"   # command line' in result.stdout
     assert "rpc.example" in result.stdout
     assert "secret" not in result.stdout
     assert [] == list(tmp_path.iterdir())

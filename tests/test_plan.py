@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,18 @@ def known(label: str, protocol: str = "blend", pool: str | None = None, *, confi
 def listed(protocol: str) -> int:
     """How many markets the lists of mainnet have."""
     return sum(len(item.markets) for item in MAINNET.deployments if item.protocol == protocol)
+
+
+def test_settings_are_told_as_they_are_written(tmp_path: Path) -> None:
+    """Every setting stands in the plan as a configuration file would have it; one without a value is not set."""
+    lines = plan(tmp_path, markets=[{"protocol": "blend", "address": contract("A")}])
+    settings = lines[1 : lines.index("reads")]
+    written = [line.partition("   #")[0] for line in settings if not line.endswith(" = not set")]
+
+    assert "network.passphrase = not set" in settings
+    assert "network.router = true" in written
+    assert str(tmp_path) == tomllib.loads("\n".join(written))["output"]["uri"]
+    assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]
 
 
 def test_nothing_remembered(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ def _table(files: list[HistoryFile]) -> Iterator[str]:
 
 def compact(uri: str, months: int, dry_run: bool, console: Console, answers: Console) -> int:
     """Compact the history of a tree, or say what would be; gives the exit code."""
+    manifest = asyncio.run(_manifest(uri))
     store = open_store(uri)
     if dry_run:
-        pieces = plan_compaction(asyncio.run(_manifest(uri)), months)
+        pieces = plan_compaction(manifest, months)
         for piece in pieces:
             text = f"{piece.folder}: {counted(len(piece.files), 'file')}, {counted(piece.rows, 'row')}"
             answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)

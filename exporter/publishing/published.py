@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.api.headers import POINTER_KEY
-from exporter.errors import NotNewerError, StoreError
+from exporter.errors import ConfigError, NotNewerError, StoreError
+from exporter.ledger.redaction import printable
+from exporter.networks import network_of
 from exporter.stores.store import Store, StoredObject, check_key, etag_of
 
 INTENT_KEY = "v1/system/intent.json"
@@ -26,12 +28,13 @@ _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 class Pointer(Struct, frozen=True):
-    """What the publisher needs of the status document: which run is the published one."""
+    """What the publisher needs of the status document: which run is the published one, and of which network."""
 
     run_id: str
     observed_ledger: _Ledger
     manifest_key: str
     manifest_sha256: str
+    network: str | None = None
 
 
 class Intent(Struct, frozen=True):
@@ -184,6 +187,23 @@ def check_newer(store: Store, observed_ledger: int) -> None:
         StoreError: what stands in the store cannot be understood.
     """
     refuse_not_newer(read_published(store), read_intent(store), observed_ledger)
+
+
+def check_network(store: Store, network: str) -> None:
+    """Ask before anything is read whether the tree is of this network (a passphrase), if there is one.
+
+    Raises:
+        ConfigError: it is of another; one history would hold the numbers of both.
+        StoreError: what stands in the store cannot be understood.
+    """
+    published = read_published(store)
+    found = None if published is None else published.pointer.network
+    if found is not None and found != network:
+        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
+        raise ConfigError(
+            f"output.uri: {store.uri} holds the network {held}, and this run reads {read}; name another output, or "
+            "remove that one if nothing in it is worth keeping"
+        )
 
 
 def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:

@@ -11,6 +11,7 @@ import pytest
 from exporter.api.details import asset_detail, render_details
 from exporter.compute import Tables
 from exporter.errors import CheckError
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS
 from tests.api.rendering import contract
@@ -69,7 +70,7 @@ def rendered(**changes: object) -> dict[str, Any]:
         pl.DataFrame(schema=MARKETS),
         parameters={(MARKET, POOL): PARAMETERS},
     )
-    (file,) = render_details(tables)
+    (file,) = render_details(tables, PROTOCOLS)
     assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     return document
@@ -157,7 +158,7 @@ def test_a_price_of_no_date(seconds: int) -> None:
 def test_contracts_without_code_of_their_own() -> None:
     """A market without an oracle or wasm code says so with null; one without known parameters has an empty list."""
     row = pools_frame([ROW | {"oracle": None, "wasm_hash": None}]).row(0, named=True)
-    detail = asset_detail(row, ())
+    detail = asset_detail(row, (), PROTOCOLS["blend"].coverage)
 
     assert (None, None, []) == (detail.contract_wasm_hash, detail.price.oracle, detail.rate_model)
 

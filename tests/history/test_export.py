@@ -143,3 +143,11 @@ def test_compact(store: FolderStore) -> None:
     assert "files before 2, files after 1" in result.stderr
     assert before.equals(every_row(store))
     assert "0 files would be made" == run("compact", store.uri, "--dry-run").stdout.strip()
+
+
+def test_compacting_nothing(tmp_path: Path) -> None:
+    """A place without a history is an error, and nothing is made there."""
+    result = run("compact", str(tmp_path / "nothing"))
+
+    assert (3, True) == (result.exit_code, "nothing is not a folder" in result.stderr)
+    assert not (tmp_path / "nothing").exists()
