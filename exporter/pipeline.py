@@ -150,11 +150,8 @@ def _keep_discoveries(run: Run) -> None:
     if run.discovered:
         names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in run.discovered]
         shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
-        run.console.event(
-            "discovered",
-            f"found {counted(len(names), 'market or pool', 'markets and pools')} that no list has: {shown}",
-            count=len(names),
-        )
+        found = counted(len(names), "market or pool", "markets and pools")
+        run.console.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
     if run.memory is None or run.dry_run:
         return
     try:
