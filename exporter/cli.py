@@ -32,7 +32,9 @@ def _reads(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that also has an output."""
-    return _reads(click.option("--out", help="Where the tree goes: a folder.  [default: ./public]")(command))
+    return _reads(
+        click.option("--out", help="Where the tree goes: a folder or s3://BUCKET/PREFIX.  [default: ./public]")(command)
+    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,7 +50,7 @@ def main() -> None:
 
 @main.command()
 @_shared
-@click.option("--report", help="Where the run report goes.  [default: run-report.json]")
+@click.option("--report", help="The file for the run report.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
     "--replace-ledger",
@@ -118,10 +120,14 @@ def plan(
 
 @main.command()
 @click.argument("uri", required=False)
-@click.option("--sample", type=click.IntRange(1, 1_000_000), help="Look at so many files of each kind, not at all.")
+@click.option(
+    "--sample", type=click.IntRange(1, 1_000_000), help="Look at this many files of each kind instead of at all."
+)
 @click.option("--on-chain", is_flag=True, help="Instead of a tree, check the numbers against the contracts' own views.")
 @_reads
-@click.option("--out", help="With --on-chain: markets that runs into this tree found are compared, too.")
+@click.option(
+    "--out", help="With --on-chain: a tree (folder or s3://BUCKET/PREFIX); what runs into it found is compared, too."
+)
 @log_format_option
 def check(
     uri: str | None, sample: int | None, on_chain: bool, config_path: Path | None, network: str | None,
@@ -129,13 +135,15 @@ def check(
 ) -> None:  # fmt: skip
     """Check a published tree, or the exporter's own numbers.
 
-    URI is a folder, or the http(s) URL of a tree's root. Every file of the published run is read, every link and
-    cursor followed, every sum and digest computed again; with --sample only some, and one walk over all pools. With
-    --on-chain there is no URI: markets are read as by run, and their contracts asked for the same numbers at the same
-    ledger; --config, --network, --rpc-url, --snapshot and --out are for that.
+    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root. Every file of the published run is read,
+    every link and cursor followed, every sum and digest computed again; with --sample only some, and one walk over all
+    pools.
 
-    Exit code 0: all is well, and something was looked at; 4: not so, with everything that is wrong on standard
-    output; 3: it cannot be read.
+    With --on-chain there is no URI: markets are read as `exporter run` reads them, and their contracts are asked for
+    the same numbers at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
+
+    Exit code 0: all is well, and something was looked at; 4: something is wrong, and standard output names it; 3: it
+    cannot be read.
     """
     console = Console(log_format)
     answers = Console("json" if log_format == "json" else "text", sys.stdout)
@@ -144,7 +152,9 @@ def check(
         from exporter.check.command import check_on_chain, check_tree
 
         if on_chain is (uri is not None):
-            raise ConfigError("name the tree to check (a folder or a URL), or give --on-chain and no URI")
+            raise ConfigError(
+                "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"
+            )
         if uri is not None:
             return check_tree(uri, sample, console, answers)
         configuration = load_configuration(
@@ -156,13 +166,18 @@ def check(
 
 
 @main.command()
-@click.option("--out", default="./public", show_default=True, help="The folder to publish into.")
+@click.option(
+    "--out", default="./public", show_default=True, help="Where the tree goes: a folder or s3://BUCKET/PREFIX."
+)
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
-@click.option("--report", help="Where the run report goes.  [default: run-report.json]")
+@click.option("--report", help="The file for the run report.  [default: run-report.json]")
 @log_format_option
 def demo(out: str, pools: int, seed: int, report: str | None, log_format: str) -> None:
-    """Run against an embedded network of made markets; needs nothing else."""
+    """Try a run against a made network; needs nothing else.
+
+    Its markets, amounts and prices are made up, and every page says so.
+    """
     console = Console(log_format)
 
     def work() -> int:
@@ -175,7 +190,9 @@ def demo(out: str, pools: int, seed: int, report: str | None, log_format: str) -
 
 
 @main.command()
-@click.option("--out", default="./public", show_default=True, help="The folder of a published tree.")
+@click.option(
+    "--out", default="./public", show_default=True, help="The folder of a published tree; of a bucket, a copy of it."
+)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any free port.")
 def serve(out: str, host: str, port: int) -> None:
@@ -185,6 +202,8 @@ def serve(out: str, host: str, port: int) -> None:
     def work() -> int:
         from exporter.api.serve import run_server
 
+        if "://" in out:
+            raise ConfigError("--out: serve shows a folder; copy the tree of a bucket into one (docs/operations.md)")
         run_server(Path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
         return 0
 
@@ -193,7 +212,12 @@ def serve(out: str, host: str, port: int) -> None:
 
 @main.command()
 @click.argument("uri")
-@click.option("--max-age", type=click.IntRange(1, 31_536_000), metavar="SECONDS", help="Instead of what it promised.")
+@click.option(
+    "--max-age",
+    type=click.IntRange(1, 31_536_000),
+    metavar="SECONDS",
+    help="Stale when older than this, whatever the run promised.",
+)
 @click.option("--grace", type=click.IntRange(0, 31_536_000), metavar="SECONDS", help="How late the next run may be.")
 @click.option(
     "--max-lag",
@@ -205,14 +229,14 @@ def serve(out: str, host: str, port: int) -> None:
 )
 @log_format_option
 def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_format: str) -> None:
-    """Say how fresh a published tree is, and fail when it is older than it promised.
+    """Say how fresh a published tree is; fail when it is stale.
 
     URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root; only its status document is read. A run
     that was published with schedule.interval_minutes promises a newer one after that time, and as scheduled runs are
     often late, --grace is as long again unless it is given.
 
-    Exit code 0: fresh; 3: stale, of a ledger that was old already, missing, or not to be read; 2: the run promises
-    nothing, and there is no --max-age.
+    Exit code 0: fresh; 3: stale, published of a ledger that was old already, missing, or unreadable; 2: the run
+    promises nothing, and there is no --max-age.
     """
     console = Console(log_format)
     answers = Console("json" if log_format == "json" else "text", sys.stdout)
@@ -229,13 +253,15 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
 @click.argument("platform", type=click.Choice(("nginx", "cloudfront", "cloudflare")))
 @click.option("--config", "config_path", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
 @click.option("--root", help="nginx: the folder of the tree.  [default: output.uri]")
-@click.option("--origin", metavar="URL", help="cloudflare: where the keys of the tree are, instead of a bound bucket.")
+@click.option(
+    "--origin", metavar="URL", help="cloudflare: the URL that the tree's files are below, instead of a bound bucket."
+)
 @click.option("--out", default="./edge", show_default=True, help="The folder to write into.")
 def edge(platform: str, config_path: Path | None, root: str | None, origin: str | None, out: str) -> None:
-    """Write the rule that serves query strings from files: for nginx, CloudFront or Cloudflare.
+    """Write the rule that serves query strings from files.
 
-    The rule holds the configured page sizes: write it again, and put it in place, when these change. docs/edge.md says
-    how, and what each platform cannot do.
+    It is for nginx, CloudFront or Cloudflare Workers. The rule holds the configured page sizes: write it again, and put
+    it in place, when these change. docs/edge.md says how, and what each platform cannot do.
     """
     console = Console("text")
 
@@ -252,19 +278,32 @@ def edge(platform: str, config_path: Path | None, root: str | None, origin: str 
 
 @main.command()
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
-@click.option("--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many of Alula's.")
 @click.option(
-    "--other-protocols/--no-other-protocols", default=True, show_default=True, help="Some of every other protocol."
+    "--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many Alula markets."
+)
+@click.option(
+    "--other-protocols/--no-other-protocols",
+    default=True,
+    show_default=True,
+    help="Some markets of every other protocol, too.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger of the made network.")
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file instead of a made network.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
-@click.option("--advance-every-seconds", type=click.FloatRange(0.01, 3600), help="Close a ledger so often.")
-@click.option("--advance-every-requests", type=click.IntRange(1), help="Close a ledger after so many calls.")
-@click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds before a request is looked at.")
-@click.option("--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node so many ledgers behind.")
+@click.option(
+    "--advance-every-seconds",
+    type=click.FloatRange(0.01, 3600),
+    help="Close a ledger each time this many seconds have passed.",
+)
+@click.option(
+    "--advance-every-requests", type=click.IntRange(1), help="Close a ledger each time this many calls have come."
+)
+@click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds to wait before each answer.")
+@click.option(
+    "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
+)
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
 def localnet(host: str, port: int, **options: Any) -> None:
     """Serve a made network, or a ledger snapshot file, as a Stellar RPC."""

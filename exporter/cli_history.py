@@ -16,15 +16,15 @@ from exporter.errors import ConfigError
 
 @click.group()
 def history() -> None:
-    """The Parquet history of a published tree: list its files, compact them, export a part."""
+    """List, compact and export a published tree's Parquet history."""
 
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options of the commands that look at a part of the history."""
     for option in reversed(
         (
-            click.option("--from", "start", metavar="WHEN", help="A day, an RFC 3339 time (UTC), or a ledger."),
-            click.option("--to", "end", metavar="WHEN", help="Before this day or time; up to this ledger."),
+            click.option("--from", "start", metavar="WHEN", help="From this day, RFC 3339 time (UTC) or ledger on."),
+            click.option("--to", "end", metavar="WHEN", help="To before this day or time, or up to this ledger."),
         )
     ):
         command = option(command)
@@ -47,7 +47,7 @@ def _selection(start: str | None, end: str | None, market: str | None = None, to
 def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None:
     """Say which files the history has.
 
-    URI is a folder, s3://bucket/prefix, or the http(s) URL of a tree's root.
+    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
     """
     console = Console(log_format)
 
@@ -67,14 +67,14 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
     type=click.IntRange(0, 1200),
     default=2,
     show_default=True,
-    help="So many whole months stay in a file a day; those before become a file each.",
+    help="Leave this many whole months as a file for each day; earlier ones become a file each.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @log_format_option
 def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
-    """Make one sorted file of each closed day, and of each month long past.
+    """Make one file of each closed day and of each older month.
 
-    URI is a folder or s3://bucket/prefix. A run does this by itself unless history.compact is false. The files that
+    URI is a folder or s3://BUCKET/PREFIX. A run does this by itself unless history.compact is false. The files that
     are no longer named stay for output.retention_hours, until a sweep.
     """
     console = Console(log_format)
@@ -105,7 +105,7 @@ def export(
 ) -> None:  # fmt: skip
     """Write a part of the history into one file: Parquet, CSV or Arrow.
 
-    URI is a folder, s3://bucket/prefix, or the http(s) URL of a tree's root. Amounts stay exact: decimal(38,0), in
+    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root. Amounts stay exact: decimal(38,0), in
     CSV plain digits. Every file that is read is compared with its digest in the history's manifest.
 
     Names of tokens and markets are whatever their contracts say. In CSV, a text that a spreadsheet would run as a
@@ -131,7 +131,7 @@ def export(
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--config", "config_path", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
 @click.option("--network", help="mainnet (default), testnet or local.")
-@click.option("--out", help="The output whose history is added to.  [default: ./public]")
+@click.option("--out", help="The tree whose history is added to: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes of this machine.  [default: its cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, for example tcp://10.0.0.1:8786.")
 @log_format_option

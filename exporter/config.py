@@ -6,6 +6,7 @@ the key and says what is accepted; unknown keys are errors too, because a mistyp
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
@@ -43,7 +44,7 @@ ACCEPTED: dict[str, str] = {
     "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
     "discovery.enabled": "true, or false for only the markets named in [[markets]]",
     "markets": "tables [[markets]] with a protocol and an address",
-    "markets.protocol": "the name of a protocol: blend",
+    "markets.protocol": "one of alula, blend, k2, peridot, slender, xoxno",
     "markets.address": "the strkey of a market contract (C...)",
     "allow_unread": 'a list of "MARKET" or "MARKET/POOL" that are known to be dead',
 }
@@ -60,6 +61,12 @@ ENVIRONMENT: dict[str, str] = {
     "EXPORTER_INTERVAL_MINUTES": "schedule.interval_minutes",
 }
 """Environment variables and the key each one sets; RPC URLs are separated by white space or commas."""
+
+_READ_ELSEWHERE = (
+    "EXPORTER_CONFIG", "EXPORTER_PYTHON", "EXPORTER_PAGES", "EXPORTER_MAINNET_SNAPSHOT", "EXPORTER_REAL_DATA",
+)  # fmt: skip
+# The tests' own, and what Kubernetes sets in every container beside a service that is called "exporter".
+_FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -153,8 +160,10 @@ def load(
     if path is not None:
         merged = _read_toml(path)
         origins = dict.fromkeys(_keys(merged), str(path))
+    environment = os.environ if environment is None else environment
+    _refuse_unknown(environment)
     for variable, key in ENVIRONMENT.items():
-        text = (os.environ if environment is None else environment).get(variable, "")
+        text = environment.get(variable, "")
         if text:
             _put(merged, key, _from_text(key, text))
             origins[key] = f"environment variable {variable}"
@@ -163,6 +172,15 @@ def load(
             _put(merged, key, value)
             origins[key] = "command line"
     return Configuration(_checked(_convert(merged, origins), origins), origins)
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = (*ENVIRONMENT, *_READ_ELSEWHERE)
+    for name in sorted(environment):
+        if name.startswith("EXPORTER_") and environment[name] and name not in known and not _FOREIGN.fullmatch(name):
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            listed = ", ".join((*sorted(ENVIRONMENT), "EXPORTER_CONFIG"))
+            raise ConfigError(f"unknown environment variable {name}; did you mean {nearest}? Known are {listed}")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -6,16 +6,42 @@ Everything goes to standard error, so that standard output stays free for what a
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
 from typing import Any, TextIO
 
 import click
 
 LOG_FORMATS = ("auto", "text", "json")
+
+
+def own_command(*arguments: str) -> str:
+    """A command of ours as it has to be typed here: by the name of the program when that is on the PATH.
+
+    Otherwise by the path that this very process was started by, or by its Python.
+    """
+    program = Path(sys.argv[0]).absolute()
+    if program.name != "exporter" or not os.access(program, os.X_OK):
+        words = [_typed(Path(sys.executable)), "-m", "exporter"]
+    elif (found := shutil.which("exporter")) is not None and program.samefile(found):
+        words = ["exporter"]
+    else:
+        words = [_typed(program)]
+    return shlex.join([*words, *arguments])
+
+
+def _typed(program: Path) -> str:
+    if not program.is_relative_to(Path.cwd()):
+        return str(program)
+    near = str(program.relative_to(Path.cwd()))
+    return near if os.sep in near else f".{os.sep}{near}"
 
 
 class Console:
@@ -25,6 +51,7 @@ class Console:
         self._json = log_format == "json"
         self._stream = stream or sys.stderr
         self._progress = log_format == "auto" and self._stream.isatty()
+        self._doing = ""  # what stands on the terminal's line while a step runs
 
     @property
     def is_json(self) -> bool:
@@ -38,7 +65,8 @@ class Console:
             line = json.dumps({"time": at, "event": name, "message": message, **facts}, default=str)
         else:
             line = message
-        click.echo(line, file=self._stream)
+        before, after = ("\r\x1b[2K", self._doing) if self._doing else ("", "")
+        click.echo(f"{before}{line}\n{after}", file=self._stream, nl=False)
 
     def warning(self, message: str, **facts: Any) -> None:
         """Something the operator should look at."""
@@ -54,13 +82,16 @@ class Console:
         facts: dict[str, Any] = {}
         began = monotonic()
         if self._progress:
-            click.echo(f"  {doing} ...", file=self._stream, nl=False)
+            self._doing = f"  {doing} ..."
+            click.echo(self._doing, file=self._stream, nl=False)
         try:
             yield facts
         except BaseException:
             if self._progress:
                 click.echo("", file=self._stream)
             raise
+        finally:
+            self._doing = ""
         seconds = monotonic() - began
         shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
         if self._progress:

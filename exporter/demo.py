@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.config import load
-from exporter.console import Console
+from exporter.console import Console, own_command
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_protocols import SOME
@@ -16,14 +16,16 @@ from exporter.localnet.server import create_app
 
 CLOSE_SECONDS = 5
 ALULA_MARKETS = 3  # as many as the local network knows
+QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
 
 
 def run_demo(out: str, pools: int, seed: int, report: str | None, console: Console, execute: Callable[..., int]) -> int:
-    """Run the job against a made network into a folder; gives the exit code of the run.
+    """Run the job against a made network; gives the exit code of the run.
 
-    The network's ledger goes with the wall clock, so that a later demo into the same folder is of a later ledger.
+    The network's ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. It
+    keeps the events of a month, so that the later demo misses none.
     """
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
@@ -35,6 +37,8 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
         start_ledger=ledger,
         start_time=now - now % CLOSE_SECONDS,
         close_seconds=CLOSE_SECONDS,
+        window=QUIET_LEDGERS,
+        quiet_ledgers=QUIET_LEDGERS,
         alula_markets=ALULA_MARKETS,
         others=SOME,
     )
@@ -47,5 +51,6 @@ def run_demo(out: str, pools: int, seed: int, report: str | None, console: Conso
             "output.report": report,
         }
         code = execute(load(None, flags, environment={}).settings, console)
-    console.event("demo", f"look at it with: exporter serve --out {out}")
+    look = ("check", out) if "://" in out else ("serve", "--out", out)
+    console.event("demo", f"look at it with: {own_command(*look)}")
     return code

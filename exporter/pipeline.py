@@ -45,6 +45,7 @@ from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, publish
 from exporter.publishing.published import (
     LedgerNotNewerError,
+    check_network,
     check_newer,
     read_current_listing,
     read_intent,
@@ -59,6 +60,7 @@ from exporter.site import SiteFacts, render_site
 from exporter.sources import OpenSource, open_source
 from exporter.stores.memory_store import MemoryStore
 from exporter.stores.store import Clock, Store, open_store, utc_now
+from exporter.wording import counted
 
 SHOWN_DISCOVERIES = 5
 """Markets named on the console; the report has all."""
@@ -154,6 +156,7 @@ async def _read(run: Run, facts: dict[str, Any]) -> None:
 
 async def _read_from(opened: OpenSource, run: Run) -> None:
     run.network = opened.network.passphrase
+    check_network(run.store, run.network)
     around = known = None
     router = router_for(run.settings, opened)
     if run.settings.discovery.enabled:
@@ -187,7 +190,8 @@ def _keep_discoveries(run: Run) -> None:
     if run.discovered:
         names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in run.discovered]
         shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
-        run.console.event("discovered", f"discovered {len(names)} that no list has: {shown}", count=len(names))
+        found = counted(len(names), "market or pool", "markets and pools")
+        run.console.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
     if run.memory is None or run.dry_run:
         return
     if run.replaced_ledger is not None and run.certificate is not None:
@@ -235,7 +239,7 @@ def tabulate(run: Run, facts: dict[str, Any]) -> None:
         run.console.warning(f"{name} could not be read: {reason.detail}", reason=reason.reason)
     if not tables.markets.height:
         raise CheckError(
-            "no market was read, and nothing is published over what stands; check network.name, the endpoints, "
+            "no market was read, and what was published before stays; check network.name, the endpoints, "
             "and [[markets]] if discovery is off"
         )
 
@@ -323,7 +327,7 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     tables, output = run.done(), run.settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
     yield from render_tree(tables.pools, tables.markets, *sizes)
-    yield from render_details(tables)
+    yield from render_details(tables, run.modules)
     series = yield from _histories(run)
     yield from render_overview(tables, series.first_seen)
     known = network_of(run.network)
@@ -361,6 +365,7 @@ def _status(run: Run, summary: RunSummary) -> documents.SystemStatus:
         run_id=summary.run_id,
         schema_version=documents.SCHEMA_VERSION,
         network=run.network,
+        network_name=network_of(run.network).name,
         observed_ledger=tables.ledger,
         ledger_close_time=documents.timestamp(tables.close_time),
         generated_at=documents.timestamp(published),

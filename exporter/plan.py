@@ -5,6 +5,7 @@ Only what stands in the output is looked at: what is published there, and what e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from exporter.config import Configuration
 from exporter.discovery import candidates
 from exporter.discovery.memory import Memory, load_memory
 from exporter.ledger.endpoints import parse_endpoints
+from exporter.ledger.redaction import printable
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.networks import network_id, network_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.published import read_published
 from exporter.stores.store import open_store
+from exporter.wording import counted
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
@@ -30,7 +33,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         if key == "network.rpc_urls" and settings.network.rpc_urls:
             value = [endpoint.label for endpoint in parse_endpoints(settings.network.rpc_urls)]
         origin = configuration.origins.get(key)
-        yield f"  {key} = {value!r}{f'   # {origin}' if origin else ''}"
+        yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
 
     network = network_of(settings.passphrase)
     store = open_store(settings.output.uri)
@@ -44,21 +47,22 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     for name, items in found.items():
         markets = [item for item in items if item.pool is None]
         demanded = sum(item.demanded for item in markets)
-        yield f"  {name}: {len(markets)} known markets, {demanded} of them named in [[markets]]"
+        yield f"  {name}: {counted(len(markets), 'known market')}, {demanded} named in [[markets]]"
         zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
         if settings.discovery.enabled and zones:
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
         own = [item for item in network.deployments if item.protocol == name]
         pools = sum(len(item.pools) for item in own)
         if settings.discovery.enabled and pools:
-            yield f"  {name}: {pools} known pools that no contract lists"
+            yield f"  {name}: {counted(pools, 'known pool')} that no contract lists"
         if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
             yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:
         yield f"  {_remembered(memory)}"
         yield from (f"  {notice}" for notice in memory.notices)
-    yield f"  first wave: at least {keys} ledger keys, {-(-keys // MAX_KEYS_PER_REQUEST)} requests"
+    requests = counted(-(-keys // MAX_KEYS_PER_REQUEST), "request")
+    yield f"  first wave: at least {counted(keys, 'ledger key')}, {requests}"
 
     published = read_published(store)
     yield f"writes to {store.uri}"
@@ -67,6 +71,8 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     else:
         pointer = published.pointer
         yield f"  published: run {pointer.run_id} at ledger {pointer.observed_ledger}; a run must be of a later ledger"
+        if snapshot is None and pointer.network not in (None, settings.passphrase):
+            yield f"  and it is of another network ({printable(pointer.network)}): name another output"
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
     yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
@@ -75,7 +81,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     if settings.history.compact:
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
-    yield f"  removes pages of runs superseded more than {settings.output.retention_hours} hours ago"
+    yield f"  removes pages of runs superseded more than {counted(settings.output.retention_hours, 'hour')} ago"
 
 
 def _remembered(memory: Memory) -> str:
@@ -84,9 +90,18 @@ def _remembered(memory: Memory) -> str:
     markets = sum(market.pool is None for market in read)
     tried = len(memory.markets) - len(read)
     return (
-        f"remembered from earlier runs: {markets} markets, and {len(read) - markets} pools that nothing on the chain "
-        f"lists; {tried} more were named by events and never read"
+        f"remembered from earlier runs: {counted(markets, 'market')}, and {counted(len(read) - markets, 'pool')} that "
+        f"nothing on the chain lists; {tried} more were named by events and never read"
     )
+
+
+def _toml(value: Any) -> str:
+    """A setting as it can be written into the configuration file."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from exporter import exact
 from exporter.history.schema import MAX_DECIMAL
 from exporter.ledger.oracles import Quote
 from exporter.tables import VALID_PRICE
+from exporter.wording import lasting
 
 _MAX_POWER = 38  # 10^38 is the largest power of ten that fits into 128 bits
 _MAX_TIME = 2**63 - 1
@@ -72,7 +73,11 @@ def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], clo
         limit = limits.get((market, pool))
         age = 0 if timestamp is None else close_time - timestamp
         refused = limit is not None and age > limit
-        reasons.append(f"the price is {age} s old, more than the market's own limit of {limit} s" if refused else None)
+        reasons.append(
+            f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
+            if refused and limit is not None
+            else None
+        )
     why = pl.Series("price_reason", reasons, dtype=pl.String)
     return pools.with_columns(
         *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),

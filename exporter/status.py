@@ -22,6 +22,7 @@ from exporter.decoding import decode_json
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError
 from exporter.ledger.redaction import printable
 from exporter.stores.store import Clock, open_store, utc_now
+from exporter.wording import counted, lasting
 
 MAX_POINTER_BYTES = 64 * 2**20
 """Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""
@@ -79,9 +80,9 @@ def tell_status(uri: str, bounds: Bounds, console: Console, answers: Console, *,
     promised = status.next_expected_at
     line = (
         f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {_time(status.ledger_close_time)}; "
-        f"published {_time(status.generated_at)}, {age} s ago; next expected "
+        f"published {_time(status.generated_at)}, {lasting(max(age, 0))} ago; next expected "
         + ("at a time it does not tell" if promised is None else _time(promised))
-        + f"; {status.pool_count} pools, {status.unread_count} unread, {status.unpriced_count} unpriced"
+        + f"; {counted(status.pool_count, 'pool')}, {status.unread_count:,} unread, {status.unpriced_count:,} unpriced"
     )
     facts: dict[str, Any] = msgspec.to_builtins(status)
     answers.event("status", line, fresh=not problems, age_seconds=age, problems=problems, **facts)
@@ -105,14 +106,14 @@ def judge(status: PublishedStatus, bounds: Bounds, moment: datetime) -> list[str
     if moment > (latest := _latest(status, bounds)):
         late = _seconds(moment - latest)
         problems.append(
-            f"the published run is stale: a newer one should stand since {_time(latest)}, {late} s ago; look at the "
-            "scheduled runs and their reports"
+            f"the published run is stale: a newer one should stand since {_time(latest)}, {lasting(late)} ago; look "
+            "at the scheduled runs and their reports"
         )
     lag = _seconds(status.generated_at - status.ledger_close_time)
     if lag > bounds.max_lag:
         problems.append(
-            f"the published ledger closed {lag} s before it was published, and {bounds.max_lag} s are allowed; the "
-            "RPC lags behind the network: use another"
+            f"the published ledger closed {lasting(lag)} before it was published, and {lasting(bounds.max_lag)} is "
+            "allowed; the RPC lags behind the network: use another"
         )
     return problems
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.api.coverage import excluded_on
 from exporter.networks import NETWORKS
 from exporter.protocols import PROTOCOLS
+from exporter.wording import counted
 
 PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
 
@@ -18,9 +19,13 @@ Made by `scripts/docs` from the protocol modules and the lists of deployments. `
 says the same together with what the run found: counts, the code of the contracts, every known address with its source
 and date.
 
-Amounts, totals and utilization mean the same for every protocol. Yields are each protocol's own: compare them with
-this page beside you. A market that is not in a list is found where the chain tells of it
-([discovery](discovery.md)); `[[markets]]` in the configuration names any other.
+For every protocol, amounts are base units of the token, utilization is what is borrowed divided by what is supplied,
+and the value is what is supplied and plain collateral, times the price. The rest is each protocol's own: how a yield
+follows from the annual rate (`simple`, or compounded so many times a year), of which moment rates and totals are, and
+whether the protocol's own share is part of what is supplied. Compare them with this page beside you.
+
+A market that is not in a list is found where the chain tells of it ([discovery](discovery.md)); `[[markets]]` in the
+configuration names any other.
 """
 
 
@@ -38,6 +43,8 @@ def _protocols() -> Iterator[str]:
         yield f"| Year of the annual rates | {about.year_seconds:,} s |"
         yield f"| `supply_apy_bps` | {about.supply_yield} |"
         yield f"| `borrow_apy_bps` | {about.borrow_yield} |"
+        compounding = f"`{about.supply_compounding}`, `{about.borrow_compounding}`"
+        yield f"| `supply_compounding`, `borrow_compounding` | {compounding} |"
         yield f"| Rates are | {about.rates} |"
         yield f"| Totals are | {about.totals} |"
         yield f"| Prices | {about.prices} |"
@@ -48,9 +55,9 @@ def _protocols() -> Iterator[str]:
                 continue
             for deployment in network.deployments:
                 if deployment.protocol == name:
-                    markets = len(deployment.markets)
-                    pools = f", {len(deployment.pools)} pools that no contract lists" if deployment.pools else ""
-                    yield f"| Known on {network.name}: {deployment.label} | {markets} markets{pools} |"
+                    markets, pools = counted(len(deployment.markets), "market"), counted(len(deployment.pools), "pool")
+                    unlisted = f", {pools} that no contract lists" if deployment.pools else ""
+                    yield f"| Known on {network.name}: {deployment.label} | {markets}{unlisted} |"
         yield ""
 
 

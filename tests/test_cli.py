@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def test_demo_then_serve(tmp_path: Path) -> None:
     made = exporter("demo", "--out", "public", "--pools", "12", cwd=tmp_path)
     assert 0 == made.returncode, made.stderr
     assert json.loads((tmp_path / "run-report.json").read_text())["exit_code"] == 0
+    assert f"{shlex.quote(sys.executable)} -m exporter serve --out public" in made.stderr
     server = subprocess.Popen(
         [sys.executable, "-m", "exporter", "serve", "--out", "public", "--port", "0"],
         cwd=tmp_path,
@@ -115,7 +117,7 @@ def test_plan_touches_nothing(tmp_path: Path) -> None:
     result = exporter("plan", "--out", "there", cwd=tmp_path, EXPORTER_RPC_URLS="https://rpc.example/secret")
 
     assert 0 == result.returncode, result.stderr
-    assert "output.uri = 'there'   # command line" in result.stdout
+    assert 'output.uri = "there"   # command line' in result.stdout
     assert "rpc.example" in result.stdout
     assert "secret" not in result.stdout
     assert [] == list(tmp_path.iterdir())
@@ -142,6 +144,14 @@ def test_serve_without_a_folder(tmp_path: Path) -> None:
 
     assert 2 == result.returncode
     assert "exporter demo" in result.stderr
+
+
+def test_serve_of_a_bucket(tmp_path: Path) -> None:
+    """Serving a bucket ends with code 2 and says that a folder is served; the URI is not repeated."""
+    result = exporter("serve", "--out", "s3://bucket/secret", cwd=tmp_path)
+
+    assert (2, False) == (result.returncode, "secret" in result.stderr)
+    assert "serve shows a folder" in result.stderr
 
 
 def test_localnet_and_run(tmp_path: Path) -> None:

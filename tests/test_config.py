@@ -9,6 +9,7 @@ import pytest
 from exporter.config import ACCEPTED, ENVIRONMENT, load
 from exporter.errors import ConfigError
 from exporter.networks import NETWORKS
+from exporter.protocols import PROTOCOLS
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 
@@ -61,6 +62,34 @@ class TestLoad:
         assert [("blend", MARKET)] == [(item.protocol, item.address) for item in settings.markets]
         assert (f"{MARKET}/x",) == settings.allow_unread
 
+    def test_every_protocol_is_named_as_accepted(self) -> None:
+        """What is accepted as a protocol is what there is."""
+        assert f"one of {', '.join(sorted(PROTOCOLS))}" == ACCEPTED["markets.protocol"]
+
+    @pytest.mark.parametrize(
+        ("mistyped", "meant"),
+        [("EXPORTER_RPC_URL", "EXPORTER_RPC_URLS"), ("EXPORTER_OUTPUT", "EXPORTER_OUT"),
+         ("EXPORTER_MAX_INFLIGHT", "EXPORTER_MAX_IN_FLIGHT"), ("EXPORTER_CONFIGURATION", "EXPORTER_CONFIG")],
+    )  # fmt: skip
+    def test_a_mistyped_variable_is_refused(self, mistyped: str, meant: str) -> None:
+        """A variable of ours that nobody reads is an error that names the nearest one that is read, and no value."""
+        with pytest.raises(
+            ConfigError, match=f"unknown environment variable {mistyped}; did you mean {meant}[?]"
+        ) as caught:
+            load(None, environment={mistyped: "https://rpc.example/secret"})
+
+        assert 2 == caught.value.exit_code
+        assert "secret" not in str(caught.value)
+
+    def test_variables_of_others_are_left_alone(self) -> None:
+        """Empty ones, those of the scripts and tests, and those that Kubernetes makes of a service are no mistakes."""
+        others = {
+            "EXPORTER_OUTPUT": "", "EXPORTER_PYTHON": "python3", "EXPORTER_TEST_S3_ENDPOINT": "http://127.0.0.1:1",
+            "EXPORTER_SERVICE_HOST": "10.0.0.1", "EXPORTER_PORT": "tcp://10.0.0.1:80", "EXPORTER_PORT_80_TCP": "x",
+        }  # fmt: skip
+
+        assert {} == load(None, environment=others).origins
+
     def test_every_environment_variable_is_a_known_key(self) -> None:
         """What an environment variable sets is a key with a description."""
         assert set(ENVIRONMENT.values()) <= set(ACCEPTED)
@@ -85,7 +114,10 @@ class TestLoad:
         ("[schedule]\ninterval_minutes = 1.5", "schedule.interval_minutes .*a whole number from 1 to 10080"),
         ('[discovery]\nenabled = "no"', "discovery.enabled .*true, or false"),
         ('[[markets]]\nprotocol = "blend"', "markets.address.*missing required field"),
-        (f'[[markets]]\nprotocol = "lend"\naddress = "{MARKET}"', "markets.protocol.*in table 1.*: blend"),
+        (
+            f'[[markets]]\nprotocol = "lend"\naddress = "{MARKET}"',
+            "markets.protocol.*in table 1.*: one of alula, blend, k2, peridot, slender, xoxno$",
+        ),
         ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
         ('allow_unread = ["dead"]', "allow_unread .*'dead' is neither; accepted: a list of"),
         ("allow_unread = 3", "allow_unread .*accepted: a list of"),

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import sys
+from pathlib import Path
 
-from exporter.console import Console
+import pytest
+
+from exporter.console import Console, own_command
 
 
 class Terminal(io.StringIO):
@@ -35,6 +40,20 @@ def test_progress_on_a_terminal() -> None:
         assert stream.getvalue().endswith("reading ...")
 
     assert "\r\x1b[2K" in stream.getvalue()
+
+
+def test_a_warning_inside_a_step_has_a_line_of_its_own() -> None:
+    """What is said while a step is shown takes the place of its line, which is shown again below."""
+    stream = Terminal()
+
+    console = Console("auto", stream)
+    with console.step("compute", "computing"):
+        console.warning("careful")
+    console.warning("after it")
+
+    seen = [line.rpartition("\x1b[2K")[2] for line in stream.getvalue().split("\n")]
+    assert ["warning: careful", "compute    0.00 s  ", "warning: after it", ""] == seen
+    assert "\n  computing ..." in stream.getvalue()
 
 
 def test_count_on_a_terminal_only() -> None:
@@ -72,3 +91,28 @@ def test_json_lines() -> None:
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert ["step", "warning", "error"] == [event["event"] for event in events]
     assert (7, "M", 3) == (events[0]["keys"], events[1]["market"], events[2]["exit_code"])
+
+
+@pytest.mark.parametrize(
+    ("started", "path", "typed"),
+    [
+        (".venv/bin/exporter", "", ".venv/bin/exporter"),
+        ("exporter", "", "./exporter"),
+        (".venv/bin/exporter", ".venv/bin", "exporter"),
+        ("other place/exporter", ".venv/bin", "'other place/exporter'"),
+        ("exporter/__main__.py", ".venv/bin", f"{shlex.quote(sys.executable)} -m exporter"),
+    ],
+)
+def test_own_command_can_be_typed(
+    started: str, path: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next command is told as the program was started, and by its bare name only where the PATH leads to it."""
+    for name in (".venv/bin", "other place", "."):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "exporter").write_text("#!/bin/sh\n")
+        (tmp_path / name / "exporter").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / path) if path else "")
+    monkeypatch.setattr(sys, "argv", [started])
+
+    assert f"{typed} serve --out 'my tree'" == own_command("serve", "--out", "my tree")

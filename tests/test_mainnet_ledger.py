@@ -200,7 +200,9 @@ def test_everything_else_is_named(tables: Tables) -> None:
     assert sorted(known - {FIXED}) == [item.market for item in tables.absent]
     # facts/blend.md 4: the reward zone of v1 at this ledger has these four besides the one that is there.
     assert 1 == len(tables.notices)
-    assert tables.notices[0].startswith("reward zones list 4 markets that have no contract in what was read: CAQF5KNO")
+    assert tables.notices[0].startswith(
+        "in what was read there is no contract of 4 markets that reward zones list: CAQF5KNO"
+    )
 
 
 def test_found_by_its_code_alone(snapshot: LedgerSnapshot, tables: Tables) -> None:

@@ -19,6 +19,7 @@ from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.networks import NETWORKS
 from exporter.pipeline import STEPS, execute, prepare
 from exporter.report import RunReport
 
@@ -249,6 +250,24 @@ class TestEmbeddedNetwork:
         ):
             run(settings_for(tmp_path / "out", url, network__name="mainnet"))
 
+    def test_a_tree_of_another_network(self, tmp_path: Path) -> None:
+        """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
+        network = MadeNetwork(pools=3)
+        with running(create_app(network)) as url:
+            assert 0 == run(settings_for(tmp_path / "out", url))[0]
+        before = tree_of(tmp_path / "out")
+        network.advance()
+        network.passphrase = NETWORKS["mainnet"].passphrase
+        behaviour = Behaviour()
+        with (
+            running(create_app(network, behaviour)) as url,
+            pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "),
+        ):
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
+
+        assert before == tree_of(tmp_path / "out")
+        assert set() == {call.method for call in behaviour.calls} - {"getHealth", "getNetwork", "getVersionInfo"}
+
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
         with running(create_app(MadeNetwork(pools=5))) as url:
@@ -270,7 +289,7 @@ class TestAlula:
 
         status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
         markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
-        stale = [item for item in status["unpriced"] if "old, more than 360 s" in item["reason"]]
+        stale = [item for item in status["unpriced"] if "old, more than 6 minutes" in item["reason"]]
         assert 0 == code
         assert 1 == len(stale)
         [market] = [document for document in markets if document["market"] == stale[0]["market"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ def listed(protocol: str) -> int:
     return sum(len(item.markets) for item in MAINNET.deployments if item.protocol == protocol)
 
 
+def test_settings_are_told_as_they_are_written(tmp_path: Path) -> None:
+    """Every setting stands in the plan as a configuration file would have it; one without a value is not set."""
+    lines = plan(tmp_path, markets=[{"protocol": "blend", "address": contract("A")}])
+    settings = lines[1 : lines.index("reads")]
+    written = [line.partition("   #")[0] for line in settings if not line.endswith(" = not set")]
+
+    assert "network.passphrase = not set" in settings
+    assert "network.router = true" in written
+    assert str(tmp_path) == tomllib.loads("\n".join(written))["output"]["uri"]
+    assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]
+
+
 def test_nothing_remembered(tmp_path: Path) -> None:
     """Of an output without a memory it says that nothing is remembered, and makes none."""
     lines = plan(tmp_path)
@@ -51,7 +64,7 @@ def test_nothing_remembered(tmp_path: Path) -> None:
         "remembered from earlier runs: 0 markets, and 0 pools that nothing on the chain lists; 0 more were named by "
         "events and never read"
     ) in lines
-    assert f"blend: {listed('blend')} known markets, 0 of them named in [[markets]]" in lines
+    assert f"blend: {listed('blend')} known markets, 0 named in [[markets]]" in lines
     assert [] == list(tmp_path.iterdir())
 
 
@@ -72,11 +85,11 @@ def test_remembered(tmp_path: Path) -> None:
     lines = plan(tmp_path)
 
     assert (
-        "remembered from earlier runs: 3 markets, and 1 pools that nothing on the chain lists; 1 more were named by "
+        "remembered from earlier runs: 3 markets, and 1 pool that nothing on the chain lists; 1 more were named by "
         "events and never read"
     ) in lines
-    assert f"blend: {listed('blend') + 3} known markets, 0 of them named in [[markets]]" in lines
-    assert f"xoxno: {listed('xoxno') + 1} known markets, 0 of them named in [[markets]]" in lines
+    assert f"blend: {listed('blend') + 3} known markets, 0 named in [[markets]]" in lines
+    assert f"xoxno: {listed('xoxno') + 1} known markets, 0 named in [[markets]]" in lines
 
 
 def test_other_network_and_discovery_off(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_fresh_run(tmp_path: Path) -> None:
     assert (0, "") == (code, complaints)
     assert (
         "run 55261759-0123456789ab: ledger 55261759, closed 2026-11-21T11:59:00Z; published 2026-11-21T12:00:00Z, "
-        "600 s ago; next expected 2026-11-21T12:30:00Z; 57 pools, 1 unread, 4 unpriced\n"
+        "10 minutes ago; next expected 2026-11-21T12:30:00Z; 57 pools, 1 unread, 4 unpriced\n"
     ) == said
 
 

@@ -8,6 +8,7 @@ from exporter.api.fields import (
     Amount,
     BasisPoints,
     BucketName,
+    Compounding,
     ContractAddress,
     Count,
     Cursor,
@@ -72,12 +73,14 @@ class AssetIndexes(Struct, frozen=True, forbid_unknown_fields=True):
 class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     """One parameter of the pool's configuration, under the name that the contract has for it.
 
-    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0.
+    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0. With `no_limit` the contract takes this value to
+    mean that there is no limit.
     """
 
     name: Words
     value: FixedPoint
     decimals: Scale
+    no_limit: bool
 
 
 class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +89,7 @@ class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
     `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
     `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
+    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates.
     """
 
     market: ContractAddress
@@ -114,6 +118,8 @@ class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
     rates: AssetRates
     indexes: AssetIndexes
     rate_model: list[RateModelParameter]
+    supply_compounding: Compounding
+    borrow_compounding: Compounding
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from exporter.api.fields import ContractAddress, Count, Digest, Ledger, Positive, ProtocolName, Words
+from exporter.api.fields import Compounding, ContractAddress, Count, Digest, Ledger, Positive, ProtocolName, Words
 
 Day = Annotated[
     str,
@@ -38,8 +38,9 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     """What is read of a protocol, and what its numbers mean.
 
     `year_seconds` is the year that the protocol's annual rates are of; the texts say what is a market and a pool of
-    it, how the yields follow from the rates, of which state rates and totals are, where the price comes from, and
-    what is not in the numbers. The counts are those of the published run.
+    it, how the yields follow from the rates, of which state rates and totals are and what is part of them, where the
+    price comes from, and what is not in the numbers. In these the protocols differ. The counts are those of the
+    published run.
     """
 
     protocol: ProtocolName
@@ -48,6 +49,8 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     year_seconds: Positive
     supply_yield: Words
     borrow_yield: Words
+    supply_compounding: Compounding
+    borrow_compounding: Compounding
     rates: Words
     totals: Words
     prices: Words

@@ -12,19 +12,20 @@ from exporter.api.routes import asset_key
 from exporter.compute import Tables
 from exporter.files import RenderedFile
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.parameters import Parameter
 
 
-def render_details(tables: Tables) -> Iterator[RenderedFile]:
+def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read. CheckError for a value that the API does not allow."""
     for row in tables.pools.iter_rows(named=True):
         market, pool = row["market"], row["pool"]
-        detail = asset_detail(row, tables.parameters.get((market, pool), ()))
+        detail = asset_detail(row, tables.parameters.get((market, pool), ()), modules[row["protocol"]].coverage)
         yield render_document(asset_key(market, pool), detail)
 
 
-def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> AssetDetail:
-    """The detail from a row of the pools frame and the parameters of its pool."""
+def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], coverage: Coverage) -> AssetDetail:
+    """The detail from a row of the pools frame, the parameters of its pool, and what the protocol's numbers mean."""
 
     def digits(name: str) -> str | None:
         return None if row[name] is None else str(row[name])
@@ -68,7 +69,11 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter]) -> Ass
         indexes=struct_of(
             AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
         ),
-        rate_model=[RateModelParameter(item.name, str(item.value), item.decimals) for item in parameters],
+        rate_model=[
+            RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
+        ],
+        supply_compounding=coverage.supply_compounding,
+        borrow_compounding=coverage.borrow_compounding,
     )
 
 

@@ -56,7 +56,9 @@ PAGE_TOKEN_LENGTH = 22
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     """One token's pool in one market at the observed ledger.
 
-    Totals are in base units of the token, rates in basis points a year rounded down. `oracle_price_usd` is null
+    Totals are in base units of the token, rates in basis points a year rounded down. How yields
+    follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
+    action, is the protocol's own: `/v1/protocols` tells it. `oracle_price_usd` is null
     when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
     floor((total_supplied + plain collateral) * price * 100), is null with it.
     """
@@ -246,6 +248,8 @@ class Absent(Struct, frozen=True, forbid_unknown_fields=True):
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """The pointer: which run is the published one. It is written last, so all that it implies is there.
 
+    `network` is the passphrase of the network that was read, and `network_name` what it is called: `mainnet`,
+    `testnet`, `local` (a network of one machine, as the made one of `exporter demo`), or `custom` for any other.
     `ledger_close_time` is the close time of the observed ledger, `generated_at` the time of the run, and
     `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
     `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
@@ -255,6 +259,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     schema_version: Version
     network: str
+    network_name: Words
     observed_ledger: Ledger
     ledger_close_time: Timestamp
     generated_at: Timestamp

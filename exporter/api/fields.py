@@ -144,6 +144,15 @@ FixedPoint: TypeAlias = Annotated[
 Scale: TypeAlias = Annotated[
     int, Meta(ge=0, le=2**32 - 1, description="The decimals of the integers beside it: 7 means 10^-7.", examples=[7])
 ]
+Compounding: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^(simple|[1-9][0-9]*)$",
+        description="How the yield follows from the annual rate: `simple` is the rate itself, not compounded; a number "
+        "is how many times a year the rate is compounded, each time for that part of the year.",
+        examples=["365", "simple"],
+    ),
+]
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
 BucketName: TypeAlias = Annotated[
     str,

@@ -45,6 +45,7 @@ from exporter.api.problems import (
 )
 from exporter.api.routes import Served, route
 from exporter.api.tree import OpenFile, Tree
+from exporter.console import own_command
 from exporter.errors import ConfigError
 
 
@@ -69,7 +70,8 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
     Port 0 takes any free port. Prints nothing. ConfigError when `root` is no folder or the address cannot be had.
     """
     if not root.is_dir():
-        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: exporter demo")
+        making = own_command("demo")
+        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
     with bind(host, port) as listener:
         address = listener.getsockname()
         if on_ready is not None:

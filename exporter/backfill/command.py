@@ -13,6 +13,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError
 from exporter.stores.store import open_store
+from exporter.wording import counted
 
 SHOWN = 20
 """So many failed files, or files with unread markets, are named."""
@@ -33,7 +34,7 @@ def run_backfill(
     at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
     store = open_store(settings.output.uri)
     store.try_writing()  # before the work that would be lost
-    with console.step("backfill", f"adding {len(files)} files") as facts:
+    with console.step("backfill", f"adding {counted(len(files), 'file')}") as facts:
         with console.progress("files", len(files)) as progress:
             result = backfill(store, settings, files, start, at_once=at_once, on_file=progress.advance)
         facts.update(files=len(files), added=result.added, known=result.known, empty=result.empty)
@@ -50,7 +51,7 @@ def _exit_code(result: BackfillResult, settings: Settings, console: Console) -> 
     }
     surprises = {name: places for name, places in surprises.items() if places}
     for name, places in list(surprises.items())[:SHOWN]:
-        console.warning(f"{name}: {len(places)} markets or pools could not be read: {', '.join(places[:SHOWN])}")
+        console.warning(f"{name}: could not be read, of its markets and pools: {', '.join(places[:SHOWN])}")
     if result.failed:
         return EXIT_SOURCE
     return EXIT_UNREAD if surprises else EXIT_DONE

@@ -15,6 +15,7 @@ from exporter.errors import EXIT_CHECK, EXIT_DONE, StoreError
 from exporter.networks import network_id
 from exporter.sources import OpenSource, open_source
 from exporter.stores.store import open_store
+from exporter.wording import counted
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
@@ -34,7 +35,7 @@ def check_tree(uri: str, sample: int | None, console: Console, answers: Console)
         answers.event("fault", str(fault), key=fault.key, fault=fault.text)
     more = failed.total - min(failed.total, SHOWN_FAULTS)
     shown = f", of which {SHOWN_FAULTS} are shown" if more else ""
-    console.error(f"the tree fails its checks: {failed.total} faults{shown}", EXIT_CHECK)
+    console.error(f"the tree fails its checks: {counted(failed.total, 'fault')}{shown}", EXIT_CHECK)
     return EXIT_CHECK
 
 
@@ -65,7 +66,7 @@ def check_on_chain(settings: Settings, snapshot: Path | None, console: Console, 
     for text in check.other_clock[:SHOWN_DIFFERENCES]:
         console.warning(text)
     for failed in check.failed[:SHOWN_DIFFERENCES]:
-        pools = " ".join(failed.pools) if len(failed.pools) == 1 else f"{len(failed.pools)} pools"
+        pools = " ".join(failed.pools) if len(failed.pools) == 1 else counted(len(failed.pools), "pool")
         console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")
     for reason in dict.fromkeys(item.reason for item in check.without):
         markets = [item.market for item in check.without if item.reason == reason]
@@ -73,9 +74,9 @@ def check_on_chain(settings: Settings, snapshot: Path | None, console: Console, 
         console.warning(f"{reason}: {shown}")
     each = ", ".join(f"{name} {count:,}" for name, count in sorted(check.by_protocol.items()) if count)
     summary = (
-        f"{check.compared:,} fields ({each}) of {check.pools:,} pools compared with the contracts at ledger "
-        f"{check.ledger}: {len(check.differences):,} differ; {len(check.failed):,} calls failed, "
-        f"{len(check.without):,} markets have no view function"
+        f"{counted(check.compared, 'field')} ({each}) of {counted(check.pools, 'pool')} compared with the contracts at "
+        f"ledger {check.ledger}: {len(check.differences):,} differ; {counted(len(check.failed), 'call')} failed; "
+        f"without a view function: {counted(len(check.without), 'market')}"
     )
     answers.event("compared", summary, **check.as_dict())
     if check.differences:

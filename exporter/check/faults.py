@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.errors import CheckError
+from exporter.wording import counted
 
 SHOWN_FAULTS = 20
 """How many faults a message lists."""
@@ -130,19 +131,20 @@ class Looked:
     def lines(self) -> list[str]:
         """The same for people."""
         kinds = ", ".join(
-            f"{count:,} {kind} ({self.bytes[kind]:,} bytes)" for kind, count in sorted(self.files.items())
+            f"{count:,} {kind} ({counted(self.bytes[kind], 'byte')})" for kind, count in sorted(self.files.items())
         )
         models = ", ".join(f"{count:,} {name}" for name, count in sorted(self.documents.items()))
         lines = [
             f"run {self.run_id} at ledger {self.ledger}" + ("" if self.complete else ", a sample of it"),
             f"files: {kinds}",
             f"documents: {models}",
-            f"{self.pools:,} pools of {self.markets:,} markets, in {self.rows:,} rows of pages",
-            f"{self.walks:,} walks from a first page to the end, {self.links:,} links followed",
-            f"history: {self.history_files:,} files with {self.history_rows:,} rows",
+            f"{counted(self.pools, 'pool')} of {counted(self.markets, 'market')}, "
+            f"in {counted(self.rows, 'row')} of pages",
+            f"{counted(self.walks, 'walk')} from a first page to the end, {counted(self.links, 'link')} followed",
+            f"history: {counted(self.history_files, 'file')} with {counted(self.history_rows, 'row')}",
         ]
         if self.validated:
-            lines.append(f"{self.validated:,} documents validated against the tree's own OpenAPI document")
+            lines.append(f"{counted(self.validated, 'document')} validated against the tree's own OpenAPI document")
         if self.requests:
-            lines.append(f"{self.requests:,} public URLs asked for")
+            lines.append(f"{counted(self.requests, 'public URL')} asked for")
         return lines

@@ -101,6 +101,10 @@ def _filters(streams: Sequence[StreamPlace]) -> list[EventFilter]:
     ]
 
 
+def _of_ledgers(first: int, last: int) -> str:
+    return f"of ledger {first}" if first == last else f"from ledger {first} to {last}"
+
+
 class _Follower:
     """Reads streams page by page, within bounds that all of them share."""
 
@@ -143,7 +147,7 @@ class _Follower:
                     return
                 if start is not None and restarts == 0:
                     found.notices.append(
-                        f"events from ledger {start} to {page.oldest - 1} are gone"
+                        f"events {_of_ledgers(start, page.oldest - 1)} are gone"
                         + ("" if page.certain else " from the endpoints that answer")
                         + "; a market that only they named has to be named in [[markets]]"
                     )

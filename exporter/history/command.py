@@ -13,6 +13,7 @@ from exporter.history.export import export_history, read_manifest
 from exporter.history.selection import Selection
 from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.stores.store import open_store
+from exporter.wording import counted
 
 
 def list_history(uri: str, selection: Selection, answers: Console) -> int:
@@ -27,8 +28,9 @@ def list_history(uri: str, selection: Selection, answers: Console) -> int:
         facts = {} if file is None else {name: getattr(file, name) for name in file.__struct_fields__}
         if file is not None or not answers.is_json:
             answers.event("file", line, **facts)
-    total = f"{len(files):,} files, {sum(file.rows for file in files):,} rows, {sum(f.bytes for f in files):,} bytes"
-    answers.event("total", total, files=len(files), rows=sum(f.rows for f in files), bytes=sum(f.bytes for f in files))
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    total = f"{counted(len(files), 'file')}, {counted(rows, 'row')}, {counted(size, 'byte')}"
+    answers.event("total", total, files=len(files), rows=rows, bytes=size)
     return 0
 
 
@@ -40,13 +42,14 @@ def _table(files: list[HistoryFile]) -> Iterator[str]:
 
 def compact(uri: str, months: int, dry_run: bool, console: Console, answers: Console) -> int:
     """Compact the history of a tree, or say what would be; gives the exit code."""
+    manifest = asyncio.run(_manifest(uri))
     store = open_store(uri)
     if dry_run:
-        pieces = plan_compaction(asyncio.run(_manifest(uri)), months)
+        pieces = plan_compaction(manifest, months)
         for piece in pieces:
-            text = f"{piece.folder}: {len(piece.files):,} files, {piece.rows:,} rows"
+            text = f"{piece.folder}: {counted(len(piece.files), 'file')}, {counted(piece.rows, 'row')}"
             answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
-        answers.event("total", f"{len(pieces):,} files would be made", files=len(pieces))
+        answers.event("total", f"{counted(len(pieces), 'file')} would be made", files=len(pieces))
         return 0
     with console.step("compact", "compacting the history") as facts:
         done = compact_history(store, months=months)

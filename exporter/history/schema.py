@@ -93,8 +93,13 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _text("version", "generation of the protocol's contracts, for example v2"),
     _text("market_name", "the market's name as its contract gives it"),
     _text("market_status", "the market's status in the protocol's own words"),
-    _int("supply_apy_bps", "annual yield of suppliers, compounded, floor to basis points"),
-    _int("borrow_apy_bps", "annual cost of borrowers, compounded, floor to basis points"),
+    _int(
+        "supply_apy_bps",
+        "annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points",
+    ),
+    _int(
+        "borrow_apy_bps", "annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points"
+    ),
     _int("utilization_bps", "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied"),
     _decimal("total_supplied", "lent into the pool, interest included, in token base units"),
     _decimal("total_borrowed", "owed to the pool, interest included, in token base units"),

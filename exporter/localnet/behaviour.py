@@ -15,7 +15,7 @@ from typing import Any
 from exporter.localnet.network import LocalNetwork
 
 _MAX_CALLS_LOGGED = 100_000
-_MAX_LEDGERS_AT_ONCE = 10_000
+_MAX_CATCH_UP_SECONDS = 0.5
 
 SNAPSHOT_NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
 """The one text for duplicate keys and for a snapshot that is gone or not there yet (facts/stellar-rpc.md 1.5)."""
@@ -172,7 +172,11 @@ class Behaviour:
         self.counts[call.method] += 1
 
     def before_request(self, network: LocalNetwork) -> None:
-        """Close the ledgers that the wall clock says have closed since the request before."""
+        """Close the ledgers that the wall clock says have closed since the request before.
+
+        A network that is to close them faster than this machine can, or that nobody asked for long, closes as many as
+        it can in half a second, and the others never: a request waits no longer, nor does the signal to stop.
+        """
         seconds = self.advance_every_seconds
         if seconds is None:
             return
@@ -180,9 +184,12 @@ class Behaviour:
         if self._closed_at is None:
             self._closed_at = now
         due = int((now - self._closed_at) / seconds)
-        for _ in range(min(due, _MAX_LEDGERS_AT_ONCE)):
-            network.advance()
         self._closed_at += due * seconds
+        for _ in range(due):
+            network.advance()
+            if self._clock() - now > _MAX_CATCH_UP_SECONDS:
+                self._closed_at = self._clock()
+                break
 
     def after_call(self, network: LocalNetwork) -> None:
         """Close a ledger where the number of calls says so."""

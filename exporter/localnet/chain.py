@@ -56,9 +56,11 @@ class Chain:
         start_time: int,
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
+        quiet_ledgers: int = 0,
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
 
+        So many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened.
         The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
         ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
         """
@@ -66,7 +68,8 @@ class Chain:
         if start_ledger < 1 or self.event_window < 1:
             raise ValueError("a chain begins at ledger 1 or later and answers for one ledger or more")
         self.window = window
-        self._first = start_ledger
+        self._first = max(start_ledger - quiet_ledgers, 1)
+        self._start = start_ledger, start_time
         self._latest = start_ledger
         self._close_times = {start_ledger: start_time}
         self._versions = {key: [_Version(0, entry)] for key, entry in (entries or {}).items()}
@@ -95,7 +98,8 @@ class Chain:
     def close_time(self, ledger: int) -> int:
         """When a ledger of the window closed, in unix seconds."""
         self._check(ledger)
-        return self._close_times[ledger]
+        start_ledger, start_time = self._start
+        return self._close_times[ledger] if ledger >= start_ledger else start_time - 5 * (start_ledger - ledger)
 
     def entry(self, key: bytes, ledger: int) -> RawEntry | None:
         """What a reader at ``ledger`` sees under a key: None where it is absent or an expired temporary entry."""
@@ -148,8 +152,8 @@ class Chain:
             published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
             if published:
                 self._events[ledger] = published
-            for expired in [older for older in self._events if older <= ledger - self.event_window]:
-                del self._events[expired]
+            while self._events and (oldest := next(iter(self._events))) <= ledger - self.event_window:
+                del self._events[oldest]
             self._close_times[ledger] = close_time
             self._close_times.pop(ledger - self.window, None)
             self._latest = ledger  # last: until here, readers do not see the new ledger
@@ -165,10 +169,16 @@ class Chain:
         self._append(key, _Version(ledger, RawEntry(stored.data, stored.last_modified, live_until)))
 
     def _append(self, key: bytes, version: _Version) -> None:
-        versions = [older for older in self._versions.get(key, ()) if older.ledger != version.ledger]
-        versions.append(version)
-        keep = max(bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1, 0)
-        self._versions[key] = versions[keep:]
+        """Add a version, at a cost that does not grow with how many there are."""
+        versions = self._versions.setdefault(key, [])
+        if versions and versions[-1].ledger == version.ledger:
+            versions[-1] = version
+        else:
+            versions.append(version)
+        if versions[len(versions) // 2].ledger <= self.oldest < version.ledger:
+            # What lies before the window goes when it is half of all: in a new list, since somebody may be reading.
+            gone = bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1
+            self._versions[key] = versions[gone:]
 
     def _check(self, ledger: int) -> None:
         if not self.oldest <= ledger <= self._latest:

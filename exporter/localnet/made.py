@@ -61,6 +61,7 @@ class MadeNetwork(LocalNetwork):
     ``alula_archived`` and ``alula_missing`` cannot be read. ``others`` says what there is of the other protocols. The
     rest of the network is the same with and without all of these.
     With ``market_count`` the pools are spread evenly over so many markets; events are kept ``event_window`` ledgers.
+    Before the first ledger come ``quiet_ledgers`` without any change.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class MadeNetwork(LocalNetwork):
         others: Others = NONE,
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
+        quiet_ledgers: int = 0,
     ) -> None:
         """Make the network as of ``start_ledger``, closed at ``start_time`` (unix seconds)."""
         if pools < archived + missing or min(archived, missing) < 0:
@@ -115,6 +117,7 @@ class MadeNetwork(LocalNetwork):
             start_time=start_time,
             window=window,
             event_window=event_window,
+            quiet_ledgers=quiet_ledgers,
         )
         super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
 

@@ -79,8 +79,11 @@ class Coverage:
     year_seconds: int
     """The length of the year that the protocol's annual rates are of."""
     supply_yield: str
-    """How ``supply_apy_bps`` follows from the annual rate: compounded how often, or not."""
+    """How ``supply_apy_bps`` follows from the annual rate, in words."""
     borrow_yield: str
+    supply_compounding: str
+    """``simple`` where ``supply_apy_bps`` is the annual rate itself, or how many times a year that is compounded."""
+    borrow_compounding: str
     rates: str
     """Of which state the rates are: stored at the last action, or projected to the ledger's close time."""
     totals: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exporter.ledger.oracles import Quote
+from exporter.wording import lasting
 
 
 def price_failure(quote: Quote, close_time: int, max_age: int, *, future: bool = True) -> str | None:
@@ -20,7 +21,7 @@ def price_failure(quote: Quote, close_time: int, max_age: int, *, future: bool =
         return f"the price is {quote.price}, not above zero"
     age = close_time - quote.timestamp
     if age > max_age:
-        return f"the price is {age} s old, more than {max_age} s"
+        return f"the price is {lasting(age)} old, more than {lasting(max_age)}"
     if age < 0 and not future:
-        return f"the price is of {-age} s after the ledger"
+        return f"the price is of {lasting(-age)} after the ledger"
     return None

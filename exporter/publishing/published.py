@@ -16,6 +16,8 @@ from msgspec import Meta, Struct
 from exporter.api.headers import POINTER_KEY
 from exporter.decoding import decode_json
 from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError
+from exporter.ledger.redaction import printable
+from exporter.networks import network_of
 from exporter.stores.store import Store, StoredObject, check_key, etag_of
 
 INTENT_KEY = "v1/system/intent.json"
@@ -34,13 +36,14 @@ _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 class Pointer(Struct, frozen=True):
-    """What the publisher needs of the status document: which run is the published one."""
+    """What the publisher needs of the status document: which run is the published one, and of which network."""
 
     run_id: str
     observed_ledger: _Ledger
     manifest_key: str
     manifest_sha256: str
     ledger_close_time: datetime | None = None
+    network: str | None = None
 
 
 class Intent(Struct, frozen=True):
@@ -226,6 +229,23 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
             f"the run's ledger {observed_ledger} is {ledgers} above the published one, {standing}, and closed "
             f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
             f"the published run be the wrong one, run once with --replace-ledger {standing}"
+        )
+
+
+def check_network(store: Store, network: str) -> None:
+    """Ask before anything is read whether the tree is of this network (a passphrase), if there is one.
+
+    Raises:
+        ConfigError: it is of another; one history would hold the numbers of both.
+        StoreError: what stands in the store cannot be understood.
+    """
+    published = read_published(store)
+    found = None if published is None else published.pointer.network
+    if found is not None and found != network:
+        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
+        raise ConfigError(
+            f"output.uri: {store.uri} holds the network {held}, and this run reads {read}; name another output, or "
+            "remove that one if nothing in it is worth keeping"
         )
 
 

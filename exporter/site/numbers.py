@@ -116,6 +116,17 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def compounded(compounding: str) -> str:
+    """How a yield follows from a rate (`exporter.api.fields.Compounding`): ``compounded 52 times a year``."""
+    return "not compounded" if compounding == "simple" else f"compounded {int(compounding):,} times a year"
+
+
+def yields(supply: str, borrow: str) -> str:
+    """How both yields of a protocol follow from the rates."""
+    both = compounded(supply), compounded(borrow)
+    return both[0] if supply == borrow else f"supply: {both[0]}; borrow: {both[1]}"
+
+
 def size(number: int) -> str:
     """Bytes in three digits: ``12.3 kB``."""
     for least, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):

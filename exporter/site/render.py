@@ -14,6 +14,7 @@ from exporter.api.documents import HistoryManifest, timestamp
 from exporter.compute import Tables
 from exporter.files import FileKind, RenderedFile
 from exporter.history.series import Series
+from exporter.networks import network_of
 from exporter.site.charts import BUCKET_WORDS, MONEY, RATE, Line, chart, table
 from exporter.site.reference import api_reference
 from exporter.site.rows import (
@@ -30,7 +31,7 @@ from exporter.site.rows import (
 from exporter.site.snippets import EXAMPLE_BASE, snippets
 from exporter.site.static import static_files
 from exporter.site.templates import environment
-from exporter.site.text import Symbols, harmless, named
+from exporter.site.text import Symbols, harmless, named, not_mainnet
 from exporter.site.trends import ALL, GroupTrend, Trend, Trends
 
 TOP_TOKENS, TOP_MARKETS, TOP_PROBLEMS = 12, 20, 6
@@ -75,6 +76,8 @@ class _Site:
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
             "least_value": LEAST_VALUE,
+            "network_name": network_of(self.facts.network).name,
+            "elsewhere": not_mainnet(self.facts.network),
         }
 
     def files(self) -> Iterator[RenderedFile]:
@@ -177,13 +180,16 @@ class _Site:
 
     def _pool_pages(self, trends: Trends) -> Iterator[RenderedFile]:
         tables = self.facts.tables
+        coverage = {item.protocol: item for item in self.facts.coverage.data}
         for row, trend in zip(tables.pools.iter_rows(named=True), trends.of_pools(), strict=True):
             row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
+            about = coverage[row["protocol"]]
             yield self._page(
                 f"pools/{place[0]}/{place[1]}.html", "pool", pool=row, trend=trend,
                 bucket=BUCKET_WORDS[trend.bucket], charts=_pool_charts(trend),
                 parameters=tables.parameters.get(place, ()), price_time=printed_time(row["price_timestamp"]),
+                supply_compounding=about.supply_compounding, borrow_compounding=about.borrow_compounding,
             )  # fmt: skip
 
     def _market_pages(

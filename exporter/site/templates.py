@@ -10,6 +10,7 @@ import jinja2
 
 from exporter.site import cells, numbers, text
 from exporter.site.text import SYMBOL_LENGTH
+from exporter.wording import counted
 
 _CELLS = (
     cells.address, cells.code, cells.fact, cells.figure, cells.money, cells.name, cells.rate, cells.status,
@@ -41,6 +42,8 @@ def environment() -> jinja2.Environment:
         "dollars": numbers.dollars,
         "exact_dollars": numbers.exact_dollars,
         "count": numbers.count,
+        "counted": counted,
+        "compounded": numbers.compounded,
         "size": numbers.size,
         "harmless": text.harmless,
         "cut": text.cut,
@@ -53,6 +56,7 @@ def environment() -> jinja2.Environment:
         "exact_amount": numbers.exact_amount,
         "fixed_point": numbers.fixed_point,
         "price": numbers.price,
+        "yields": numbers.yields,
         "moment": numbers.moment,
         **{function.__name__: function for function in _CELLS},
         "symbol_length": SYMBOL_LENGTH,

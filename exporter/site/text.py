@@ -13,7 +13,7 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from exporter.ledger import strkey
-from exporter.networks import NETWORKS
+from exporter.networks import NETWORKS, network_of
 
 NAME_LENGTH = 36
 """Characters of a name that a table shows."""
@@ -73,6 +73,22 @@ def native_asset(passphrase: str) -> str:
     network = hashlib.sha256(passphrase.encode()).digest()
     preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
+
+
+def not_mainnet(passphrase: str) -> str | None:
+    """What every page of a network other than mainnet says first; None for mainnet."""
+    known = network_of(passphrase).name
+    if known == "mainnet":
+        return None
+    shown = f"“{cut(passphrase, TITLE_LENGTH)}”"
+    if known == "testnet":
+        return f"This is testnet ({shown}), not mainnet: its tokens are worth nothing."
+    if known == "local":
+        return (
+            f"This is not mainnet. It is a network of one machine ({shown}), as the demo makes one: markets, amounts "
+            "and prices are made up."
+        )
+    return f"This is not mainnet. It is the network {shown}."
 
 
 class Symbols:

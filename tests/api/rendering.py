@@ -110,6 +110,7 @@ def system_status(**changes: Any) -> SystemStatus:
         "run_id": "55261759-0a1b2c3d",
         "schema_version": 1,
         "network": "local",
+        "network_name": "local",
         "observed_ledger": LEDGER,
         "ledger_close_time": "2026-11-21T10:54:57Z",
         "generated_at": "2026-11-21T10:55:03Z",

@@ -11,6 +11,7 @@ import pytest
 from exporter.api.details import asset_detail, render_details
 from exporter.compute import Tables
 from exporter.errors import CheckError
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS
 from tests.api.rendering import contract
@@ -57,7 +58,7 @@ ROW: dict[str, object] = {
     "rate_modifier_decimals": 9,
     "backstop_credit": 20,
 }
-PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("enabled", 1, 0))
+PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 1, 7, no_limit=True))
 
 
 def rendered(**changes: object) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def rendered(**changes: object) -> dict[str, Any]:
         pl.DataFrame(schema=MARKETS),
         parameters={(MARKET, POOL): PARAMETERS},
     )
-    (file,) = render_details(tables)
+    (file,) = render_details(tables, PROTOCOLS)
     assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     return document
@@ -121,9 +122,11 @@ def test_every_field() -> None:
         },
         "indexes": {"decimals": 12, "supply": "11", "borrow": "12"},
         "rate_model": [
-            {"name": "util", "value": "8000000", "decimals": 7},
-            {"name": "enabled", "value": "1", "decimals": 0},
+            {"name": "util", "value": "8000000", "decimals": 7, "no_limit": False},
+            {"name": "supply_cap", "value": str(2**127 - 1), "decimals": 7, "no_limit": True},
         ],
+        "supply_compounding": "52",
+        "borrow_compounding": "365",
     } == rendered()
 
 
@@ -132,11 +135,11 @@ def test_a_pool_without_a_price() -> None:
     nothing = dict.fromkeys(
         ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents"), None
     )
-    detail = rendered(**nothing, price_reason="the price is 400 s old, more than 360 s")
+    detail = rendered(**nothing, price_reason="the price is 6 minutes 40 seconds old, more than 6 minutes")
 
     assert {
         "oracle": ORACLE,
-        "validity": "the price is 400 s old, more than 360 s",
+        "validity": "the price is 6 minutes 40 seconds old, more than 6 minutes",
         "value": None,
         "decimals": None,
         "time": None,
@@ -155,7 +158,7 @@ def test_a_price_of_no_date(seconds: int) -> None:
 def test_contracts_without_code_of_their_own() -> None:
     """A market without an oracle or wasm code says so with null; one without known parameters has an empty list."""
     row = pools_frame([ROW | {"oracle": None, "wasm_hash": None}]).row(0, named=True)
-    detail = asset_detail(row, ())
+    detail = asset_detail(row, (), PROTOCOLS["blend"].coverage)
 
     assert (None, None, []) == (detail.contract_wasm_hash, detail.price.oracle, detail.rate_model)
 

@@ -96,6 +96,27 @@ def test_the_chain_advances_by_the_clock() -> None:
     assert [0, 0, 1, 1, 4, 4, 5] == seen
 
 
+def test_a_chain_that_is_to_close_faster_than_it_can_still_answers() -> None:
+    """After a long pause, and where closing takes longer than it may, a request closes ledgers for half a second."""
+    now = [100.0]
+    rpc = rpc_of(advance_every_seconds=0.02, clock=lambda: now[0])
+    advance = rpc.network.advance
+
+    def slowly() -> int:
+        now[0] += 0.06
+        return advance()
+
+    rpc.network.advance = slowly  # type: ignore[method-assign]
+    latest(rpc)
+    now[0] += 3600
+
+    before = now[0]
+    behind = latest(rpc)
+    assert START + 9 == behind
+    assert 0.56 > now[0] - before
+    assert behind == latest(rpc)
+
+
 def test_a_network_that_stands_does_not_advance() -> None:
     """Over a chain that no ledger follows, nothing changes however often it is asked to."""
     from exporter.localnet.network import LocalNetwork

@@ -98,6 +98,7 @@ def test_the_window_bounds_what_is_answered_and_kept() -> None:
     chain = chain_of(LASTING, window=3)
     for number in range(1, 11):
         chain.close([Change(LASTING, b"%d" % number, 1_000)], close_time=1_000 + number)
+        assert 8 > len(chain._versions[LASTING])
 
     assert (108, 110) == (chain.oldest, chain.latest)
     assert [b"8", b"9", b"10"] == [
@@ -108,7 +109,6 @@ def test_the_window_bounds_what_is_answered_and_kept() -> None:
             chain.entry(LASTING, ledger)
         with pytest.raises(LedgerRangeError):
             chain.close_time(ledger)
-    assert 5 > len(chain._versions[LASTING])
     assert 5 > len(chain._close_times)
 
 

@@ -393,7 +393,9 @@ class TestRewardZone:
         assert {A: (2, 0)} == counts_of(tables)
         assert [] == tables.unread
         assert 1 == len(tables.notices)
-        assert tables.notices[0].startswith("reward zones list 300 markets that have no contract")
+        assert tables.notices[0].startswith(
+            "in what was read there is no contract of 300 markets that reward zones list: "
+        )
         assert len(tables.notices[0]) < 1000
 
     @pytest.mark.parametrize(
@@ -423,7 +425,7 @@ class TestRewardZone:
 
         assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
         assert 1 == len(tables.notices)
-        assert f"lists 2 addresses that are no contract, {account('x')} first" in tables.notices[0]
+        assert f"lists {account('x')} and 1 more: no contract's address" in tables.notices[0]
 
     def test_listed_contract_that_is_no_pool(self) -> None:
         """A listed contract that is something else is unread, not passed over in silence."""

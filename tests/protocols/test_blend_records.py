@@ -111,7 +111,7 @@ class TestVerifying:
         assert [C] == read_of(reading)
         assert {} == reading.verified
         assert 1 == len(reading.notices)
-        assert reading.notices[0].startswith(f"no known factory has a record of 1 contracts ({C}): read, because")
+        assert reading.notices[0].startswith(f"no known factory has a record of 1 contract ({C}): read, because")
 
     @pytest.mark.parametrize("origin", [Origin.EVENT, Origin.LISTED, Origin.SNAPSHOT])
     def test_nobody_answers(self, origin: Origin) -> None:
@@ -120,7 +120,7 @@ class TestVerifying:
 
         assert [] == read_of(reading)
         assert ([], []) == (reading.unread, reading.absent)
-        assert [f"no known factory has a record of 1 contracts ({C}): not read"] == [
+        assert [f"no known factory has a record of 1 contract ({C}): not read"] == [
             notice.split(", as anybody")[0] for notice in reading.notices
         ]
 

@@ -12,6 +12,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.protocols.k2 import K2
 from exporter.tables import VALID_PRICE
+from exporter.wording import lasting
 from tests import k2_judge as judge
 from tests.blend_chain import NOW, account, contract
 from tests.k2_chain import (
@@ -138,10 +139,10 @@ def test_fewer_prices_than_asked_for() -> None:
     ("item", "reason"),
     [
         (price_data(0), "the price is 0, not above zero"),
-        (price_data(DOLLAR, NOW - 86_401), "the price is 86401 s old, more than 86400 s"),
-        (price_data(DOLLAR, NOW - 3_601), "the price is 3601 s old, more than the market's own limit of 3600 s"),
+        (price_data(DOLLAR, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
+        (price_data(DOLLAR, NOW - 3_601), "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"),
         (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
-        (price_data(DOLLAR, NOW + 1), "the price is of 1 s after the ledger"),
+        (price_data(DOLLAR, NOW + 1), "the price is of 1 second after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "
          "340282366920938463463374607431768211455, which has more than 38 digits"),
         (struct_map({"price": i128(1), "timestamp": u64(NOW)}),
@@ -183,8 +184,8 @@ def test_the_router_s_limits_of_age(function: str, limits: dict[str, Any], usdc:
 
     assert dict.fromkeys(ASSETS, VALID_PRICE) == found[0]
     assert {
-        "USDC": f"the price is {usdc + 1} s old, more than the market's own limit of {usdc} s",
-        "XLM": f"the price is {xlm + 1} s old, more than the market's own limit of {xlm} s",
+        "USDC": f"the price is {lasting(usdc + 1)} old, more than the market's own limit of {lasting(usdc)}",
+        "XLM": f"the price is {lasting(xlm + 1)} old, more than the market's own limit of {lasting(xlm)}",
         "PYUSD": VALID_PRICE,
     } == found[1]
 
@@ -202,7 +203,7 @@ def test_routers_of_one_oracle_have_limits_of_their_own() -> None:
 
     assert {
         contract("A"): VALID_PRICE,
-        contract("B"): "the price is 61 s old, more than the market's own limit of 60 s",
+        contract("B"): "the price is 1 minute 1 second old, more than the market's own limit of 1 minute",
     } == {row["market"]: row["price_reason"] for row in rows}
     assert {contract("A"): True, contract("B"): False} == {
         row["market"]: row["tvl_usd_cents"] is not None for row in rows

@@ -417,7 +417,7 @@ class TestPrices:
         ("price", "age", "reason"),
         [
             (1, 600, "valid"),
-            (1, 601, "the price is 601 s old, more than 600 s"),
+            (1, 601, "the price is 10 minutes 1 second old, more than 10 minutes"),
             (0, 0, "the price is 0, not above zero"),
             (-1, 0, "the price is -1, not above zero"),
             (1, -50, "valid"),

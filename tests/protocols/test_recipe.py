@@ -99,6 +99,8 @@ class Pawn:
         31_536_000,
         "none",
         "the rate itself",
+        "simple",
+        "simple",
         "stored",
         "stored",
         "SEP-40",

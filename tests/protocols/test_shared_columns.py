@@ -58,9 +58,9 @@ def test_numbers_that_do_not_fit() -> None:
     [
         (0, False, None),
         (360, False, None),
-        (361, False, "the price is 361 s old, more than 360 s"),
+        (361, False, "the price is 6 minutes 1 second old, more than 6 minutes"),
         (-1, True, None),
-        (-1, False, "the price is of 1 s after the ledger"),
+        (-1, False, "the price is of 1 second after the ledger"),
     ],
 )
 def test_age(age: int, future: bool, expected: str | None) -> None:

@@ -207,8 +207,8 @@ class TestPrices:
         ("price", "age", "reason"),
         [
             (5, 660, "valid"),
-            (5, 661, "the price is 661 s old, more than the market's own limit of 660 s"),
-            (5, -1, "the price is of 1 s after the ledger"),
+            (5, 661, "the price is 11 minutes 1 second old, more than the market's own limit of 11 minutes"),
+            (5, -1, "the price is of 1 second after the ledger"),
             (0, 0, "the price is 0, not above zero"),
         ],
     )

@@ -113,6 +113,7 @@ def status_of(summary: RunSummary) -> SystemStatus:
         run_id=summary.run_id,
         schema_version=1,
         network="local",
+        network_name="local",
         observed_ledger=summary.observed_ledger,
         ledger_close_time="2026-11-21T09:59:55Z",
         generated_at=timestamp(int(summary.published_at.timestamp())),

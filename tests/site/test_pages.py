@@ -12,6 +12,7 @@ from exporter.api.routes import token_key
 from exporter.compute import Bounded
 from exporter.networks import NETWORKS
 from exporter.protocols.base import Absent, Unread
+from exporter.protocols.parameters import Parameter
 from exporter.site.numbers import NO_PRICE
 from exporter.site.snippets import EXAMPLE_BASE, snippet_text, snippets
 from tests.api.rendering import contract
@@ -246,3 +247,51 @@ def test_public_networks_know_the_native_asset() -> None:
 
     assert ">native</bdi>" in site["tokens.html"]
     assert token_key(contract(10_000)) in site[f"tokens/{contract(10_000)}.html"]
+
+
+@pytest.mark.parametrize(
+    ("passphrase", "said"),
+    [
+        (NETWORKS["testnet"].passphrase, "This is testnet"),
+        (NETWORKS["local"].passphrase, "markets, amounts and prices are made up"),
+        ("<b>Somebody's Network</b>", "It is the network “<b>Somebody's Network</b>”."),
+        (NETWORKS["mainnet"].passphrase, None),
+    ],
+)
+def test_every_page_of_another_network_says_so(passphrase: str, said: str | None) -> None:
+    """A banner and the title of every page name a network that is not mainnet; mainnet has none."""
+    site = site_of(tables_of([pool_row(0, 0)]), network=passphrase)
+    pages = [text for key, text in site.items() if key.endswith(".html")]
+
+    assert 11 == len(pages)
+    for text in pages:
+        assert (said is not None) == ('class="elsewhere"' in text)
+        assert (said is not None) == bool(
+            re.search(r"Soroban lending markets \((testnet|local|custom)\)</title>", text)
+        )
+        assert said is None or said in Page(text).text
+        assert "<b>Somebody" not in text
+
+
+def test_a_cap_that_is_none_is_no_number() -> None:
+    """A parameter that limits nothing is shown as no limit, with the number behind it."""
+    tables = tables_of([pool_row(0, 0)])
+    place = contract(100), contract(10_000)
+    tables.parameters[place] = (Parameter("supply_cap", 2**127 - 1, 7, no_limit=True), Parameter("c_factor", 75, 2))
+    text = site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
+
+    assert ">no limit</dd>" in text
+    assert 1 == text.count("17,014,118,346,046,923,173,168,730,371,588.4105727")
+    assert ">0.75</dd>" in text
+
+
+def test_a_yield_says_whether_it_is_compounded() -> None:
+    """The page of a pool says how its yields follow from the rates, and so does what is told of its protocol."""
+    site = site_of(tables_of([pool_row(0, 0), pool_row(1, 1, protocol="slender")]))
+    blend, slender = (Page(site[f"pools/{contract(100 + at)}/{contract(10_000 + at)}.html"]).text for at in (0, 1))
+
+    assert "supply rate, compounded 52 times a year" in blend
+    assert "borrow rate, compounded 365 times a year" in blend
+    assert "supply rate, not compounded" in slender
+    assert "supply: compounded 52 times a year; borrow: compounded 365 times a year" in Page(site["about.html"]).text
+    assert "1 markets" not in Page(site["about.html"]).text

@@ -34,6 +34,8 @@ class Alula(NotAnnounced):
         year_seconds=31_556_926,
         supply_yield="the contract's own: the rate compounded every second",
         borrow_yield="the contract's own: the rate compounded every second",
+        supply_compounding="31556926",
+        borrow_compounding="31556926",
         rates="the stored utilization and rate modifier, as the contract's get_apy",
         totals="as stored at the last accrual; plain collateral is apart from what is supplied",
         prices=(

@@ -36,6 +36,8 @@ class Blend:
         year_seconds=31_536_000,
         supply_yield="the annual rate compounded 52 times, as Blend's own site shows it",
         borrow_yield="the annual rate compounded 365 times, as Blend's own site shows it",
+        supply_compounding="52",
+        borrow_compounding="365",
         rates="the stored utilization and rate modifier: what the contract charges until the next operation",
         totals="brought to the ledger's close time, as the contract would compute them",
         prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",

@@ -27,6 +27,7 @@ from exporter.protocols.blend.layout import (
 )
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector
+from exporter.wording import counted
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -69,7 +70,9 @@ class _Reader(Collector):
             done = _ANSWERED_FOR.get(
                 origin, "not read, as anybody can deploy such contracts; name in [[markets]] what is"
             )
-            self.notice(f"no known factory has a record of {len(markets)} contracts ({_shown(markets)}): {done}")
+            self.notice(
+                f"no known factory has a record of {counted(len(markets), 'contract')} ({_shown(markets)}): {done}"
+            )
 
     def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
         """Decode a market's instance and list of reserves, or say why it is not read."""
@@ -192,7 +195,8 @@ async def read_pools(
     missing = sorted(zones.keys() & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
-            f"reward zones list {len(missing)} markets that have no contract in what was read: {_shown(missing)}"
+            f"in what was read there is no contract of {counted(len(missing), 'market')} that reward zones list: "
+            f"{_shown(missing)}"
         )
 
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]

@@ -169,8 +169,8 @@ class Records:
         strangers = [market for market in zone if not market.startswith("C")]
         if strangers:
             notice(
-                f"the reward zone of backstop {backstop} lists {len(strangers)} addresses that are no contract, "
-                f"{strangers[0]} first"
+                f"the reward zone of backstop {backstop} lists {strangers[0]}"
+                f"{f' and {len(strangers) - 1} more' if strangers[1:] else ''}: no contract's address"
             )
 
     def in_zones(self) -> list[Candidate]:

@@ -33,6 +33,8 @@ class K2(NotAnnounced):
         year_seconds=31_536_000,
         supply_yield="the contract's own growth of supply over a year: the rate itself, not compounded",
         borrow_yield="the contract's own growth of debt over a year: three terms of the rate compounded every second",
+        supply_compounding="simple",
+        borrow_compounding="31536000",
         rates="the rates as stored at the last action, which are charged until the next one",
         totals="scaled totals times the indexes, which are brought to the ledger's close time",
         prices=(

@@ -72,7 +72,7 @@ _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
     "min_remaining_debt": (71, 32, 0),
 }
 _HIGH_BITS = {"borrow_cap": (0, 64, 0), "supply_cap": (64, 64, 0)}
-"""Whole tokens, as min_remaining_debt; 0 is no limit."""
+"""Whole tokens, as min_remaining_debt; 0 is no cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,8 @@ def _contract(fields: Fields, name: str) -> str:
 
 def _bits(word: int, layout: dict[str, tuple[int, int, int]]) -> Iterator[Parameter]:
     for name, (first, width, decimals) in layout.items():
-        yield Parameter(name, word >> first & (1 << width) - 1, decimals)
+        value = word >> first & (1 << width) - 1
+        yield Parameter(name, value, decimals, no_limit=name in _HIGH_BITS and not value)
 
 
 def _token_state(entry: Entry, what: str, asset: str, total: str) -> TokenState:

@@ -34,6 +34,8 @@ class Peridot(NotAnnounced):
         year_seconds=31_536_000,
         supply_yield="simple: the annual rate of lending itself, not compounded",
         borrow_yield="simple: the annual rate itself, not compounded",
+        supply_compounding="simple",
+        borrow_compounding="simple",
         rates=(
             "the utilization of the state as stored: what the contract charges until the next accrual. It follows from "
             "the vault's balance of the token and from boosted cash as the vault's code counts it; a vault of unknown "

@@ -332,7 +332,10 @@ def shown_parameters(vault: Vault, curve: Mapping[str, int], collateral_factor: 
         "borrow_cap": (borrow_cap, 0),
         "boosted": (vault.boosted is not None, 0),
     }
-    return tuple(Parameter(name, int(value), decimals) for name, (value, decimals) in shown.items())
+    return tuple(
+        Parameter(name, int(value), decimals, no_limit=name.endswith("_cap") and not value)
+        for name, (value, decimals) in shown.items()
+    )
 
 
 def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Parameter, ...]:

@@ -33,6 +33,8 @@ class Slender(NotAnnounced):
         year_seconds=31_557_600,
         supply_yield="simple: the lenders' stored rate on the lent share of what they own, not compounded",
         borrow_yield="simple: the stored annual rate, not compounded",
+        supply_compounding="simple",
+        borrow_compounding="simple",
         rates="as stored at the last update: what the contract's own coefficients grow by until the next",
         totals="brought to the ledger's close time by the contract's own coefficients, in whole windows of time",
         prices=(

@@ -31,6 +31,8 @@ class Xoxno:
         year_seconds=31_556_926,
         supply_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
         borrow_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
+        supply_compounding="365",
+        borrow_compounding="365",
         rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
         totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
         prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
