@@ -392,6 +392,8 @@ POOL_NOT_INITIALIZED = "Error(Contract, #30)"
 MATH_OVERFLOW = "Error(Contract, #33)"
 
 _WRONG_TYPE = "Error(Value, UnexpectedType)"
+_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What Python raises where an entry has another form than the code expects, for which a contract traps."""
 _FUTURE, _LEGS_APART = 60, 3_600  # seconds
 
 _VIEWS: dict[str, Callable[[HubMarket], int]] = {
@@ -420,6 +422,8 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
         return i128(_VIEWS[function](_hub_market(host, contract, argument)))
     except NoResultError:
         raise TrapError(MATH_OVERFLOW) from None
+    except _MALFORMED:
+        raise TrapError(_WRONG_TYPE) from None
 
 
 def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -431,7 +435,10 @@ def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[Sc
     kind, keys = arguments[0]
     if kind != scval.VEC:
         raise TrapError(_WRONG_TYPE)
-    found = {key: price_status(_status(host, contract, key)) for key in keys}
+    try:
+        found = {key: price_status(_status(host, contract, key)) for key in keys}
+    except _MALFORMED:
+        raise TrapError(_WRONG_TYPE) from None
     return (scval.MAP, tuple(sorted(found.items(), key=lambda pair: encode_scval(pair[0]))))
 
 

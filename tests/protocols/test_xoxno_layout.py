@@ -73,7 +73,7 @@ def test_other_pool_ids(text: str) -> None:
 
 
 def test_every_listed_pool_is_one() -> None:
-    """The 31 hub markets of configs/mainnet/markets.json are listed for mainnet, each id of its own token and once."""
+    """XOXNO's 31 hub markets are listed for mainnet, each id of its own token and once."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     (testnet,) = (item for item in deployments_of("testnet") if item.protocol == "xoxno")
     pools = [layout.hub_asset(pool.pool) for pool in mainnet.pools]

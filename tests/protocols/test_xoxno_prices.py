@@ -253,6 +253,19 @@ def test_a_limit_that_cannot_be_read(written: tuple[bytes, bytes], reason: str) 
     assert reason in tables.unpriced[0].reason
 
 
+def test_an_oracle_that_traps_the_call() -> None:
+    """A configuration of another form fails the aggregator's whole call; it costs only its own token its price."""
+    tokens = in_order(["USDC", "XLM"])
+    ledger = XoxnoLedger()
+    ledger.add_market("A", [(1, token) for token in tokens])
+    ledger.replace(oracle("A", "XLM", sources=u32(1), max_price_stale_seconds=None))
+    found, source = ask(ledger, tokens)
+
+    assert 1 + 2 == len(source.calls)
+    assert Xoxno().price_failure(found["USDC"], NOW) is None
+    assert "quotes() failed: HostError: Error(Value" in (Xoxno().price_failure(found["XLM"], NOW) or "")
+
+
 def test_an_archived_oracle() -> None:
     """An archived configuration is no absent one, and no price comes of it before it is restored."""
     ledger = market_of({"USDC": quote()})
