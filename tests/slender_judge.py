@@ -30,7 +30,7 @@ def times(left: int, right: int) -> int:
 
 
 def accrued(rate: int, interest: int, seconds: int) -> int:
-    return times(rate, i128(times(interest, i128(ONE * seconds) // YEAR) + ONE))
+    return times(rate, i128(times(interest, i128(ONE * seconds) // YEAR) + ONE)) if seconds else rate
 
 
 def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:

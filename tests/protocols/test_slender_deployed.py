@@ -1,4 +1,4 @@
-"""Slender against the code that mainnet's pool was deployed with: what its own interface says of keys, types and views.
+"""Slender against the code that mainnet's pool was deployed with: the types it tells, and the numbers it computes.
 
 The wasm file is not in the repository: it is ``slender-pool.wasm`` in the folder of real data (scripts/test-real).
 """
@@ -7,26 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from random import Random
+from typing import Any
 
+import polars as pl
 import pytest
 
+from exporter import exact
+from exporter.errors import ExactError
 from exporter.ledger import scval
 from exporter.ledger.entries import decode_contract_data
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY
+from exporter.ledger.scval_encode import INSTANCE_KEY, address, symbol, u64, vec
 from exporter.ledger.view import read_at_one_ledger
+from exporter.localnet import slender
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.slender import CODE
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.protocols.base import Candidate
-from exporter.protocols.slender import Slender
+from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import ViewCall
+from tests.blend_chain import NOW, account, contract
 from tests.contract_spec import Spec, spec_of
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
+from tests.slender_chain import changed
 
 STORED_AS = {
     "ReserveAssetKey": "ReserveData", "PriceFeed": "PriceFeedConfig", "Pause": "PauseInfo", "PoolConfig": "PoolConfig",
@@ -57,7 +66,7 @@ def spec(wasm: bytes) -> Spec:
 def moved() -> tuple[MovingNetwork, SlenderMarkets]:
     """A network of one made market, some operations after its start."""
     markets = SlenderMarkets(1, 1, TOKENS, DEFAULT_START_TIME)
-    network = MovingNetwork(markets, CODE)
+    network = MovingNetwork(markets, slender.CODE)
     for _ in range(60):
         network.advance()
     return network, markets
@@ -116,3 +125,104 @@ def test_views_exist(spec: Spec) -> None:
 
     assert 3 * 6 == len(calls)
     assert [] == [call for call in calls if len(spec.functions[call.function]) != len(call.arguments)]
+
+
+@pytest.fixture(scope="module")
+def host(wasm: bytes) -> Any:
+    """The code, ready to run."""
+    pytest.importorskip("wasmtime", reason="the package wasmtime, which runs the deployed code, is not installed")
+    return import_module("tests.wasm_host").WasmHost(wasm)
+
+
+def as_stored(
+    reserve: slender.Reserve, cash: int | None, window: int = slender.WINDOW
+) -> dict[tuple[int, ScVal], ScVal]:
+    """The entries of a pool with one reserve, as the stand-in writes them; without ``cash`` that entry is missing."""
+    feeds = {reserve.token: vec(symbol("Other"), symbol("XLM"))}
+    market = slender.Market(contract("S"), contract("oracle"), account("admin"), [reserve], feeds)
+    instance = decode_contract_data(slender.pool_instance(market)[1]).value[1]
+    found = {(2, key): value for key, value in instance.storage}
+    config = (2, vec(symbol("PoolConfig")))
+    found[config] = changed(found[config], timestamp_window=u64(window))
+    if cash is not None:
+        reserve.cash = cash
+        entry = decode_contract_data(slender.cash_entry(market, reserve)[1])
+        found[1, entry.key] = entry.value
+    return found
+
+
+def test_vector(host: Any) -> None:
+    """Cash is the persistent entry: with it 1000 shares are worth 10,400,004,180, without it the debt alone."""
+    reserve = slender.Reserve(
+        contract("XLM"), contract("s"), contract("debt"), 7, NOW - 1_000, lender_ar=1_100_000_000, lender_ir=30_000_000,
+        s_supply=1000 * 10**7, debt_supply=400 * 10**7,
+    )  # fmt: skip
+    found = [
+        host.call(as_stored(reserve, cash), NOW, "collat_coeff", address(reserve.token)) for cash in (600 * 10**7, None)
+    ]
+
+    assert [(scval.I128, 1_040_000_418), (scval.I128, 440_000_418)] == found
+
+
+def test_coefficients(host: Any) -> None:
+    """For states of every size the math gives what the deployed code gives, and fails where the code fails."""
+    random = Random(1)
+    differ, compared = [], Counter[bool]()
+    for number in range(160):
+        huge = number % 2 == 0
+        reserve, window = made_state(random, huge)
+        stored = as_stored(reserve, reserve.cash, window)
+        for function, ours in (("collat_coeff", collateral_coefficient), ("debt_coeff", debt_coefficient)):
+            try:
+                theirs: object = host.call(stored, NOW, function, address(reserve.token))[1]
+            except RuntimeError:
+                theirs = None
+            try:
+                mine: object = ours(reserve, window)
+            except ExactError:
+                mine = None
+            compared[theirs is None] += 1
+            if mine != theirs:
+                differ.append((function, reserve, window, mine, theirs))
+
+    assert [] == differ
+    assert min(compared[False], compared[True]) > 20
+
+
+def made_state(random: Random, huge: bool) -> tuple[slender.Reserve, int]:
+    """A reserve as the chain may have one, or of numbers of any size."""
+    most = {"rate": 5 * 10**9, "amount": 10**18, "since": 10**8, "window": 10**4}
+
+    def any_size(name: str) -> int:
+        return random.getrandbits(random.randint(1, 126)) if huge else random.randint(0, most[name])
+
+    since = random.choice((0, random.randint(-100, most["since"])))
+    return slender.Reserve(
+        contract("XLM"), contract("s"), contract("debt"), 7, NOW - since, any_size("rate"), any_size("rate"),
+        any_size("rate"), any_size("rate"), random.choice((0, any_size("amount"), any_size("amount"))),
+        any_size("amount"), any_size("amount"),
+    ), random.choice((0, 1, 20, random.randint(0, most["window"])))  # fmt: skip
+
+
+def collateral_coefficient(reserve: slender.Reserve, window: int) -> object:
+    """By the exporter's math, in the contract's order: without shares nothing is computed."""
+    if not reserve.s_supply:
+        return math.ONE
+    lent = math.lent_out(grown(reserve, window, reserve.lender_ar, reserve.lender_ir), one(reserve.debt_supply))
+    return math.collateral_coefficient(exact.add(one(reserve.cash), lent), one(reserve.s_supply)).item()
+
+
+def debt_coefficient(reserve: slender.Reserve, window: int) -> object:
+    """By the exporter's math."""
+    return grown(reserve, window, reserve.borrower_ar, reserve.borrower_ir).item()
+
+
+def grown(reserve: slender.Reserve, window: int, accrued: int, rate: int) -> pl.Series:
+    """An accrued rate at the time of the call."""
+    seconds = math.elapsed_seconds(one(reserve.last_update), one(window), NOW)
+    return math.accrued_rate(one(accrued), one(rate), seconds)
+
+
+def one(value: int) -> pl.Series:
+    """A column of one number."""
+    return exact.column([value])

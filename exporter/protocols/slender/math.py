@@ -127,9 +127,14 @@ def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) 
 
 @exact.naming("accrued rate")
 def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
-    """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals."""
+    """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals.
+
+    In no time the contract multiplies nothing: a rate of any size stays as it is.
+    """
+    moved = seconds != 0
     years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
-    return _times(accrued, exact.add(_times(rate, years), ONE))
+    growth = exact.add(_times(exact.select(moved, rate, 0), years), ONE)
+    return exact.select(moved, _times(exact.select(moved, accrued, 0), growth), accrued)
 
 
 @exact.naming("lent")
