@@ -5,7 +5,7 @@
     ledger.replace(pool("A", "XLM", total_borrowed=0))
     tables = ledger.compute([demanded("A")])
 
-Contracts are named by labels. The shapes are those of facts/alula.md 1, written with nothing but the codec.
+Contracts are named by labels. The shapes are those of alula.md, "Keys", written with nothing but the codec.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.blend_chain import (
 
 CODE = hashlib.sha256(b"the code of an Alula market").digest()
 
-# facts/alula.md 7: the default curve
+# docs/protocols/alula.md, "Vectors": the default curve
 CURVE: dict[str, int] = {
     "base_apr_bps": 1, "kink1_apr_bps": 3_000, "kink1_ur_bps": 7_000, "kink2_apr_bps": 6_000, "kink2_ur_bps": 8_000,
     "max_apr_bps": 40_000,
 }  # fmt: skip
 
-# 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share is worth 0.1 (facts/alula.md 4.8)
+# 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share is worth 0.1 (alula.md, "Formulas")
 STATE: dict[str, int] = {
     "borrow_apr_bps": 7, "interest_rate_modifier_bps": 10_000, "operation_fees_sum": 3, "supply_apr_bps": 5,
     "take_rate_fees_sum": 0, "total_available": 500 * 10**7, "total_borrowed": 500 * 10**7,
@@ -93,7 +93,7 @@ def market_instance(
 
 
 def deployed_market(market: str) -> Written:
-    """The manager's record of a market: the delay of its upgrades (facts/alula.md 2)."""
+    """The manager's record of a market: the delay of its upgrades (docs/protocols/alula.md, "Discovery")."""
     return entry(contract("manager"), vec(symbol("DeployedMarket"), address(contract(market))), u64(43_200))
 
 
