@@ -5,21 +5,23 @@
     ledger.replace(pool("A", "XLM", total_borrowed=0))
     tables = ledger.compute([demanded("A")])
 
-Contracts are named by labels. The shapes are those of facts/alula.md 1, written with nothing but the codec.
+Contracts are named by labels. The entries are those of the stand-in, with fields changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.ledger import scval
+from exporter.ledger.entries import decode_contract_data
 from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
+from exporter.ledger.scval_encode import address, i128, symbol, u32, vec
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet import alula
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.blend_chain import (
@@ -36,15 +38,12 @@ from tests.blend_chain import (
     token_instance,
 )
 
-CODE = hashlib.sha256(b"the code of an Alula market").digest()
+CODE = alula.MARKET_WASM_HASH
 
-# facts/alula.md 7: the default curve
-CURVE: dict[str, int] = {
-    "base_apr_bps": 1, "kink1_apr_bps": 3_000, "kink1_ur_bps": 7_000, "kink2_apr_bps": 6_000, "kink2_ur_bps": 8_000,
-    "max_apr_bps": 40_000,
-}  # fmt: skip
+CURVE: dict[str, int] = asdict(alula.Curve())
+"""The default curve of the contract's own tests (docs/protocols/alula.md, "Vectors")."""
 
-# 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share is worth 0.1 (facts/alula.md 4.8)
+# 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share of supply is worth 0.1
 STATE: dict[str, int] = {
     "borrow_apr_bps": 7, "interest_rate_modifier_bps": 10_000, "operation_fees_sum": 3, "supply_apr_bps": 5,
     "take_rate_fees_sum": 0, "total_available": 500 * 10**7, "total_borrowed": 500 * 10**7,
@@ -69,32 +68,34 @@ def unit(variant: str) -> ScVal:
     return vec(symbol(variant))
 
 
+def changed(value: ScVal, changes: Mapping[str, Any]) -> ScVal:
+    """A struct with changed fields: a value of any kind, an int for an i128, None to leave the field out."""
+    fields: dict[str, Raw] = {name: field for (_, name), field in value[1]}
+    fields |= {name: i128(change) if isinstance(change, int) else change for name, change in changes.items()}
+    return struct_of(fields)
+
+
+def market_of(label: str) -> alula.Market:
+    """The stand-in's market of a label, active and without pools."""
+    names = (f"{label} oracle", "manager", "insurance")
+    oracle, manager, insurance = map(contract, names)
+    return alula.Market(contract(label), "main", 0, oracle, manager, account("admin"), insurance)
+
+
 def market_instance(
     market: str, status: str = "Active", *, name: bytes = b"main", storage: Mapping[str, Raw] | None = None
 ) -> Written:
     """The instance of a market with the twelve keys of its constructor; ``storage`` replaces or removes some."""
-    stored: dict[str, Raw] = {
-        "Admin": address(account("admin")),
-        "BadDebtLockDuration": u64(43_200),
-        "DeployerHost": address(contract("manager")),
-        "InsolvencyLtvBps": i128(9_850),
-        "InsuranceFund": address(contract("insurance")),
-        "IsOwned": (scval.BOOL, True),
-        "MarketStatus": unit(status),
-        "MaxPositions": u32(10),
-        "MinCollateralValueCents": i128(500),
-        "Name": (scval.STRING, name),
-        "Oracle": address(contract(f"{market} oracle")),
-        "UpdateInQueuePeriod": u64(43_200),
-    }
-    stored |= storage or {}
-    pairs = [(unit(key), value) for key, value in sorted(stored.items()) if value is not None]
-    return instance(contract(market), pairs, CODE)
+    _, data = alula.market_instance(market_of(market))
+    pairs = {key[1][0][1]: value for key, value in decode_contract_data(data).value[1].storage}
+    pairs |= {"MarketStatus": unit(status), "Name": (scval.STRING, name)} | dict(storage or {})
+    stored = [(unit(key), value) for key, value in sorted(pairs.items()) if value is not None]
+    return instance(contract(market), stored, CODE)
 
 
 def deployed_market(market: str) -> Written:
-    """The manager's record of a market: the delay of its upgrades (facts/alula.md 2)."""
-    return entry(contract("manager"), vec(symbol("DeployedMarket"), address(contract(market))), u64(43_200))
+    """The manager's record of a market."""
+    return alula.manager_entries(contract("manager"), account("admin"), [market_of(market)])[1]
 
 
 def all_pools(market: str, assets: Sequence[str]) -> Written:
@@ -103,58 +104,26 @@ def all_pools(market: str, assets: Sequence[str]) -> Written:
 
 
 def kinked(**changes: Any) -> ScVal:
-    """The interest rate model with changes to the default curve; None leaves a field out."""
-    fields = CURVE | changes
-    curve = struct_of({name: i128(value) if isinstance(value, int) else value for name, value in fields.items()})
-    return vec(symbol("Kinked"), curve)
+    """The interest rate model with changes to the default curve."""
+    curve = struct_of({name: i128(value) for name, value in CURVE.items()})
+    return vec(symbol("Kinked"), changed(curve, changes))
 
 
 def pool_config(take_rate_bps: Raw | int = 1_000, /, **changes: Raw) -> ScVal:
-    """A PoolConfig; changes are values of any kind, or None to leave a field out."""
-    rates = ("add_collateral", "borrow", "deposit", "flash_loan", "remove_collateral", "repay", "withdraw")
-    fees: dict[str, Raw] = {f"{name}_fee_bps": u32(10) for name in rates}
-    fees |= dict.fromkeys(("operation_fee_beneficiaries", "referrers", "take_rate_beneficiaries"), VOID)
-    fees["withdraw_max_scarcity_fee_bps"] = u32(100)
-    fees["take_rate_bps"] = u32(take_rate_bps) if isinstance(take_rate_bps, int) else take_rate_bps
-    health: dict[str, Raw] = {
-        "open_ltv_bps": i128(7_500),
-        "supply_limit": i128(10**15),
-        "withdraw_scarcity_cooldown_s": u64(60),
-    }
-    fields: dict[str, Raw] = {
-        "accrual_model": unit("Compounded"),
-        "fee_config": struct_of(fees),
-        "health_config": struct_of(health),
-        "interest_rate_model": kinked(),
-        "ir_reactivity_constant": u32(0),
-        "status": struct_of({"flags": u32(2**32 - 1)}),
-        "target_utilization_ratio_bps": i128(6_500),
-    }
-    return struct_of(fields | changes)
+    """A PoolConfig with a take rate and changes; a take rate of None is left out."""
+    config = alula.config_value(alula.PoolConfig(supply_limit=10**15))
+    rate = u32(take_rate_bps) if isinstance(take_rate_bps, int) else take_rate_bps
+    fees = {field: value for (_, field), value in config[1]}["fee_config"]
+    return changed(config, {"fee_config": changed(fees, {"take_rate_bps": rate})} | changes)
 
 
 def pool(market: str, asset: str, under: str | None = None, /, **changes: Any) -> Written:
-    """A ``Pool`` entry; a change is an amount, a value of any kind, or None to leave the field out.
+    """A ``Pool`` entry with changes.
 
     ``under`` is the label of the address under which it stands, when that is another than the asset's.
     """
-    fields: dict[str, Raw] = {name: i128(value) for name, value in STATE.items()}
-    fields |= {
-        "bad_debt_lock_d": u64(0),
-        "bad_debt_request_count": u32(0),
-        "config": pool_config(),
-        "farm_debt": VOID,
-        "farm_supply": VOID,
-        "last_accrual_timestamp": u64(NOW - 100),
-        "name": string("a name"),
-        "pool_address": address(contract(asset)),
-        "token_address": address(contract(asset)),
-        "token_decimals": u32(7),
-        "token_symbol": string("COPY"),
-    }
-    for name, value in changes.items():
-        fields[name] = i128(value) if isinstance(value, int) else value
-    return entry(contract(market), vec(symbol("Pool"), address(contract(under or asset))), struct_of(fields))
+    made = alula.Pool(contract(asset), "COPY", "a name", 7, alula.PoolConfig(supply_limit=10**15), NOW - 100, **STATE)
+    return entry(contract(market), alula.pool_key(contract(under or asset)), changed(alula.pool_value(made), changes))
 
 
 class AlulaLedger(BlendLedger):

@@ -1,9 +1,8 @@
-"""The independent judge of Alula: one pool in plain Python integers, after facts/alula.md section 4.
+"""The independent judge of Alula: one pool in plain Python integers, after docs/protocols/alula.md, "Formulas".
 
 It shares no code with the exporter nor with the embedded network. `//` is the floor; every value that has a name in
 the contract goes through `i128`, which raises OverflowError where the contract would fail; products before a division
-are unbounded. A division by zero raises ZeroDivisionError, a negative rate ValueError. Numbers in the comments are
-those of the facts.
+are unbounded. A division by zero raises ZeroDivisionError, a negative rate ValueError.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def ce(numerator: int, denominator: int) -> int:
     return i128(-(-numerator // denominator))
 
 
-# 4.1 to 4.3
+# Utilization
 
 
 def available(total_available: int, take_rate_fees_sum: int) -> int:
@@ -49,7 +48,7 @@ def utilization_floor(total_borrowed: int, supply: int) -> int:
     return 0 if supply == 0 else fl(total_borrowed * BPS, supply)
 
 
-# 4.4
+# Rate curve
 
 
 def kinked(u: int, base: int, k1a: int, k1u: int, k2a: int, k2u: int, top: int) -> int:
@@ -71,7 +70,7 @@ def curve(pool: Mapping[str, int]) -> tuple[int, int, int, int, int, int]:
     )
 
 
-# 4.5
+# Rates, growth and yields
 
 
 def borrow_apr(kinked_apr: int, modifier: int) -> int:
@@ -109,7 +108,7 @@ def apy_bps(apr: int) -> int:
         return 2**53 - 1
 
 
-# 4.6 and 4.7
+# Accrual and the modifier
 
 
 def accrue(pool: Mapping[str, int], now: int, *, cap: int | None = 900, take_rate_ceil: bool = False) -> dict[str, int]:
@@ -144,7 +143,7 @@ def next_modifier(modifier: int, u: int, target: int, reactivity: int, seconds: 
     return max(1000, modifier - step) if difference >= 0 else min(100_000, modifier + step)
 
 
-# 4.8
+# Share rates
 
 
 def j_token_rate(supply: int, shares: int) -> int:
@@ -155,7 +154,7 @@ def d_token_rate(total_borrowed: int, shares: int) -> int:
     return 0 if shares == 0 else min(-(-total_borrowed * BPS // shares), 2**127 - 1)
 
 
-# All that is published of a pool (6.4)
+# All that is published of a pool
 
 
 def project(pool: Mapping[str, int]) -> dict[str, int]:

@@ -6,7 +6,7 @@
     ledger.replace(reserve_data("A", "XLM", "v2", d_supply=0))
     tables = ledger.compute([demanded("A")])
 
-Contracts are named by labels: ``contract("A")`` is the strkey of A. The shapes are those of facts/blend.md 1, written
+Contracts are named by labels: ``contract("A")`` is the strkey of A. The shapes are those of blend.md, "Keys", written
 with nothing but the codec; what simulated calls give is set beside the entries.
 """
 
@@ -48,14 +48,14 @@ Written = tuple[bytes, bytes]
 NOW = 1_800_000_000
 """The close time at which tests compute."""
 
-# facts/blend.md 0
+# docs/protocols/blend.md, "Structure"
 CODE = {
     "v1": bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"),
     "v2": bytes.fromhex("a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"),
 }
 UNKNOWN_CODE = hashlib.sha256(b"some other code").digest()
 
-# facts/blend.md 1.1 and 7, config A
+# docs/protocols/blend.md, "Keys", config A
 RESERVE_CONFIG: dict[str, int] = {
     "c_factor": 7_500_000, "decimals": 7, "index": 0, "l_factor": 7_500_000, "max_util": 9_500_000, "r_base": 100_000,
     "r_one": 500_000, "r_three": 15_000_000, "r_two": 5_000_000, "reactivity": 20, "util": 7_500_000,
@@ -177,7 +177,7 @@ def reserve_data(market: str, asset: str, generation: str = "v1", /, **changes: 
 def token_instance(
     token: str, token_symbol: bytes = b"USDC", decimals: int = 7, changes: Mapping[str, Raw] | None = None
 ) -> Written:
-    """A token's instance with METADATA (facts/blend.md 5); ``changes`` replace or remove fields of it."""
+    """A token's instance with METADATA; ``changes`` replace or remove fields of it."""
     fields: dict[str, Raw] = {
         "decimal": u32(decimals),
         "name": string("A token"),
@@ -293,7 +293,7 @@ class BlendLedger:
 
 
 def lastprice(oracle: str, token: str) -> ContractCall:
-    """The call that asks an oracle for a token's price (facts/blend.md 3)."""
+    """The call that asks an oracle for a token's price (docs/protocols/blend.md, "Prices")."""
     asset = vec(symbol("Stellar"), address(contract(token)))
     return ContractCall(contract(oracle), "lastprice", (asset,))
 

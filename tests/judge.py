@@ -1,8 +1,8 @@
-"""The independent judge: Blend's math for one reserve in plain Python integers, after facts/blend.md section 2.
+"""The independent judge: Blend's math for one reserve in plain Python integers, after blend.md, "Formulas".
 
 It shares no code with the exporter. `//` is the floor; every value that has a name in the contract goes through
 `i128`, which raises OverflowError where the contract would fail; products before a division are unbounded.
-A division by zero raises ZeroDivisionError. Sections in the comments are those of facts/blend.md.
+A division by zero raises ZeroDivisionError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ S7 = 10**7
 YEAR = 31536000
 JSON_INTEGER_MAX = 2**53 - 1
 
-# Section 1.1: the scales of the rates (R) and of the modifier (M).
+# The scales of the rates (R) and of the modifier (M).
 R = {"v1": 10**9, "v2": 10**12}
 M = {"v1": 10**9, "v2": 10**7}
 
@@ -34,7 +34,7 @@ def ce(numerator: int, denominator: int) -> int:
     return i128(-(-numerator // denominator))
 
 
-# 2.1 Totals
+# Totals
 
 
 def supply_total(generation: str, b_supply: int, b_rate: int) -> int:
@@ -45,7 +45,7 @@ def liabilities_total(generation: str, d_supply: int, d_rate: int) -> int:
     return ce(d_supply * d_rate, R[generation])
 
 
-# 2.2 Utilization
+# Utilization
 
 
 def utilization(generation: str, liabilities: int, supply: int, b_supply: int = 1) -> int:
@@ -56,7 +56,7 @@ def utilization(generation: str, liabilities: int, supply: int, b_supply: int = 
     return ce(liabilities * S7, supply)
 
 
-# 2.3 Borrow rate
+# Borrow rate
 
 
 def borrow_rate(generation: str, u: int, ir_mod: int, t: int, r_base: int, r_one: int, r_two: int, r_three: int) -> int:
@@ -71,7 +71,7 @@ def borrow_rate(generation: str, u: int, ir_mod: int, t: int, r_base: int, r_one
     return i128(ce(part * r_three, S7) + ce(ir_mod * (r_two + r_one + r_base), m))
 
 
-# 2.4 Accrual, step by step
+# Accrual, step by step
 
 
 def next_modifier(generation: str, ir_mod: int, dt: int, u: int, t: int, reactivity: int) -> int:
@@ -127,14 +127,14 @@ def curve(reserve: Mapping[str, Any]) -> tuple[int, int, int, int, int]:
     return reserve["util"], reserve["r_base"], reserve["r_one"], reserve["r_two"], reserve["r_three"]
 
 
-# 2.5 Supply rate
+# Supply rate
 
 
 def supply_rate(ir: int, u: int, bstop_rate: int) -> int:
     return min(ir * ((S7 - bstop_rate) * u // S7) // S7, 2**127 - 1)  # not on the chain, so it does not fail there
 
 
-# 2.6 APY: the exact rational, rounded down to basis points, at most what every JSON reader keeps
+# APY: the exact rational, rounded down to basis points, at most what every JSON reader keeps
 
 
 def bounded(value: int) -> int:

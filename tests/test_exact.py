@@ -238,7 +238,7 @@ def test_select_ignores_the_value_not_taken() -> None:
 
 
 def power(base: int, exponent: int, scale: int) -> int:
-    """facts/alula.md 4.5: the bits from the lowest, floors after every product; no square beyond the last bit."""
+    """alula.md, "Formulas": the bits from the lowest, floors after every product; no square beyond the last bit."""
     result, square = scale, base
     while exponent:
         if exponent & 1:
@@ -288,7 +288,7 @@ def test_power_with_an_exponent_for_each_row(rows: list[Row]) -> None:
     ],
 )
 def test_power_of_a_rate_per_second(apr_bps: int, seconds: int, expected: int) -> None:
-    """The growth over a year of seconds needs products of more than 128 bits (facts/alula.md, vectors 2 to 12)."""
+    """The growth over a year of seconds needs products of more than 128 bits (alula.md, vectors 2 to 12)."""
     base = 10**18 + ceil_of(apr_bps * 10**18, 10_000) // 31556926
     columns = exact.column([base, 10**18])
 

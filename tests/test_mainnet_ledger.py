@@ -1,6 +1,6 @@
 """The real mainnet entries of ledger 55,261,759: the numbers are the contract's own, to the last digit.
 
-The golden numbers are those of facts/blend.md 7.1, where the deployed wasm was run on the same entries. The file has
+The golden numbers are those of blend.md, "Vectors", where the deployed wasm was run on the same entries. The file has
 no oracle code, so every price is null.
 """
 
@@ -32,7 +32,7 @@ LEDGER, CLOSE_TIME = 55_261_759, 1_736_780_911
 
 NO_PRICE = "decimals() failed: a ledger snapshot file holds no contract execution"
 
-# facts/blend.md 7.1, by the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
+# blend.md, "Vectors", by the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
 # 610.6 basis points, utilization_bps from the accrued totals.
 GOLDEN: dict[str, dict[str, object]] = {
     XLM: {
@@ -198,7 +198,7 @@ def test_everything_else_is_named(tables: Tables) -> None:
         (item.market, item.pool, item.reason) for item in tables.unpriced
     ]
     assert sorted(known - {FIXED}) == [item.market for item in tables.absent]
-    # facts/blend.md 4: the reward zone of v1 at this ledger has these four besides the one that is there.
+    # blend.md, "Discovery": the reward zone of v1 at this ledger has these four besides the one that is there.
     assert 1 == len(tables.notices)
     assert tables.notices[0].startswith(
         "in what was read there is no contract of 4 markets that reward zones list: CAQF5KNO"

@@ -19,7 +19,7 @@ DEPLOYMENTS = [
 ]
 
 
-# Of the sorted addresses of Blend on each network, one a line: they were compared with facts/blend.md 0 and 4.
+# Of the sorted addresses of Blend on each network, one a line: they were compared with blend.md, "Structure".
 BLEND_DIGESTS = {"mainnet": "0feaabbdde24bd84", "testnet": "41e2422aa69a2c75", "local": "2d3a3703d8d4675d"}
 
 
@@ -52,7 +52,7 @@ def test_addresses_are_unique(name: str) -> None:
 
 
 def test_mainnet_lists() -> None:
-    """Mainnet has the pools of facts/blend.md 4: 17 of v1, 12 of v2 and 1 of v2.1, each list with its backstop."""
+    """Mainnet has the pools of blend.md, "Discovery": 17 of v1, 12 of v2 and 1 of v2.1, each list with its backstop."""
     expected = {
         "v1": (17, "CAO3AGAMZVRMHITL36EJ2VZQWKYRPWMQAPDQD5YEOF3GIF7T44U4JAL3"),
         "v2": (12, "CAQQR5SWBXKIGZKPBZDH3KM5GQ5GUTPKB7JAFCINLZBC5WXPJKRG3IM7"),

@@ -279,7 +279,7 @@ class TestEmbeddedNetwork:
 
 
 class TestAlula:
-    """A market of the layouts of facts/alula.md, from the chain to the documents."""
+    """A market of the layouts of docs/protocols/alula.md, from the chain to the documents."""
 
     def test_stale_price(self, tmp_path: Path) -> None:
         """The stale pool's price and value are null and named in the status; the market's value is the others' sum."""
@@ -303,7 +303,7 @@ class TestAlula:
 
 
 class TestMainnetFile:
-    """The real ledger 55,261,759, as a file and through the embedded RPC (facts/blend.md 7.1)."""
+    """The real ledger 55,261,759, as a file and through the embedded RPC (docs/protocols/blend.md, "Vectors")."""
 
     @pytest.mark.parametrize("through", ["file", "rpc"])
     def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path, through: str) -> None:

@@ -168,7 +168,7 @@ class TestValues:
         ("pool", "expected"),
         [
             (("M", 10**7, 0, 7, 10**14, 14), 100),  # one token at a dollar
-            (("M", 126430667051058, 0, 7, 2631000, 7), 332639085),  # XLM of facts/blend.md 7.1 at 0.2631
+            (("M", 126430667051058, 0, 7, 2631000, 7), 332639085),  # XLM of blend.md, "Vectors" at 0.2631
             (("M", 1, 0, 7, 1, 14), 0),
             (("M", 0, 0, 7, 10**14, 14), 0),  # a real zero balance stays 0
             (("M", 10**7 - 1, 0, 7, 10**7, 7), 99),  # rounded down

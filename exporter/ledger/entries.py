@@ -1,6 +1,6 @@
 """Ledger keys and ledger entries: what to ask for, and what comes back.
 
-Layouts: Stellar-ledger-entries.x (facts/blend.md 1 and facts/stellar-rpc.md 1.1, 5.3).
+Layouts: Stellar-ledger-entries.x (docs/protocols/blend.md, "Keys" and facts/stellar-rpc.md 1.1, 5.3).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each price stands alone: an oracle that traps for one asset, or gives nothing, costs that asset its price and no
 other. Whether a price is good enough is the protocol's rule and needs the close time of the run's ledger;
-here is only what the oracle said. Shapes: facts/blend.md 3.
+here is only what the oracle said. Shapes: docs/protocols/blend.md, "Prices".
 """
 
 from __future__ import annotations

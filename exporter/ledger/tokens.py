@@ -1,7 +1,7 @@
 """What a token contract says of itself: symbol and decimals.
 
 Stellar Asset Contracts and tokens made with the Soroban token SDK keep a METADATA struct in their instance
-storage (facts/blend.md 5). For any other token its ``symbol`` and ``decimals`` functions are simulated.
+storage. For any other token its ``symbol`` and ``decimals`` functions are simulated.
 """
 
 from __future__ import annotations

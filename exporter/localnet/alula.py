@@ -57,7 +57,7 @@ class Curve:
     max_apr_bps: int = 40_000
 
     def apr(self, utilization: int) -> int:
-        """The rate before the modifier; a knot belongs to the slope above it (4.4)."""
+        """The rate before the modifier; a knot belongs to the slope above it."""
         if utilization < self.kink1_ur_bps:
             return self.base_apr_bps + (self.kink1_apr_bps - self.base_apr_bps) * utilization // self.kink1_ur_bps
         if utilization < self.kink2_ur_bps:
@@ -109,32 +109,32 @@ class Pool:
 
     @property
     def available(self) -> int:
-        """What can be lent or withdrawn (4.1)."""
+        """What can be lent or withdrawn."""
         return max(self.total_available - self.take_rate_fees_sum, 0)
 
     @property
     def supply(self) -> int:
-        """What the suppliers own (4.2)."""
+        """What the suppliers own."""
         return self.available + self.total_borrowed
 
     def utilization(self) -> int:
-        """The utilization that drives the rates, rounded up (4.3)."""
+        """The utilization that drives the rates, rounded up."""
         return _ceiling(self.total_borrowed * BPS, self.supply) if self.supply else 0
 
     def current_aprs(self) -> tuple[int, int]:
-        """The borrow and the supply rate a year at the stored utilization and modifier (4.5)."""
+        """The borrow and the supply rate a year at the stored utilization and modifier."""
         utilization = self.utilization()
         borrow = _ceiling(self.config.curve.apr(utilization) * self.interest_rate_modifier_bps, BPS)
         return borrow, borrow * utilization // BPS * (BPS - self.config.take_rate_bps) // BPS
 
     def share_rates(self) -> tuple[int, int]:
-        """What a supply share and a debt share are worth, in basis points (4.8)."""
+        """What a supply share and a debt share are worth, in basis points."""
         supply_rate = self.supply * BPS // self.total_j_tokens if self.total_j_tokens else 0
         debt_rate = _ceiling(self.total_borrowed * BPS, self.total_d_tokens) if self.total_d_tokens else 0
         return supply_rate, debt_rate
 
     def accrue(self, time: int) -> None:
-        """Bring interest up to ``time`` and then move the modifier (4.6 and 4.7, as in the newest source)."""
+        """Bring interest up to ``time`` and then move the modifier (as in the newest source)."""
         elapsed = time - self.last_accrual_timestamp
         if elapsed <= 0:
             return
@@ -232,7 +232,7 @@ class Pool:
 
 
 def multiplier(apr: int, seconds: int) -> int:
-    """The growth of a debt, with 18 decimals: the growth of a second to the power of the seconds (4.5).
+    """The growth of a debt, with 18 decimals: the growth of a second to the power of the seconds.
 
     Raises `NoResultError` when it does not fit into 128 bits.
     """
@@ -250,7 +250,7 @@ def multiplier(apr: int, seconds: int) -> int:
 
 
 def apy(apr: int) -> int:
-    """A rate compounded every second for a year, in basis points; raises `NoResultError` above 32 bits (4.5)."""
+    """A rate compounded every second for a year, in basis points; raises `NoResultError` above 32 bits."""
     bps = max(0, multiplier(apr, SECONDS_PER_YEAR) // 10**14 - BPS)
     if bps >= 2**32:
         raise NoResultError
@@ -258,7 +258,7 @@ def apy(apr: int) -> int:
 
 
 def next_modifier(modifier: int, utilization: int, target: int, reactivity: int, seconds: int) -> int:
-    """The modifier after some time at a utilization off its target (4.7): higher below it, lower above it."""
+    """The modifier after some time at a utilization off its target: higher below it, lower above it."""
     difference = utilization - target
     step = seconds * abs(difference) * reactivity // BPS
     if difference >= 0:
@@ -277,7 +277,7 @@ MANAGER_WASM_HASH = wasm_hash(made_wasm("localnet alula market manager"))
 STATUSES = (
     "Active", "BorrowFrozen", "BorrowFrozenByAdmin", "DepositFrozen", "DepositFrozenByAdmin", "Frozen", "FrozenByAdmin",
 )  # fmt: skip
-"""The variants of MarketStatus by their ordinal, which is ``GlobalState.status`` (facts/alula.md 1.4)."""
+"""The variants of MarketStatus by their ordinal, which is ``GlobalState.status``."""
 
 UPGRADE_DELAY = 43_200  # seconds
 

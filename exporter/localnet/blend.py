@@ -24,7 +24,7 @@ _STEEP_FROM = 9_500_000  # the third slope begins at a constant utilization
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What differs between the two generations of the pool contract (facts/blend.md 1.1 and 2)."""
+    """What differs between the two generations of the pool contract (docs/protocols/blend.md, "Keys")."""
 
     label: str
     wasm_hash: bytes
@@ -121,7 +121,7 @@ class Reserve:
         return slope + _ceiling(self.ir_mod * (config.r_two + config.r_one + config.r_base), scale)
 
     def accrue(self, time: int) -> None:
-        """Bring interest up to ``time`` (facts/blend.md 2.4)."""
+        """Bring interest up to ``time`` (docs/protocols/blend.md, "Formulas")."""
         elapsed = time - self.last_time
         if elapsed <= 0:
             return
@@ -311,7 +311,7 @@ def deployed_entry(deployment: Deployment, market: Market) -> Entry:
 
 
 def deploy_event(deployment: Deployment, market: Market) -> Event:
-    """What the factory publishes when it deploys a pool (facts/blend.md 4)."""
+    """What the factory publishes when it deploys a pool (docs/protocols/blend.md, "Discovery")."""
     return deployment.factory, (symbol("deploy"),), address(market.address)
 
 

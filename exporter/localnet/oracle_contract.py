@@ -4,7 +4,7 @@ An oracle's instance storage has ``Decimals`` and ``Durability``. Each asset it 
 ``[Asset, address]``: void for a feed, whose price is under ``[Price, address]`` as {price, timestamp} with the
 oracle's durability, or an i128 for a constant whose timestamp is always that of the ledger. So the state alone decides
 how ``lastprice`` behaves: no asset entry traps, a feed without a price gives None, anything else gives the price,
-be it old, zero or negative (facts/blend.md 3 has all of these in real oracles).
+be it old, zero or negative (docs/protocols/blend.md, "Prices" has all of these in real oracles).
 """
 
 from __future__ import annotations

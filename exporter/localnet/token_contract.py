@@ -1,6 +1,6 @@
 """Tokens of the embedded network: how their instances look, and the stand-in for their code.
 
-Three layouts that occur on the network (facts/blend.md 5): a Stellar asset contract and a wasm token that both keep
+Three layouts that occur on the network: a Stellar asset contract and a wasm token that both keep
 {decimal, name, symbol} under ``METADATA``, and a wasm token with a layout of its own, whose metadata only its
 functions tell.
 """

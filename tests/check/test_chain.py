@@ -125,7 +125,7 @@ def test_an_accrual_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (facts/blend.md 1.4)."""
+    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
     before = blend.run_pool
 
     def later(host: contracts.Host, *arguments: Any) -> Any:

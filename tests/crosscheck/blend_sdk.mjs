@@ -6,7 +6,7 @@
 // {sdkVersion, ledger, closeTime, pools: [...]}; test_blend_sdk.py has the types of both. Whole numbers beyond 2^53
 // are strings, floats are numbers (null for what JSON cannot hold, such as Infinity).
 //
-// PoolV1.load and PoolV2.load accrue to the client's clock and take no time (facts/blend.md 2.8), so the clock is
+// PoolV1.load and PoolV2.load accrue to the client's clock and take no time (docs/protocols/blend.md, "Verified"), so the clock is
 // stopped at the close time of the server's latest ledger. That ledger must not move on while this runs.
 
 import { readFileSync } from 'node:fs';

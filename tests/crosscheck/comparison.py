@@ -1,7 +1,8 @@
 """What must be equal between the exporter's rows and Blend's SDK, what is left out, and why.
 
-The SDK (up to 3.2.2) differs from the contract where facts/blend.md 2.8 says so. There it is no judge, and what it says
-is left out and counted; everything else is compared, exactly where both sides have whole numbers.
+The SDK (up to 3.2.2) differs from the contract where docs/protocols/blend.md, "Verified", says so. There it is no
+judge, and what it says is left out and counted; everything else is compared, exactly where both sides have whole
+numbers.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _compare_market(comparison: Comparison, pool: SdkPool, row: Row) -> None:
 
 
 def _compare_price(comparison: Comparison, pool: SdkPool, reserve: SdkReserve, row: Row) -> None:
-    """The SDK takes any price there is (facts/blend.md 10.12), so what is no valid price here is not compared."""
+    """The SDK takes any price there is (blend.md, "Prices"), so what is no valid price here is not compared."""
     if row["price_reason"] != "valid":
         return
     where = f"{row['market']}/{reserve.asset}"

@@ -127,7 +127,7 @@ def test_made_pools_agree(tmp_path: Path) -> None:
 
 
 def mainnet_usdc() -> tuple[SdkPool, dict[str, Any]]:
-    """USDC of the mainnet pool as SDK 3.2.2 gives it, and its row (facts/blend.md 7.1)."""
+    """USDC of the mainnet pool as SDK 3.2.2 gives it, and its row (docs/protocols/blend.md, "Vectors")."""
     reserve = SdkReserve(
         asset=USDC,
         ledger=55_261_759,

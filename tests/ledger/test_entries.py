@@ -71,12 +71,12 @@ def _sdk_key(contract: str, key: ScVal, durability: int) -> xdr.LedgerKey:
     ],
 )
 def test_keys_have_the_bytes_that_the_network_uses(key: bytes, expected: str) -> None:
-    """The four keys of facts/blend.md 1.3 come out byte for byte."""
+    """The four keys of docs/protocols/blend.md, "Keys" come out byte for byte."""
     assert expected == base64.b64encode(key).decode()
 
 
 def test_the_hash_of_a_key_is_the_one_that_others_store() -> None:
-    """The SHA-256 of the instance key is the hash that Hubble stores for it (facts/blend.md 1.3)."""
+    """The SHA-256 of the instance key is the hash that Hubble stores for it (docs/protocols/blend.md, "Keys")."""
     expected = "6dfb1f5df20340a95d5b308a5804a80dfe551763e536924aff29c8065a8fed91"
 
     assert expected == hashlib.sha256(entries.instance_key(POOL)).hexdigest()

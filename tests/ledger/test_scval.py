@@ -268,7 +268,7 @@ def test_short_constructors() -> None:
         u64(1), i128(-1), string("ä")
     )
     assert (scval.ADDRESS, contract) == address(contract)
-    # facts/blend.md 1: '_' sorts before letters, so r_three comes before r_two and reactivity after both
+    # docs/protocols/blend.md, "Keys": '_' sorts before letters, so r_three comes before r_two and reactivity after both
     fields = struct_map({"reactivity": u32(3), "r_two": u32(2), "r_three": u32(1)})
     assert ["r_three", "r_two", "reactivity"] == [key[1] for key, _ in fields[1]]
 

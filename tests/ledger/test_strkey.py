@@ -16,7 +16,7 @@ from exporter.ledger import strkey
 from exporter.networks import NETWORKS
 from tests.ledger.scval_cases import MUXED_CONTRACTS, addresses, hashes
 
-USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # facts/blend.md 0
+USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # docs/protocols/blend.md, "Structure"
 
 
 @given(hashes)

@@ -83,12 +83,12 @@ def judged(made: Pool) -> dict[str, int]:
     ],
 )
 def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
-    """The growth of a debt is that of the contract's own tests (facts/alula.md 7, of 1 to 12)."""
+    """The growth of a debt is that of the contract's own tests (docs/protocols/alula.md, "Vectors", of 1 to 12)."""
     assert expected == multiplier(apr, seconds)
 
 
 def test_yields_and_what_has_none() -> None:
-    """Yields are those of facts/alula.md 7, 21 to 25; above 32 or 128 bits there is none."""
+    """Yields are those of docs/protocols/alula.md, "Vectors", 21 to 25; above 32 or 128 bits there is none."""
     assert [2389, 5683, 8221, 89741, 535981] == [apy(rate) for rate in (2143, 4500, 6000, 23000, 40000)]
     for too_high in (129_704, 10**6, 10**9):
         with pytest.raises(NoResultError):
@@ -98,7 +98,7 @@ def test_yields_and_what_has_none() -> None:
 
 
 def test_modifier_vectors() -> None:
-    """The modifier moves as in facts/alula.md 7, 43 to 46."""
+    """The modifier moves as in docs/protocols/alula.md, "Vectors", 43 to 46."""
     assert 8_500 == next_modifier(10_000, 8_000, 6_500, 100, 100)
     assert 100_000 == next_modifier(10_000, 0, 6_500, 100, 86_400)
     assert 68_500 == next_modifier(10_000, 0, 6_500, 100, 900)
@@ -112,7 +112,7 @@ def test_modifier_vectors() -> None:
 
 @pytest.mark.parametrize(("seconds", "borrowed", "fees"), [(86_400, 169_638_604, 529), (5, 169_633_310, 0)])
 def test_accrual_vector(seconds: int, borrowed: int, fees: int) -> None:
-    """Debt and fees grow as in facts/alula.md 7, 47, with the floor of the newest source."""
+    """Debt and fees grow as in docs/protocols/alula.md, "Vectors", 47, with the floor of the newest source."""
     flat = PoolConfig(Curve(114, 114, 5_000, 114, 8_000, 114))
     made = pool(flat, total_borrowed=169_633_309, total_available=10**9)
     made.accrue(seconds)
@@ -122,7 +122,7 @@ def test_accrual_vector(seconds: int, borrowed: int, fees: int) -> None:
 
 
 def test_the_vector_with_the_other_rounding() -> None:
-    """The judge, which knows both roundings of the fees, agrees with facts/alula.md 7, 47, on both."""
+    """The judge, which knows both roundings of the fees, agrees with alula.md, "Vectors", 47, on both."""
     flat = PoolConfig(Curve(114, 114, 5_000, 114, 8_000, 114))
     before = judged(pool(flat, total_borrowed=169_633_309, total_available=10**9))
 
@@ -142,7 +142,7 @@ def test_the_vector_with_the_other_rounding() -> None:
 def test_accrual_equals_the_judge(
     supplied: int, utilization: int, modifier: int, seconds: int, reactivity: int, take_rate: int
 ) -> None:
-    """Accrual, modifier and the noted rates are those of the judge for pools of every kind (4.6, 4.7)."""
+    """Accrual, modifier and the noted rates are those of the judge for pools of every kind."""
     lent = supplied * utilization // 10_000
     config = PoolConfig(Curve(100, 400, 4_000, 1_500, 9_000, 5_000), take_rate_bps=take_rate, reactivity=reactivity)
     made = pool(config, total_available=supplied - lent, total_borrowed=lent, interest_rate_modifier_bps=modifier)
@@ -292,7 +292,7 @@ def test_market_data(network: MadeNetwork) -> None:
 
 
 def test_a_bad_price_fails_the_whole_view(network: MadeNetwork) -> None:
-    """One stale price, no price, or one that is not positive fails the call with its own code (facts/alula.md 3)."""
+    """One stale price, no price, or one that is not positive fails the call with its own code (alula.md, "Views")."""
     stale = view(network, network.alula.markets[1])
     assert "HostError: Error(Contract, #501)" == (stale.error or "").split("\n")[0]
 
@@ -337,7 +337,7 @@ def test_a_curve_without_result(network: MadeNetwork) -> None:
 
 
 def test_cached_price_of_the_same_ledger(network: MadeNetwork) -> None:
-    """A cached price counts in the ledger in which it was written, and in no other (facts/alula.md 1.3)."""
+    """A cached price counts in the ledger in which it was written, and in no other (alula.md, "Prices")."""
     market = network.alula.markets[0]
     pool = market.pools[0].address
     time = network.chain.close_time(network.chain.latest) + 5

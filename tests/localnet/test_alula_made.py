@@ -23,7 +23,7 @@ from exporter.protocols.base import Candidate
 from tests import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
 
-# facts/alula.md 1.1 and 1.4
+# docs/protocols/alula.md, "Keys"
 INSTANCE_KEYS = [
     "Admin", "BadDebtLockDuration", "DeployerHost", "InsolvencyLtvBps", "InsuranceFund", "IsOwned", "MarketStatus",
     "MaxPositions", "MinCollateralValueCents", "Name", "Oracle", "UpdateInQueuePeriod",
@@ -89,7 +89,7 @@ def test_the_same_seed_makes_the_same_markets() -> None:
 
 
 def test_entries_have_the_contracts_form(network: MadeNetwork) -> None:
-    """Instances have the twelve keys, pools the 21 fields and their configuration (facts/alula.md 1)."""
+    """Instances have the twelve keys, pools the 21 fields and their configuration (docs/protocols/alula.md, "Keys")."""
     for market in network.alula.markets:
         instance = instance_of(read(network, entries.instance_key(market.address)))
         assert [vec(symbol(name)) for name in INSTANCE_KEYS] == [key for key, _ in instance.storage or ()]
@@ -106,7 +106,7 @@ def test_entries_have_the_contracts_form(network: MadeNetwork) -> None:
 
 
 def test_the_manager_vouches_for_every_market(network: MadeNetwork) -> None:
-    """The manager that a market names has an entry for it, and no list (facts/alula.md 2)."""
+    """The manager that a market names has an entry for it, and no list (docs/protocols/alula.md, "Discovery")."""
     for market in network.alula.markets:
         vouched = read(network, entries.variant_key(market.manager, "DeployedMarket", address(market.address)))
         assert (scval.U64, 43_200) == vouched.value

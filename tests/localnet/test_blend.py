@@ -23,7 +23,7 @@ from exporter.localnet.made import MadeNetwork
 from exporter.protocols.blend import math
 from tests import judge
 
-# Config A of facts/blend.md 7, and the two real ones of 7.1
+# Config A of docs/protocols/blend.md, "Vectors", and the two real ones
 CONFIG_A = {"util": 7500000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 15000000}
 XLM = {"util": 5000000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 50000000}
 USDC = {"util": 8000000, "r_base": 300000, "r_one": 600000, "r_two": 1200000, "r_three": 50000000}
@@ -105,7 +105,7 @@ VECTORS = {
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_accrual_gives_the_contracts_own_results(name: str) -> None:
-    """The vectors T15 to T20 and the real ledger of facts/blend.md 7 and 7.1 come out to the last digit."""
+    """The vectors T15 to T20 and the real ledger of docs/protocols/blend.md, "Vectors" come out to the last digit."""
     made, time, expected = VECTORS[name]
     made.accrue(time)
 
@@ -116,19 +116,19 @@ def test_accrual_gives_the_contracts_own_results(name: str) -> None:
 @pytest.mark.parametrize(
     ("generation", "utilization", "ir_mod", "expected"),
     [
-        (V1, 6540727, 1433470882, 1133238),  # facts/blend.md 7.1, USDC
-        (V1, 93109, 100000000, 10932),  # facts/blend.md 7.1, XLM
+        (V1, 6540727, 1433470882, 1133238),  # docs/protocols/blend.md, "Vectors", USDC
+        (V1, 93109, 100000000, 10932),  # docs/protocols/blend.md, "Vectors", XLM
     ],
 )
 def test_borrow_rates_of_the_real_ledger(generation: Generation, utilization: int, ir_mod: int, expected: int) -> None:
-    """The yearly borrow rate at the stored utilization is that of facts/blend.md 7.1."""
+    """The yearly borrow rate at the stored utilization is that of docs/protocols/blend.md, "Vectors"."""
     config = USDC if utilization == 6540727 else XLM
 
     assert expected == reserve(generation, config, ir_mod=ir_mod).borrow_rate(utilization)
 
 
 def test_utilization_is_capped_in_the_second_generation_only() -> None:
-    """More debt than supply is 100% in v2 and what it is in v1; no debt is 0 in both (facts/blend.md 2.2)."""
+    """More debt than supply is 100% in v2 and what it is in v1; no debt is 0 in both (blend.md, "Formulas")."""
     over = {"b_supply": 100, "d_supply": 150}
 
     assert 15_000_000 == reserve(V1, CONFIG_A, **over).utilization()

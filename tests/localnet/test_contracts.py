@@ -202,7 +202,7 @@ def test_every_token_answers_for_itself(token: Token) -> None:
 
 @pytest.mark.parametrize("name", TOKENS)
 def test_metadata_is_in_the_instance_where_it_belongs(name: str) -> None:
-    """All but the token of its own layout have METADATA {decimal, name, symbol} (facts/blend.md 5)."""
+    """All but the token of its own layout have METADATA {decimal, name, symbol}."""
     _, data = TOKENS[name].instance_entry()
     instance = entries.instance_of(entries.decode_contract_data(data))
     storage = dict(instance.storage or ())
@@ -218,7 +218,7 @@ def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path
     """The made native token and the real one have equal instances."""
     from exporter.ledger.snapshot_file import LedgerSnapshot
 
-    native = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"  # facts/blend.md 0
+    native = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"  # docs/protocols/blend.md, "Structure"
     real = dict(LedgerSnapshot.load(mainnet_snapshot_path).contract_instances())[native]
     made = entries.instance_of(entries.decode_contract_data(TOKENS["native"].instance_entry()[1]))
 

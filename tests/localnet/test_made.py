@@ -114,7 +114,7 @@ def test_pools_have_the_entries_of_their_generation(made: MadeNetwork) -> None:
 
 
 def test_configurations_keep_to_the_contracts_limits(made: MadeNetwork) -> None:
-    """No reserve has a configuration, and no pool a size, that the contract refuses (facts/blend.md 1.1)."""
+    """No reserve has a configuration, and no pool a size, that the contract refuses (blend.md, "Keys")."""
     for market in made.markets:
         assert len(market.reserves) <= market.generation.max_reserves
         assert len({reserve.token for reserve in market.reserves}) == len(market.reserves)

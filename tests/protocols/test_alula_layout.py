@@ -41,14 +41,14 @@ from tests.alula_chain import (
 )
 from tests.blend_chain import NOW, Raw, Written, account, contract, entry, instance
 
-# facts/alula.md 2
+# docs/protocols/alula.md, "Discovery"
 MAIN = "CBP76I2FRMUKYKIYYBKN3DH7TSWMFAJF2WTDC7Q2OHQFBIVWP7CAAI5Q"
 POOLS = {
     "USDC": "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75",
     "XLM": "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
     "PYUSD": "CCCRWH6Q3FNP3I2I57BDLM5AFAT7O6OF6GKQOC6SSJNDAVRZ57SPHGU2",
 }
-# facts/alula.md 1.5: the keys of one market begin alike
+# docs/protocols/alula.md, "Keys": the keys of one market begin alike
 _MARKET = "AAAABgAAAAFf/yNFiyisKRjAVN2M/5yswoEl1aYxfhpx4FCitn/EAAAAA"
 _POOL = _MARKET + "BAAAAABAAAAAgAAAA8AAAAEUG9vbAAAABIAAAAB"
 KEYS = {
@@ -70,7 +70,7 @@ class TestKeys:
     """The keys that are asked for."""
 
     def test_vectors(self) -> None:
-        """Instance, list and pool keys of the market on mainnet are those of facts/alula.md 1.5, byte for byte."""
+        """Instance, list and pool keys of the market on mainnet are those of alula.md, "Keys", byte for byte."""
         instance_key, list_key = market_keys(MAIN)
         made = {"instance": instance_key, "AllPools": list_key}
         made |= {name: pool_key(MAIN, token) for name, token in POOLS.items()}
@@ -82,7 +82,7 @@ class TestInstance:
     """A market's instance."""
 
     def test_the_twelve_keys(self) -> None:
-        """Name, status, oracle and code are read from a storage whose keys are enum variants (facts/alula.md 1.1)."""
+        """Name, status, oracle and code are read from a storage whose keys are enum variants (alula.md, "Keys")."""
         decoded = decode_instance(read(market_instance("A")))
 
         assert ("main", "active") == (decoded.name, decoded.status)
@@ -90,7 +90,7 @@ class TestInstance:
         assert 12 == len(decoded.storage)
 
     def test_every_status(self) -> None:
-        """The seven statuses of facts/alula.md 1.4 have snake case names; one that is not known keeps its own."""
+        """The seven statuses of alula.md, "Statuses" have snake case names; one that is not known keeps its own."""
         read_names = {name: decode_instance(read(market_instance("A", name))).status for name in STATUS_NAMES}
 
         assert 7 == len(read_names)
@@ -234,7 +234,11 @@ class TestPool:
         parts = pool_config(status=u32(1), health_config=None, ir_reactivity_constant=None)
         fewer = {item.name for item in decode_pool(read(pool("A", "T", config=parts))).shown}
 
-        assert {"flags", "open_ltv_bps", "supply_limit", "ir_reactivity_constant"} == whole - fewer
+        health = {
+            "open_ltv_bps", "close_ltv_bps", "liability_factor_bps", "max_liquidation_incentive_bps", "supply_limit",
+            "utilization_ratio_limit_bps",
+        }  # fmt: skip
+        assert {"flags", "ir_reactivity_constant"} | health == whole - fewer
         assert set(CURVE) | {"take_rate_bps", "borrow_fee_bps"} <= fewer
 
     @given(st.binary(max_size=200), st.integers(0, 500))

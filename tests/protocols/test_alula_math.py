@@ -34,7 +34,7 @@ RESULTS = (
     "supply_apy_bps", "j_token_rate_bps", "d_token_rate_bps",
 )  # fmt: skip
 
-# facts/alula.md 7: the default curve, modifier 10000 and take rate 1000 of the contract's tests
+# docs/protocols/alula.md, "Vectors": the default curve, modifier 10000 and take rate 1000 of the contract's tests
 DEFAULT: Pool = {
     "total_available": 0,
     "total_borrowed": 0,
@@ -141,7 +141,7 @@ def implementation(request: pytest.FixtureRequest) -> Implementation:
     ],
 )
 def test_multiplier_vectors(implementation: Implementation, apr: int, seconds: int, expected: int) -> None:
-    """The growth of a debt is that of the contract's own tests (facts/alula.md 7, 1 to 12)."""
+    """The growth of a debt is that of the contract's own tests (docs/protocols/alula.md, "Vectors", 1 to 12)."""
     assert expected == implementation.multiplier(apr, seconds)
 
 
@@ -163,7 +163,7 @@ def test_multiplier_vectors(implementation: Implementation, apr: int, seconds: i
     ],
 )
 def test_kinked_vectors(implementation: Implementation, u: int, curve: tuple[int, ...], expected: int) -> None:
-    """The curve is that of the contract's own tests (facts/alula.md 7, 13 to 20), knots belong to the upper slope."""
+    """The curve is that of the contract's own tests, knots belong to the upper slope."""
     assert expected == implementation.kinked(u, curve)
 
 
@@ -182,7 +182,7 @@ def test_kinked_vectors(implementation: Implementation, u: int, curve: tuple[int
 def test_yield_vectors(
     implementation: Implementation, u: int, take_rate: int, aprs: tuple[int, int], apys: tuple[int, int]
 ) -> None:
-    """A pool of this utilization has the rates and yields of the contract's tests (facts/alula.md 7, 21 to 27)."""
+    """A pool of this utilization has the rates and yields of the contract's tests (alula.md, "Vectors", 21 to 27)."""
     pool = DEFAULT | {"total_available": 10_000 - u, "total_borrowed": u, "take_rate_bps": take_rate}
     actual = implementation.project(pool)
 
@@ -204,12 +204,12 @@ def test_yield_vectors(
 def test_power_vectors(
     implementation: Implementation, base: int, exponent: int, denominator: int, expected: int
 ) -> None:
-    """Powers are rounded down at every step, from the lowest bit (facts/alula.md 7, 28 to 32; 33 is not in use)."""
+    """Powers are rounded down at every step, from the lowest bit (alula.md, "Vectors", 28 to 32; 33 is not in use)."""
     assert expected == implementation.power(base, exponent, denominator)
 
 
 def test_utilization_is_rounded_both_ways(implementation: Implementation) -> None:
-    """The rates come from the utilization rounded up, and the one rounded down is published (4.3 and 6.4)."""
+    """The rates come from the utilization rounded up, and the one rounded down is published."""
     pool = DEFAULT | {"total_available": 2 * 10**7 + 1, "total_borrowed": 10**7}
     actual = implementation.project(pool)
 
@@ -218,7 +218,7 @@ def test_utilization_is_rounded_both_ways(implementation: Implementation) -> Non
 
 
 def test_fees_are_not_supplied(implementation: Implementation) -> None:
-    """Undistributed fees are no supply (4.1, 4.2), and fees above the available leave none, not less than none."""
+    """Undistributed fees are no supply, and fees above the available leave none, not less than none."""
     some = implementation.project(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 30, "total_borrowed": 40})
     more = implementation.project(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 130, "total_borrowed": 40})
 
@@ -227,18 +227,18 @@ def test_fees_are_not_supplied(implementation: Implementation) -> None:
 
 
 def test_an_empty_pool(implementation: Implementation) -> None:
-    """Where nothing is supplied nothing divides by zero: no utilization, the base rate, no share rates (4.3, 4.8)."""
+    """Where nothing is supplied nothing divides by zero: no utilization, the base rate, no share rates."""
     assert dict(zip(RESULTS, (0, 0, 0, 1, 0, 1, 0, 0, 0), strict=True)) == implementation.project(DEFAULT)
 
 
 def test_the_two_floors_of_the_supply_rate(implementation: Implementation) -> None:
-    """The supply rate is rounded down twice, and the modifier's product up (4.5)."""
+    """The supply rate is rounded down twice, and the modifier's product up."""
     assert (4, 1) == implementation.aprs(3, 7000, 10001, 1000)  # floor(floor(4 x 0.7) x 0.9), not floor(2.8 x 0.9)
     assert (3, 0) == implementation.aprs(3, 6666, 10000, 1)  # floor(1 x 0.9999), where one floor would give 1
 
 
 def test_share_rates(implementation: Implementation) -> None:
-    """What a supply share is worth is rounded down, what a debt share is worth is rounded up (4.8)."""
+    """What a supply share is worth is rounded down, what a debt share is worth is rounded up."""
     pool = DEFAULT | {"total_available": 200, "total_borrowed": 101, "total_j_tokens": 3_000, "total_d_tokens": 100}
     rounded = pool | {"total_j_tokens": 3_001, "total_d_tokens": 99}
 
@@ -247,7 +247,7 @@ def test_share_rates(implementation: Implementation) -> None:
 
 
 def test_the_modifier_moves_the_rate(implementation: Implementation) -> None:
-    """The published yields are at the pool's modifier, not at 1 (4.5: the older revision ignored it)."""
+    """The published yields are at the pool's modifier, not at 1, which an older revision ignored."""
     pool = DEFAULT | {"total_available": 5_000, "total_borrowed": 5_000}
 
     assert [215, 2143, 10715, 21430] == [
@@ -280,7 +280,7 @@ def test_a_negative_rate_is_an_error() -> None:
 
 
 def test_a_curve_that_divides_by_zero_names_its_row() -> None:
-    """A second kink at 100 percent divides by zero at full utilization only; the other rows are not named (4.4)."""
+    """A second kink at 100 percent divides by zero at full utilization only; the other rows are not named."""
     full = {"total_borrowed": 10**7, "kink2_ur_bps": 10_000}
     pools = [
         DEFAULT,
@@ -491,7 +491,7 @@ def test_every_column() -> None:
 
 
 def test_nothing_accrues() -> None:
-    """The close time changes nothing but the age of the price (facts/alula.md 3)."""
+    """The close time changes nothing but the age of the price (docs/protocols/alula.md, "Views")."""
     ledger = three_pools()
     columns = ledger.read([candidate("A")]).result.columns
     module = PROTOCOLS["alula"]
@@ -526,14 +526,14 @@ def test_a_market_with_a_stale_price() -> None:
 
 
 def test_utilization_is_published_rounded_down() -> None:
-    """The published utilization is rounded down, the one beside the rates up (facts/alula.md 4.3 and 6.4)."""
+    """The published utilization is rounded down, the one beside the rates up (docs/protocols/alula.md, "Formulas")."""
     row = rows_of(three_pools().compute([candidate("A")]))["USDC"]
 
     assert (4_444, 4_445) == (row["utilization_bps"], row["stored_utilization"])
 
 
 def test_value_has_collateral() -> None:
-    """Plain collateral counts in the value and not in the supply; what is lent is not subtracted (6.4)."""
+    """Plain collateral counts in the value and not in the supply; what is lent is not subtracted."""
     ledger = AlulaLedger()
     ledger.add_market("A", ["USDC"])
     ledger.replace(pool("A", "USDC", total_collateral=2_000 * 10**7))
@@ -557,7 +557,7 @@ def test_value_has_collateral() -> None:
     ],
 )
 def test_price_rule(quote: Quote, reason: str | None) -> None:
-    """A price must be there, above zero, at most 360 s old and not of the future, in this order (facts/alula.md 5)."""
+    """A price must be there, above zero, at most 360 s old and not of the future, in this order."""
     assert reason == PROTOCOLS["alula"].price_failure(quote, NOW)
 
 

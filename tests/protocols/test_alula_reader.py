@@ -153,7 +153,7 @@ class TestReading:
         assert [f"market {A} has a name of 5000 characters; 200 of them are shown"] == tables.notices
 
     def test_known_markets(self) -> None:
-        """The markets of facts/alula.md 2 are known: one on mainnet, one on testnet, and three made ones."""
+        """The markets of alula.md, "Discovery" are known: one on mainnet, one on testnet, and three made ones."""
         known = {
             name: [item for item in network.deployments if item.protocol == "alula"]
             for name, network in NETWORKS.items()

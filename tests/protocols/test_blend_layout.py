@@ -71,7 +71,7 @@ def reserve(generation: str, config: Mapping[str, Any] | None = None, /, **data:
 
 
 class TestKeys:
-    """The keys that are asked for, against facts/blend.md 1.3."""
+    """The keys that are asked for, against docs/protocols/blend.md, "Keys"."""
 
     def test_vectors(self) -> None:
         """Instance, list and state keys of the pool of the facts are its keys, byte for byte."""
@@ -144,13 +144,13 @@ class TestInstance:
         assert (name or f"unknown_{status}") == decoded.status
 
     def test_seven_statuses(self) -> None:
-        """The names are those of facts/blend.md 4, in the contract's order."""
+        """The names are those of docs/protocols/blend.md, "Discovery", in the contract's order."""
         expected = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", "setup")
 
         assert expected == STATUS_NAMES
 
     def test_wasm_hashes(self) -> None:
-        """The code of both generations is that of facts/blend.md 0."""
+        """The code of both generations is that of docs/protocols/blend.md, "Structure"."""
         assert {CODE["v1"]: "v1", CODE["v2"]: "v2"} == WASM_HASHES
 
     @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ class TestReserveList:
         assert expected == decode_reserve_list(read(reserve_list("A", ["Z", "A", "M"])))
 
     def test_absent_is_empty(self) -> None:
-        """A pool in Setup that never had a reserve has no such entry (facts/blend.md 1.1)."""
+        """A pool in Setup that never had a reserve has no such entry (docs/protocols/blend.md, "Keys")."""
         assert () == decode_reserve_list(None)
 
     def test_most(self) -> None:
-        """Both generations' limits, 32 and 30 (facts/blend.md 1.1), are well within the bound; more is refused."""
+        """Both generations' limits, 32 and 30 (blend.md, "Keys"), are well within the bound; more is refused."""
         names = [f"T{number}" for number in range(MAX_RESERVES + 1)]
 
         assert MAX_RESERVES == len(decode_reserve_list(read(reserve_list("A", names[:-1]))))

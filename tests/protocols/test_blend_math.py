@@ -23,7 +23,7 @@ from tests import judge
 
 Reserve = dict[str, Any]
 
-# facts/blend.md 7, config A: the default of both contract repositories' tests.
+# docs/protocols/blend.md, "Vectors", config A: the default of both contract repositories' tests.
 CONFIG_A = {
     "util": 7500000,
     "r_base": 100000,
@@ -171,7 +171,7 @@ def test_accrual_and_modifier_vectors(
     accrual: int | None,
     moved: int,
 ) -> None:
-    """The debt's growth and the new modifier are those of the contracts' own tests (facts/blend.md 7, T1 to T14)."""
+    """The debt's growth and the new modifier are those of the contracts' own tests (blend.md, "Vectors", T1 to T14)."""
     actual_accrual, actual_moved = implementation.step(generation, config, u, ir_mod, dt)
 
     assert moved == actual_moved
@@ -179,7 +179,7 @@ def test_accrual_and_modifier_vectors(
 
 
 def reserve_of(generation: str, **changes: Any) -> Reserve:
-    """The reserve of facts/blend.md 7, T15 (v1) or T17 (v2), with changes."""
+    """The reserve of docs/protocols/blend.md, "Vectors", T15 (v1) or T17 (v2), with changes."""
     widen = 1 if generation == "v1" else 1000
     reserve = CONFIG_A | {
         "generation": generation,
@@ -389,7 +389,7 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
 def test_reserve_vectors(
     implementation: Implementation, reserve: Reserve, close_time: int, expected: dict[str, int]
 ) -> None:
-    """Reserves come out as in the contracts', the SDK's and the real ledger's vectors (facts/blend.md 7, 7.1)."""
+    """Reserves come out as in the contracts', the SDK's and the real ledger's vectors (blend.md, "Vectors")."""
     actual = implementation.project(reserve, close_time)
 
     assert expected == {name: actual[name] for name in expected}
@@ -410,7 +410,7 @@ def test_reserve_vectors(
 def test_utilization_vectors(
     implementation: Implementation, generation: str, liabilities: int, supply: int, expected: int
 ) -> None:
-    """The utilization is rounded up, and capped in v2 alone (facts/blend.md 2.2 and 7, v2 R:549-606)."""
+    """The utilization is rounded up, and capped in v2 alone (docs/protocols/blend.md, "Formulas", v2 R:549-606)."""
     assert expected == implementation.utilization(generation, liabilities, supply)
 
 
@@ -425,7 +425,7 @@ def test_utilization_vectors(
 def test_conversion_vectors(
     implementation: Implementation, supply: int, rate: int, supplied: int | None, owed: int | None
 ) -> None:
-    """Supplies are rounded down and liabilities up, at either generation's scale (facts/blend.md 7, conversions)."""
+    """Supplies are rounded down and liabilities up, at either generation's scale (blend.md, "Vectors", conversions)."""
     for generation, widen in (("v1", 1), ("v2", 1000)):
         actual_supplied, actual_owed = implementation.totals(generation, supply, rate * widen)
 
@@ -434,14 +434,14 @@ def test_conversion_vectors(
 
 
 def test_gain_vector(implementation: Implementation) -> None:
-    """A gain is shared between the backstop and the suppliers (facts/blend.md 7, v2 R:848-870)."""
+    """A gain is shared between the backstop and the suppliers (docs/protocols/blend.md, "Vectors", v2 R:848-870)."""
     b_rate, credit = implementation.gain("v2", 1000000000, 1000000000, 10**12, 2000000)
 
     assert (1800000000000, 201234567) == (b_rate, 1234567 + credit)
 
 
 def test_fixed_point_vectors(implementation: Implementation) -> None:
-    """Products and quotients round as the SDK's math tests say (facts/blend.md 7, S math.test.ts:3-71)."""
+    """Products and quotients round as the SDK's math tests say (blend.md, "Vectors", S math.test.ts:3-71)."""
     assert 4835313675 == implementation.floor(15391283, 3141592653, 10000001)
     assert 4835313676 == implementation.ceil(15391283, 3141592653, 10000001)
     assert 2041150997 == implementation.floor(3141592653, 10**7, 15391280)
@@ -628,7 +628,7 @@ def test_hostile_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
     agree(reserves)
 
 
-# facts/blend.md 7: T15 (v1) and T17 (v2).
+# docs/protocols/blend.md, "Vectors": T15 (v1) and T17 (v2).
 T15: dict[str, Any] = {
     "market": "M1", "pool": "P1", "token_address": "P1", "oracle": "O", "generation": "v1", "market_name": "Fixed",
     "market_status": "active", "wasm_hash": "ab", "decimals": 7, "enabled": True, "bstop_rate": 2000000,
@@ -663,7 +663,7 @@ def test_schema_without_reserves() -> None:
 
 
 def test_vectors() -> None:
-    """Rows of both generations are those of facts/blend.md 7, T15 and T17, with the decimals of each generation."""
+    """Rows of both generations are those of blend.md, "Vectors", T15 and T17, with the decimals of each generation."""
     first, second = project_pools(columns_of(T15, T17), T).iter_rows(named=True)
 
     assert (1125547124, 1349657800, 9) == (first["supply_index"], first["borrow_index"], first["index_decimals"])
@@ -752,7 +752,7 @@ def quote(price: int | None, timestamp: int | None = 1000, failure: str | None =
 
 
 class TestPriceFailure:
-    """Blend's own rule (facts/blend.md 3): a price, above zero, not older than a day."""
+    """Blend's own rule (docs/protocols/blend.md, "Prices"): a price, above zero, not older than a day."""
 
     @pytest.mark.parametrize("price", [1, 10**7, 2**127 - 1])
     def test_valid(self, price: int) -> None:

@@ -1,8 +1,8 @@
 """Alula: one pool a token, all state of a pool in one entry, stored state and no accrual.
 
 What is published is what the contract's own view gives: its yields come from the utilization rounded up and from the
-stored rate modifier, and its totals are those of the last accrual (facts/alula.md 3 and 4). The published
-utilization is rounded down, as in Alula's own service (6.4).
+stored rate modifier, and its totals are those of the last accrual (docs/protocols/alula.md, "Views"). The published
+utilization is rounded down, as in Alula's own service.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MAX_PRICE_AGE_SECONDS = 360
-"""A price older than this is refused; one of exactly this age is good (facts/alula.md 5)."""
+"""A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
 
 
 class Alula(NotAnnounced):

@@ -1,4 +1,4 @@
-"""How Alula's market contract keeps its state in the ledger (facts/alula.md 1).
+"""How Alula's market contract keeps its state in the ledger (docs/protocols/alula.md, "Keys").
 
 Every key is a Rust enum variant, hence a vector that begins with the variant's symbol: also in the instance storage,
 where Blend has bare symbols.
@@ -35,7 +35,7 @@ STATUS_NAMES = {
     "Frozen": FROZEN,
     "FrozenByAdmin": "frozen_by_admin",
 }
-"""By the variant of MarketStatus (facts/alula.md 1.4)."""
+"""By the variant of MarketStatus (docs/protocols/alula.md, "Statuses")."""
 
 MAX_POOLS = 64
 """The contract allows 25; a list longer than this is not one of Alula's."""
@@ -44,7 +44,7 @@ MAX_TOKEN_DECIMALS = 38
 """The contract divides by 10^decimals, which has to fit into 128 bits."""
 
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
-"""Instance keys that hold state, or what is only queued or proposed (facts/alula.md 1.1)."""
+"""Instance keys that hold state, or what is only queued or proposed (docs/protocols/alula.md, "Keys")."""
 
 _BPS = 10_000
 _MAX_TIME = 1 << 62

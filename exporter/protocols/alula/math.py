@@ -1,15 +1,15 @@
 """Alula's math over columns of pools, function by function as the contract has it.
 
-The formulas are those of facts/alula.md section 4, on the exact operations of `exporter.exact`; tests/alula_judge.py
-holds the same ones for a single pool in plain Python. The contract's views do not accrue interest, and neither does
-this: all numbers are those of the state as it is stored.
+The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`;
+tests/alula_judge.py holds the same ones for a single pool in plain Python. The contract's views do not accrue
+interest, and neither does this: all numbers are those of the state as it is stored.
 
 Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
 growth of a debt has 18 decimals; totals and fees are token base units.
 
-Every value that has a name in the contract must fit into signed 128 bits, as it must there;
-products before a division may be wider. A pool for which this fails, or that divides by zero, raises an ExactError
-that carries its row: `exact.set_aside_failures` then computes the others.
+Every value that has a name in the contract must fit into signed 128 bits, as it must there; products before a
+division may be wider. A pool for which this fails, or that divides by zero, raises an ExactError that carries its
+row: `exact.set_aside_failures` then computes the others.
 """
 
 from __future__ import annotations
@@ -127,19 +127,19 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 @exact.naming("available")
 def available_adjusted(total_available: pl.Series, take_rate_fees_sum: pl.Series) -> pl.Series:
-    """What can be lent or withdrawn (4.1): the available less the fees that are not paid out yet, at least 0."""
+    """What can be lent or withdrawn: the available less the fees that are not paid out yet, at least 0."""
     return exact.clamp(exact.subtract(total_available, take_rate_fees_sum), 0, exact.INT128_MAX)
 
 
 @exact.naming("total supply")
 def total_supply(available: pl.Series, total_borrowed: pl.Series) -> pl.Series:
-    """What the suppliers own (4.2): the adjusted available and what is lent. Collateral is outside the pool."""
+    """What the suppliers own: the adjusted available and what is lent. Collateral is outside the pool."""
     return exact.add(available, total_borrowed)
 
 
 @exact.naming("utilization")
 def utilization(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The utilization that drives the rates (4.3): ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
+    """The utilization that drives the rates: ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
     divided = supplied != 0
     return exact.multiply_divide_ceil(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
 
@@ -154,7 +154,7 @@ def kinked_apr(
     kink2_ur: pl.Series,
     max_apr: pl.Series,
 ) -> pl.Series:
-    """The rate a year before the modifier (4.4): three slopes over the utilization U.
+    """The rate a year before the modifier: three slopes over the utilization U.
 
     U < kink1_ur:              base_apr  + floor((kink1_apr - base_apr) × U / kink1_ur)
     kink1_ur <= U < kink2_ur:  kink1_apr + floor((kink2_apr - kink1_apr) × (U - kink1_ur) / (kink2_ur - kink1_ur))
@@ -177,19 +177,19 @@ def kinked_apr(
 
 @exact.naming("borrow APR")
 def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
-    """The rate a year that borrowers pay (4.5): ceil(kinked × modifier / 10000)."""
+    """The rate a year that borrowers pay: ceil(kinked × modifier / 10000)."""
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
 
 
 @exact.naming("supply APR")
 def supply_apr(borrow_apr: pl.Series, utilization: pl.Series, take_rate: pl.Series) -> pl.Series:
-    """The rate a year that suppliers earn (4.5): floor(floor(borrow_apr × U / 10000) × (10000 - take_rate) / 10000)."""
+    """The rate a year that suppliers earn: floor(floor(borrow_apr × U / 10000) × (10000 - take_rate) / 10000)."""
     earned = exact.multiply_divide_floor(borrow_apr, utilization, BPS)
     return exact.multiply_divide_floor(earned, exact.subtract(BPS, take_rate), BPS)
 
 
 def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
-    """The factor, with 18 decimals, by which a debt grows in `seconds` at a rate a year in basis points (4.5).
+    """The factor, with 18 decimals, by which a debt grows in `seconds` at a rate a year in basis points.
 
     1 + floor(ceil(apr × 10^18 / 10000) / 31556926) × 10^-18, the growth of a second, to the power of the seconds: by
     squaring, rounded down after every multiplication, in 256 bits; only the result must fit into 128.
@@ -206,7 +206,7 @@ def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
 
 @exact.basis_points
 def apy_bps(apr: pl.Series) -> pl.Series:
-    """The yield of a rate that is compounded every second for a year, in whole basis points (4.5), Int64.
+    """The yield of a rate that is compounded every second for a year, in whole basis points, Int64.
 
     max(0, floor(multiplier(apr, a year) / 10^14) - 10000). The contract's own view fails beyond 32 bits.
     """
@@ -216,7 +216,7 @@ def apy_bps(apr: pl.Series) -> pl.Series:
 
 @exact.at_most(exact.INT128_MAX)
 def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
-    """What a supply share is worth (4.8): floor(total supply × 10000 / shares), 0 without shares."""
+    """What a supply share is worth: floor(total supply × 10000 / shares), 0 without shares."""
     divided = total_j_tokens != 0
     return exact.multiply_divide_floor(
         exact.select(divided, supplied, 0), BPS, exact.select(divided, total_j_tokens, 1)
@@ -225,7 +225,7 @@ def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Serie
 
 @exact.at_most(exact.INT128_MAX)
 def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
-    """What a debt share is worth (4.8): ceil(borrowed × 10000 / shares), 0 without shares."""
+    """What a debt share is worth: ceil(borrowed × 10000 / shares), 0 without shares."""
     divided = total_d_tokens != 0
     return exact.multiply_divide_ceil(
         exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, total_d_tokens, 1)

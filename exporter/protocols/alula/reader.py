@@ -152,7 +152,7 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
 
-    There is nothing on the chain that lists the markets (facts/alula.md 2), so the candidates are all there are; the
+    There is nothing on the chain that lists the markets, so the candidates are all there are; the
     records of the managers that deployed them are read along with the pools.
     Raises `SourceError` when the source fails; anything wrong with one market or pool is in the reading.
     """

@@ -1,7 +1,8 @@
 """Alula's own view of a market: ``get_market_data()``, and ``get_pool_data(pool)`` where a price fails the former.
 
-Neither accrues, and one price that the market refuses fails the whole call (facts/alula.md 3). So a market of which
-one price is refused is asked pool by pool, and the refusal itself is compared with what the exporter says of the price.
+Neither accrues, and one price that the market refuses fails the whole call (docs/protocols/alula.md, "Views"). So a
+market of which one price is refused is asked pool by pool, and the refusal itself is compared with what the exporter
+says of the price.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from exporter.protocols.views import Compared, NoView, Row, ViewCall
 
 _BPS = 10_000
 _PRICE_REFUSED = re.compile(r"Error\(Contract, #50[0-2]\)")
-"""Unknown, stale, and not above zero (facts/alula.md 3)."""
+"""Unknown, stale, and not above zero (docs/protocols/alula.md, "Views")."""
 
 
 class AlulaViews:

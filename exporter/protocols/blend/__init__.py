@@ -1,7 +1,8 @@
 """Blend, contract generations v1 and v2 (v2.1 is the v2 contract deployed anew): one pool a reserve.
 
 The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
-and site show; totals are accrued to the close time of the ledger (facts/blend.md 2.7, docs/adr/0004-blend-rates.md).
+and site show; totals are accrued to the close time of the ledger (docs/protocols/blend.md, "Formulas", and
+docs/adr/0004-blend-rates.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How Blend's pool contract keeps its state in the ledger (facts/blend.md 1), both contract generations.
+"""How Blend's pool contract keeps its state in the ledger (docs/protocols/blend.md, "Keys"), both contract generations.
 
 In Blend's own words a market is a "pool" and its pools are "reserves"; in the contract's state these words stay.
 """
@@ -22,12 +22,12 @@ WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
     bytes.fromhex("a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"): "v2",
 }
-"""The pool contract's code by generation (facts/blend.md 0); v2.1 is the same code as v2."""
+"""The pool contract's code by generation (docs/protocols/blend.md, "Structure"); v2.1 is the same code as v2."""
 
 SETUP = "setup"
 
 STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", SETUP)
-"""By the contract's status number (facts/blend.md 4, end)."""
+"""By the contract's status number (docs/protocols/blend.md, "Statuses")."""
 
 MAX_RESERVES = 64
 """The contract allows 32 (v1) or 30 (v2); a list longer than this is not one of Blend's."""
@@ -133,7 +133,7 @@ def form_of_reserve(config_entry: Entry) -> str:
 
 
 def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bool]:
-    """The raw state of one reserve: configuration (7 decimals) and state (scales: facts/blend.md 1.1).
+    """The raw state of one reserve: configuration (7 decimals) and state (scales: docs/protocols/blend.md, "Keys").
 
     Raises `DecodeError` naming the field for a missing field, another kind, or a number the contract cannot hold.
     """

@@ -1,7 +1,7 @@
 """Blend's own view of a reserve: ``get_reserve(asset)`` of v2 pools, which accrues to the time of the call.
 
 It gives the struct {asset, config, data, scalar}. Totals are not in it; they follow from the accrued rates
-(facts/blend.md 2.1). The pools of v1 have no such function.
+(docs/protocols/blend.md, "Formulas"). The pools of v1 have no such function.
 """
 
 from __future__ import annotations
