@@ -24,6 +24,7 @@ from tests.peridot_chain import (
     CODE,
     FIXED_RATE,
     MODEL,
+    QUOTING_CODE,
     RECEIPTS,
     PeridotLedger,
     balance,
@@ -309,13 +310,20 @@ class TestCash:
         return row["stored_utilization"], row["total_supplied"]
 
     def test_a_gift_moves_the_rate(self) -> None:
-        """Tokens sent to a vault lower its rate, and belong to nobody; without a balance it has none [calc]."""
+        """Tokens sent to a vault lower its rate, and belong to nobody [calc]."""
         ledger = market()
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
         ledger.replace(balance("XLM", "XLM vault", 2_500 * 10**7))
         assert (167_336, 1488 * 10**7) == self.rate(ledger)  # 500 / 2988
+
+    def test_no_balance(self) -> None:
+        """A missing balance is 0 where the vault counts no cash as its own; else it contradicts it [calc]."""
+        ledger = market()
         ledger.remove(balance("XLM", "XLM vault", 0))
-        assert (10**6, 1488 * 10**7) == self.rate(ledger)
+        assert "has no balance of its token" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        ledger.replace(stored("XLM vault", "ManagedCash", u128(0)), stored("XLM vault", "LastUpdateTime", u64(NOW)))
+        ledger.replace(vault_instance("XLM vault", code=QUOTING_CODE))
+        assert (10**6, 488 * 10**7) == self.rate(ledger)
 
     def test_archived_balance(self) -> None:
         """An archived balance is not 0: the vault is unread; where nothing is lent the rate needs none."""

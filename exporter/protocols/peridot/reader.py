@@ -320,7 +320,10 @@ def _cash(vault: str, decoded: Vault, entries: Entries, answers: Answers) -> dic
             raise DecodeError(f"what it can pay out is less than the {managed} that it keeps itself")
     live_cash = 0
     if borrowed and _is_stellar_asset(decoded.token, entries):
-        live_cash = decode_balance(entries[balance_key(decoded.token, vault)])
+        balance = entries[balance_key(decoded.token, vault)]
+        if balance is None and managed:
+            raise DecodeError(f"it has no balance of its token, although it counts {managed} as its own")
+        live_cash = decode_balance(balance)
     elif borrowed:
         call = balance_call(vault, decoded.token)
         live_cash = decode_amount(*_told(call, answers), kind=scval.I128)
