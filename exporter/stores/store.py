@@ -219,7 +219,10 @@ def open_store(uri: str) -> Store:
         from exporter.stores.s3_store import S3Store
 
         return S3Store(*parse_s3_uri(uri))
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise ConfigError(f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix") from None
     if not uri.strip() or "\0" in uri:
         raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
