@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from exporter import __version__
-from exporter.cli_common import FILE, finish, load_configuration, log_format_option
+from exporter.cli_common import FILE, KeylessGroup, finish, load_configuration, log_format_option
 from exporter.cli_history import backfill, history
 from exporter.console import Console
 from exporter.errors import EXIT_UNEXPECTED, ConfigError, ExporterError
+from exporter.ledger.redaction import without_keys
 
 
 def _reads(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +38,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=KeylessGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="exporter")
 def main() -> None:
     """Exact snapshots of every lending market on Soroban, as files.
@@ -87,11 +88,15 @@ def _execute(settings: Any, console: Console, **options: Any) -> int:
         code = execute(prepare(settings, console, report, **options))
     except ExporterError as error:
         report.finish(error.exit_code, str(error))
+        if report.problem is not None:
+            console.warning(report.problem)
         raise
     except BaseException as error:
         report.finish(EXIT_UNEXPECTED, f"{type(error).__name__}: {error}")
         raise
     report.finish(code)
+    if report.problem is not None:
+        console.warning(report.problem)
     if code:
         console.warning("published, but not everything could be read; the status document names what", exit_code=code)
     return code
@@ -112,7 +117,7 @@ def plan(
             config_path, network__name=network, network__rpc_urls=list(rpc_urls) or None, output__uri=out
         )
         for line in describe(configuration, snapshot):
-            click.echo(line)
+            click.echo(without_keys(line))
         return 0
 
     finish(console, work)

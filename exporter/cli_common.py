@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,41 @@ import click
 
 from exporter.console import LOG_FORMATS, Console
 from exporter.errors import EXIT_UNEXPECTED, ExporterError
+from exporter.ledger.redaction import without_keys
 
-FILE = click.Path(path_type=Path, dir_okay=False)
+
+class _File(click.Path):
+    """The path of a file. A URL is refused at once: a part of it would otherwise be named as the file's name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if "://" in str(value):
+            self.fail("a URL is no file; give the path of one on this machine", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = _File(path_type=Path, dir_okay=False)
+
+
+class KeylessGroup(click.Group):
+    """A group whose usage errors show no URL that was put where another value belongs: it may hold a key."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _keyless():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _keyless():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _keyless() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = without_keys(error.message)  # type: ignore[misc]  # final for those who read it
+        raise
+
 
 log_format_option = click.option(
     "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="How progress is told."

@@ -195,6 +195,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(
+            f"the configuration file {path} nests too deeply; no key needs more than two levels"
+        ) from None
 
 
 def _keys(tables: Mapping[str, Any]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from exporter.config import Settings
 from exporter.edge_patterns import ENCODED_CURSOR, buckets, either_form, first_value, limits
 from exporter.errors import ConfigError, StoreError
 from exporter.files import FileKind
+from exporter.ledger.endpoints import url_or_none
 from exporter.site import template_folder
 from exporter.stores.store import scheme_of
 from exporter.tree.families import prefixes
@@ -232,6 +233,8 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
 def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:
     origin = options.origin
     if origin is not None:
+        if url_or_none(origin) is None:
+            raise ConfigError("--origin: its host or its port cannot be one; write it as https://host/path")
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"--origin must be an http(s) URL without a query; got a {parts.scheme or 'bare'} one")

@@ -15,15 +15,21 @@ from typing import Any
 
 from exporter import __version__
 from exporter.errors import ConfigError
+from exporter.ledger.redaction import without_keys
 
 REPORT_VERSION = 1
 
 
 class RunReport:
-    """A report under way; every change is on disk before the next step begins. ``path`` None keeps it in memory."""
+    """A report under way; every change is on disk before the next step begins. ``path`` None keeps it in memory.
+
+    Where it cannot even be begun, that is a `ConfigError`. Later on it must not cost the run, nor hide why that fails:
+    ``problem`` then says what is wrong with it.
+    """
 
     def __init__(self, path: Path | None, **facts: Any) -> None:
         self._path = path
+        self.problem: str | None = None
         self._began = monotonic()
         self.facts: dict[str, Any] = {
             "report_version": REPORT_VERSION,
@@ -34,6 +40,8 @@ class RunReport:
             **facts,
         }
         self._write()
+        if self.problem is not None:
+            raise ConfigError(self.problem)
 
     @contextmanager
     def step(self, name: str) -> Iterator[dict[str, Any]]:
@@ -57,7 +65,7 @@ class RunReport:
         self.facts.update(
             complete=True,
             exit_code=exit_code,
-            message=message,
+            message=None if message is None else without_keys(message),
             finished_at=int(time()),
             seconds=round(monotonic() - self._began, 3),
         )
@@ -70,5 +78,6 @@ class RunReport:
         try:
             temporary.write_text(json.dumps(self.facts, indent=2) + "\n", encoding="utf-8")
             temporary.replace(self._path)
-        except OSError as error:
-            raise ConfigError(f"output.report: cannot write {self._path}: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL
+            problem = error.strerror if isinstance(error, OSError) else str(error)
+            self.problem = f"output.report: cannot write {str(self._path)!r}: {problem}"

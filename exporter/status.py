@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -158,7 +157,7 @@ async def read_status(uri: str) -> PublishedStatus:
 
 def _open(uri: str) -> AbstractAsyncContextManager[TreeSource]:
     """Open a tree. A store is not looked at before the pointer is asked for: it may be a bucket."""
-    if urlsplit(uri).scheme in ("http", "https"):
+    if uri.lower().startswith(("http:", "https:")):
         return open_tree(uri)
     return nullcontext(StoreSource(open_store(uri)))
 

@@ -50,3 +50,35 @@ def test_nowhere_to_write(tmp_path: Path) -> None:
     """A report that cannot be written is refused before the run does anything."""
     with pytest.raises(ConfigError, match=r"output\.report: cannot write"):
         RunReport(tmp_path / "missing" / "report.json")
+
+
+@pytest.mark.parametrize("name", ["folder", "a\0b"])
+def test_path_of_no_file(tmp_path: Path, name: str) -> None:
+    """A folder, and a name with a NUL, are refused in a line."""
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(ConfigError, match=r"output\.report: cannot write"):
+        RunReport(tmp_path / name)
+
+
+def test_report_that_fails_later(tmp_path: Path) -> None:
+    """A report that can no longer be written costs the run nothing; what is wrong with it is told at the end."""
+    path = tmp_path / "there" / "report.json"
+    path.parent.mkdir()
+    report = RunReport(path)
+    path.unlink()
+    path.parent.rmdir()
+    with report.step("read"):
+        pass
+    report.finish(1, "the store is full")
+
+    assert report.problem is not None
+    assert "No such file" in report.problem
+
+
+def test_message_with_a_url(tmp_path: Path) -> None:
+    """The message holds no more of a URL than its host."""
+    report = RunReport(None)
+    report.finish(3, "https://rpc.example.org/v2/KEY does not answer")
+
+    assert "https://rpc.example.org/… does not answer" == report.facts["message"]

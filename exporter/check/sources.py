@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from exporter.errors import ConfigError, SourceError, StoreError
+from exporter.ledger.endpoints import url_or_none
 from exporter.stores.store import Store, open_store
 
 IN_FLIGHT = 8
@@ -124,7 +125,10 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
 
     Raises `ConfigError` for a URI that cannot be one of a tree, `SourceError` for a folder that is not there.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise ConfigError(f"this is the URI of no tree: {error}") from None
     if parts.scheme not in ("http", "https"):
         store = open_store(uri)
         folder = Path(parts.path if parts.scheme == "file" else uri)
@@ -132,7 +136,9 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
             raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
         yield StoreSource(store)
         return
-    if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
+    if url_or_none(uri) is None:
+        raise ConfigError("this is not the URL of a tree: its host or its port cannot be one; write https://host/path")
+    if parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
     limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)

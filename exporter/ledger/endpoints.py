@@ -130,8 +130,8 @@ def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
         raise ConfigError(f"{name} must be a URL such as https://rpc.example.org, and without white space")
     if len(text) > MAX_URL_LENGTH:
         raise ConfigError(f"{name} is longer than {MAX_URL_LENGTH} characters")
-    url = _url_or_none(text)
-    if url is None or not url.host:
+    url = url_or_none(text)
+    if url is None:
         raise ConfigError(f"{name} is not a URL with a host; write it as https://rpc.example.org/path")
     if url.scheme not in ("http", "https"):
         raise ConfigError(f"{name} must begin with https:// (http:// only for this machine)")
@@ -145,13 +145,16 @@ def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
     return url
 
 
-def _url_or_none(text: str) -> httpx.URL | None:
+def url_or_none(text: str) -> httpx.URL | None:
+    """A URL with a host that can be one, and a port below 65536 if any; None for any other text."""
     # Returning None, not raising on: the original exception quotes the URL, and would hang on to the new one.
     try:
         url = httpx.URL(text)
         host = url.raw_host.decode("ascii")
         if not _HOST_NAME.fullmatch(host):  # httpx takes nearly anything for a host
             ipaddress.IPv6Address(host)
+        if not url.host or (url.port is not None and not 0 < url.port < 65536):  # decoding a host fails for some
+            return None
     except (httpx.InvalidURL, ValueError):
         return None
     return url

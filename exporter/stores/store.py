@@ -244,7 +244,12 @@ def open_store(uri: str) -> Store:
     if name is None:
         return FolderStore(Path(uri))
     if name == "file":
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError as error:
+            raise ConfigError(
+                f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
+            ) from None
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return FolderStore(Path(parts.path))
     # The URI itself is not repeated: it may hold a secret.

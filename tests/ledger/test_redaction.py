@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.ledger.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers
+from exporter.ledger.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers, without_keys
 
 URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&plan"
 SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42")
@@ -113,3 +113,23 @@ def test_http_libraries_log_no_requests(name: str, caplog: pytest.LogCaptureFixt
         logger.warning("a warning")
 
     assert ["a warning"] == [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("see https://rpc.example.org/v2/KEY/x, or", "see https://rpc.example.org/…, or"),
+        ("'https://user:KEY@h.org:8/p' is no network", "'https://h.org:8/…' is no network"),
+        ("cannot write https:/h.org/KEY: none", "cannot write https://h.org/…: none"),
+        ("argument (https://h.org/KEY)", "argument (https://h.org/…)"),
+        ("http://h.org?KEY=1#a b", "http://h.org/… b"),
+        ("https://h.org/KEY/v1/system/status.json: bad", "https://h.org/…/v1/system/status.json: bad"),
+        ("https://h.org/v1/markets/CA.json is missing", "https://h.org/v1/markets/CA.json is missing"),
+        ("https://h.org/v1/KEY", "https://h.org/…"),
+        ("https://h.org/ and wss://h.org:1: no", "https://h.org/ and wss://h.org:1: no"),
+        ("s3://bucket/prefix and file:///tmp", "s3://bucket/prefix and file:///tmp"),
+    ],
+)
+def test_messages_show_hosts_only(message: str, expected: str) -> None:
+    """Of a web URL in a message only the host stays, and the file of a tree that it ends with."""
+    assert expected == without_keys(message)
