@@ -135,12 +135,15 @@ def test_fewer_prices_than_asked_for() -> None:
     assert VALID_PRICE == reasons_of(tables)["USDC"]
 
 
+HOUR_AND_MORE = "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
         (price_data(0), "the price is 0, not above zero"),
         (price_data(DOLLAR, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
-        (price_data(DOLLAR, NOW - 3_601), "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"),
+        (price_data(DOLLAR, NOW - 3_601), HOUR_AND_MORE),
         (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
         (price_data(DOLLAR, NOW + 1), "the price is of 1 second after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,7 +52,7 @@ def phase(call: Call) -> int:
     return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 4, POINTER_KEY: 6}.get(call.key, 5)
 
 
-def stored_json(store: Store, key: str) -> dict[str, object]:
+def stored_json(store: Store, key: str) -> dict[str, Any]:
     stored = store.get(key)
     assert stored is not None
     document = json.loads(stored.data)

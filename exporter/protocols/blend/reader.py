@@ -89,13 +89,15 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
+        if list_entry is None and instance.status != SETUP:
+            del self.assets[market]
+            self.unread(
+                market, None, "absent", f"the market is {instance.status} and has no list of reserves, which only one "
+                f"in {SETUP} lacks",
+            )  # fmt: skip
+            return
         if not instance.known_code:
             self.unknown_code(market, instance.wasm_hash, instance.generation)
-        if list_entry is None and instance.status != SETUP:
-            self.notice(
-                f"market {market} is {instance.status} and has no list of reserves, which only one in {SETUP} should "
-                "lack; it was read as one without pools"
-            )
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
