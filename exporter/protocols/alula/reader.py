@@ -62,7 +62,7 @@ class _Reader(Collector):
         if list_entry is None and instance.status != FROZEN:
             del self.members[market]
             self.unread(
-                market, None, "absent", f"the market is {instance.status} and has no list of pools, which only one lacks "
+                market, None, "absent", f"the market is {instance.status} and has no list of pools; only one lacks it "
                 f"that has just been deployed, and is {FROZEN}",
             )  # fmt: skip
             return
