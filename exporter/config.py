@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
-from exporter.ledger import strkey
-from exporter.networks import NETWORKS
+from exporter.ledger.codec import strkey
 
 MAX_CONFIG_BYTES = 1 << 20
 

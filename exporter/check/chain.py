@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from exporter.compute import compute
 from exporter.config import Settings
+from exporter.deployments.networks import network_id
 from exporter.discovery import Surroundings, look_around
 from exporter.discovery.memory import Memory
 from exporter.errors import CheckError, DecodeError
+from exporter.job.reading import OpenSource, read_protocols, reading_deadline, view_limits
 from exporter.ledger.observation import CallResult
 from exporter.ledger.view import UNCERTIFIED, LedgerView, read_at_one_ledger
-from exporter.networks import network_id
+from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import ProtocolReading
@@ -28,8 +29,6 @@ from exporter.protocols.peridot.views import PeridotViews
 from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import Compared, NoView, ProtocolViews, Row, ViewCall
 from exporter.protocols.xoxno.views import XoxnoViews
-from exporter.reading import read_protocols, reading_deadline, view_limits
-from exporter.sources import OpenSource
 
 VIEWS: Mapping[str, ProtocolViews] = {
     "alula": AlulaViews(),

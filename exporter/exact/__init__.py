@@ -11,33 +11,38 @@ Where rows have no result, ExactOverflowError or ExactDivisionError carries the 
 caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
 `basis_points` give such rows a bound instead, for numbers that are published beside others and no more.
 
-Polars itself wraps `+ - *` silently. See `exporter.exact.operations` for how that is avoided at little cost.
+Polars itself wraps `+ - *` silently. See `exporter.numbers.exact` for how that is avoided at little cost.
 """
 
 from __future__ import annotations
 
-from exporter.exact.bounds import JSON_INTEGER_MAX, at_most, basis_points
-from exporter.exact.failures import naming, set_aside_failures
-from exporter.exact.operations import (
+from exporter.numbers.exact import (
     INT128_MAX,
     INT128_MIN,
+    JSON_INTEGER_MAX,
     Operand,
     add,
+    annual_yield_bps_floor,
+    at_most,
+    basis_points,
     ceil_divide,
     clamp,
     column,
     floor_divide,
     frame,
+    group_totals,
     multiply,
     multiply_divide_ceil,
     multiply_divide_floor,
     multiply_divide_half_up,
     multiply_divide_truncate,
+    naming,
+    power_floor,
     select,
+    set_aside_failures,
     subtract,
+    total,
 )
-from exporter.exact.powers import annual_yield_bps_floor, power_floor
-from exporter.exact.totals import group_totals, total
 
 __all__ = [
     "INT128_MAX",

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
-from exporter.ledger.entries import names_no_contract
+from exporter.ledger.codec.entries import names_no_contract
 from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
 from exporter.ledger.router import Router, ask_alone
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, SimulationAnswer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.site.render import SiteFacts, render_site
-from exporter.site.templates import template_folder
+from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.templates import template_folder
 
 __all__ = ["SiteFacts", "render_site", "template_folder"]

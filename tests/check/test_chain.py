@@ -12,12 +12,12 @@ import pytest
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.errors import CheckError
+from exporter.job.reading import open_source
 from exporter.localnet import alula, blend, contracts
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.sources import open_source
 
 
 def settings_for(url: str | None, **flags: Any) -> Settings:

@@ -19,7 +19,7 @@ from exporter.protocols.blend import MAX_PRICE_AGE_SECONDS, Blend, math
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS
-from tests import judge
+from tests.judges import blend_judge as judge
 
 Reserve = dict[str, Any]
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from exporter.compute import Tables
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
+from exporter.numbers.compute import Tables
+from exporter.numbers.wording import lasting
 from exporter.protocols.k2 import K2
 from exporter.tables import VALID_PRICE
-from exporter.wording import lasting
-from tests import k2_judge as judge
-from tests.blend_chain import NOW, account, contract
-from tests.k2_chain import (
+from tests.judges import k2_judge as judge
+from tests.protocols.blend_chain import NOW, account, contract
+from tests.protocols.k2_chain import (
     FRESH,
     PLAIN,
     RAY,

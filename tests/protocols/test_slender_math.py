@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.protocols.slender import math
-from tests import slender_judge as judge
+from tests.judges import slender_judge as judge
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000

@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter.api.documents import HistoryManifest, RunManifest
-from exporter.api.headers import POINTER_KEY
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
-from exporter.files import FileKind, RenderedFile
 from exporter.publishing.publish import RunSummary, publish
-from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError, check_newer
-from exporter.publishing.sweep import sweep
-from exporter.stores.folder_store import FolderStore
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError, check_newer
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
+from exporter.tree.documents import HistoryManifest, RunManifest
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import (
     START,
     TestClock,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from exporter.check.freshness import Bounds, tell_status
 from exporter.console import Console
-from exporter.status import Bounds, tell_status
 from tests.workflows.conftest import RunnerMaker, local_network
 from tests.workflows.fake_gh import FakeGitHub
 from tests.workflows.runner import JobRun, Runner, clean_path, copy_repository, stand_in_for_python

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
+from exporter.numbers.wording import counted
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend.layout import (
     SETUP,
@@ -27,7 +28,6 @@ from exporter.protocols.blend.layout import (
 )
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector
-from exporter.wording import counted
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
