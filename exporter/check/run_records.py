@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from exporter.check.whole import Whole
 from exporter.errors import ConfigError
-from exporter.exact import JSON_INTEGER_MAX
+from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
 from exporter.render.tree import run_manifest_key
 from exporter.tree.documents import SCHEMA_VERSION, MarketSummary, RunManifest, SystemStatus

@@ -49,8 +49,8 @@ from exporter.publishing.standing import (
 )
 from exporter.render.documents import protocol_list, render_coverage, render_details, render_errors, render_overview
 from exporter.render.openapi import render_openapi
+from exporter.render.site.pages import SiteFacts, render_site
 from exporter.render.tree import render_tree
-from exporter.site import SiteFacts, render_site
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, open_store, utc_now
 from exporter.tree import documents

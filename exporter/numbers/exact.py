@@ -1,4 +1,18 @@
-"""What happens to rows for which exact arithmetic has no result: they are named, and they can be set aside."""
+"""Exact integer arithmetic over columns: every result is right, or the rows that have none are named.
+
+A column is a Polars Series of Int128 (a Series of a smaller integer type is cast first); any operand, but not all
+of one operation, may be a Python int instead. Series of one operation have the same length, and the result is named
+after the first of them. For each row the result is the mathematical one: intermediates are unbounded, as with the
+256 bit intermediates of a contract, and only the result must fit into signed 128 bits. A null operand makes the
+result null. Floor is toward minus infinity, ceiling toward plus infinity, truncation toward zero, half up
+to the nearest integer or the larger of two, for all signs of operands and divisors.
+
+Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that a
+caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
+`basis_points` give such rows a bound instead, for numbers that are published beside others and no more.
+
+Polars itself wraps `+ - *` silently. See `exporter.numbers.exact` for how that is avoided at little cost.
+"""
 
 from __future__ import annotations
 
@@ -543,7 +557,7 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
         rate_scale: positive.
 
     Returns:
-        Int64 basis points, at most 2^53 - 1 (`exporter.exact.basis_points`).
+        Int64 basis points, at most 2^53 - 1 (`exporter.numbers.exact.basis_points`).
 
     Raises:
         ValueError: for periods or a scale out of range.

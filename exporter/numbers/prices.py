@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 
-from exporter import exact
 from exporter.history.schema import MAX_DECIMAL
 from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
 from exporter.numbers.wording import lasting
 from exporter.tables import VALID_PRICE
 

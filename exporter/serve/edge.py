@@ -21,7 +21,7 @@ from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.render import documents
-from exporter.site import template_folder
+from exporter.render.site.templates import template_folder
 from exporter.stores.store import scheme_of
 from exporter.tree import headers, problems, routes
 from exporter.tree.families import prefixes

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import decode_contract_data
@@ -20,6 +19,7 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.blend import SCALE_7, V1, V2, Generation, Reserve, ReserveConfig
 from exporter.localnet.contracts import Simulation
 from exporter.localnet.made import MadeNetwork
+from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.judges import blend_judge as judge
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.history.parquet import check_representable
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
+from exporter.numbers import exact
 from exporter.numbers.compute import Bounded, Tables, compute
 from exporter.numbers.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.protocols import PROTOCOLS

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
 from exporter.numbers.prices import ABSURD_PRICE, PRICE_SCHEMA, price_frame, printed_price, with_values
 
 LARGEST = 10**38 - 1

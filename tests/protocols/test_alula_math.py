@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec.scval_encode import u32, u64
 from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
 from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math

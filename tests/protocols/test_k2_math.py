@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
+from exporter.numbers import exact
 from exporter.protocols.k2 import K2, math
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.judges import k2_judge as judge

@@ -14,7 +14,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -27,6 +26,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.numbers import exact
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Coverage, Market, Origin, ProtocolModule, ProtocolReading
 from exporter.protocols.collector import Collector

@@ -16,7 +16,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.errors import ExactError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data
@@ -26,6 +25,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet import slender
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender_made import SlenderMarkets
+from exporter.numbers import exact
 from exporter.protocols.base import Candidate
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH

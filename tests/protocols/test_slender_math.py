@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactOverflowError
+from exporter.numbers import exact
 from exporter.protocols.slender import math
 from tests.judges import slender_judge as judge
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import HubMarket
+from exporter.numbers import exact
 from exporter.protocols.xoxno import Xoxno, math
 from exporter.protocols.xoxno.math import project_pools
 from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE

@@ -1,6 +1,6 @@
 """K2's math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.exact`;
+The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
 tests/judges/k2_judge.py holds the same ones for a single reserve in plain Python.
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
 from exporter.protocols.published import utilization_bps

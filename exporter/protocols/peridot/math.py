@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.peridot.layout import SCALE, VERSION, BoostRule
 from exporter.protocols.published import utilization_bps

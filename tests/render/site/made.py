@@ -15,7 +15,7 @@ from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
 from exporter.render.documents import protocol_list
-from exporter.site import SiteFacts, render_site
+from exporter.render.site.pages import SiteFacts, render_site
 from exporter.tables import MARKETS, POOLS
 from tests.render.rendering import contract
 

@@ -17,8 +17,8 @@ from exporter.check.published_tree import check_uri
 from exporter.cli import main
 from exporter.config import OutputSettings, Settings, load
 from exporter.errors import ConfigError
+from exporter.render.site.templates import template_folder
 from exporter.serve.edge import MAX_FUNCTION_BYTES, PLATFORMS, either_form, first_value, integers, render_edge
-from exporter.site import template_folder
 from exporter.tree.headers import content_type
 from exporter.tree.routes import MAX_LIMIT, alias_of
 from tests.check import trees
