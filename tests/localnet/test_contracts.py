@@ -15,18 +15,23 @@ from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, s
 from exporter.ledger.rpc.wire import footprint_keys
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Simulation, made_wasm, wasm_hash
-from exporter.localnet.made_assets import made_account
-from exporter.localnet.network import CODE
-from exporter.localnet.oracle_contract import (
+from exporter.localnet.contracts import (
     ORACLE_WASM,
     ORACLE_WASM_HASH,
+    OWN_LAYOUT_WASM_HASH,
+    TOKEN_WASM_HASH,
+    Simulation,
+    Token,
+    TokenLayout,
     asset_entry,
+    made_wasm,
     oracle_instance,
     price_entry,
     price_key,
+    wasm_hash,
 )
-from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, Token, TokenLayout
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.network import CODE
 from tests.localnet.rpc_client import stellar_asset
 
 LEDGER = 1_000
