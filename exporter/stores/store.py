@@ -1,4 +1,4 @@
-"""The small interface to where a published tree lives: a folder (folder_store.py), a bucket (s3_store.py) or memory.
+"""The small interface to where a published tree lives: a folder, a bucket or memory.
 
 Three classes of writes exist, and each is whole or absent:
 
@@ -31,6 +31,9 @@ MAX_KEY_BYTES = 1024
 """What object stores accept; a folder's limit is never below it in practice."""
 MAX_SEGMENT_BYTES = 255
 """What the usual file systems accept for one name."""
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
 
@@ -268,13 +271,11 @@ def open_store(uri: str) -> Store:
     )
 
 
-# Reading many objects of a store: one after the other from a disk, many at once where each takes a journey.
-
-
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
     """Read objects; gives each key with its object (None: there is none), in any order.
 
-    At most twice as many objects as the store reads at once are in memory.
+    They come one after the other from a disk, and many at once where each takes a journey. At most twice as many
+    objects as the store reads at once are in memory.
 
     Raises:
         StoreError: the store cannot be read.
@@ -283,12 +284,6 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
         yield from ((key, store.get(key)) for key in keys)
         return
     yield from in_parallel(keys, lambda key: (key, store.get(key)), workers=store.reads_at_once, stop=Event())
-
-
-# Doing many small things at once, with a bound on how many wait and on the bytes that they hold.
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 def in_parallel(
