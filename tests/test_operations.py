@@ -11,7 +11,7 @@ import pytest
 
 from exporter import errors
 from tests import bucket_policy_reference, costs
-from tests.workflows.runner import load
+from tests.workflows.act import load
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "operations.md").read_text()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from exporter.config import ENVIRONMENT
-from tests.workflows.expressions import evaluate, substitute
-from tests.workflows.runner import PYTHON_VERSION, WORKFLOWS, load
+from tests import suites
+from tests.workflows.act import PYTHON_VERSION, WORKFLOWS, load
 
 NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
 PUBLISHING = ["export", "pages"]
@@ -100,6 +100,11 @@ def test_the_python_that_is_set_up_is_the_one_that_is_used(name: str) -> None:
     assert (PYTHON_VERSION, f"python{PYTHON_VERSION}") == (version, load(name)["jobs"]["export"]["env"]["PYTHON"])
 
 
+def test_every_slow_suite_is_in_the_matrix() -> None:
+    """The weekly workflow runs each suite that there is a script for."""
+    assert suites.names() == load("slow")["jobs"]["suite"]["strategy"]["matrix"]["suite"]
+
+
 def test_no_key_of_aws_is_stored() -> None:
     """The bucket is written with a role that GitHub vouches for; no secret of AWS is read."""
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
@@ -113,27 +118,3 @@ def test_checks_of_workflows(project_root: Path) -> None:
 
     assert "check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml" in text
     assert re.search(r"zizmor .*--strict-collection .*\.github/workflows", text)
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("vars.A != '' || github.event_name != 'schedule'", False),
-        ("always() && needs.export.result != 'skipped'", True),
-        ("secrets.A || vars.B", "b"),
-        ("needs.export.result == 'success' && needs.deploy.result || needs.export.result", "failure"),
-        ("!(vars.B == 'B')", False),
-        ("failure()", False),
-    ],
-)
-def test_expressions(expression: str, value: object) -> None:
-    """The expressions of the workflows mean to the tests what they mean to GitHub."""
-    context = {
-        "vars": {"B": "b"},
-        "github": {"event_name": "schedule"},
-        "needs": {"export": {"result": "success"}, "deploy": {"result": "failure"}},
-        "failed": False,
-    }
-
-    assert value == evaluate(expression, context)
-    assert f"<{value}>".lower() == substitute(f"<${{{{ {expression} }}}}>", context).lower()
