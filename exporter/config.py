@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
-from exporter.ledger import strkey
-from exporter.networks import NETWORKS
+from exporter.ledger.codec import strkey
 
 MAX_CONFIG_BYTES = 1 << 20
 
@@ -195,6 +195,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(
+            f"the configuration file {path} nests too deeply; no key needs more than two levels"
+        ) from None
 
 
 def _keys(tables: Mapping[str, Any]) -> Iterator[str]:

@@ -19,6 +19,8 @@ from typing import Any, TextIO
 
 import click
 
+from exporter.ledger.rpc.redaction import without_keys
+
 LOG_FORMATS = ("auto", "text", "json")
 
 
@@ -70,10 +72,12 @@ class Console:
 
     def warning(self, message: str, **facts: Any) -> None:
         """Something the operator should look at."""
+        message = without_keys(message)
         self.event("warning", message if self._json else f"warning: {message}", **facts)
 
     def error(self, message: str, exit_code: int) -> None:
         """Why the command fails."""
+        message = without_keys(message)
         self.event("error", message if self._json else f"error: {message}", exit_code=exit_code)
 
     @contextmanager

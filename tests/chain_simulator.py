@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from exporter.ledger.scval_encode import encode_scval, i128, string
+from exporter.ledger.codec.scval_encode import encode_scval, i128, string
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 
 Version = tuple[int, bytes | None, int | None, bool]  # ledger, data or None when deleted, live until, temporary

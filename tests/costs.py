@@ -10,18 +10,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.api.headers import kind_of
 from exporter.config import load
 from exporter.console import Console
-from exporter.files import FileKind
+from exporter.job.report import RunReport
+from exporter.job.run import execute, prepare
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.pipeline import execute, prepare
-from exporter.report import RunReport
-from exporter.stores.aliases import alias_of
-from exporter.stores.memory_store import MemoryStore
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.files import FileKind
+from exporter.tree.headers import kind_of
+from exporter.tree.routes import alias_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.api.coverage import excluded_on
-from exporter.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS
+from exporter.numbers.wording import counted
 from exporter.protocols import PROTOCOLS
-from exporter.wording import counted
+from exporter.render.documents import excluded_on
 
 PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
 

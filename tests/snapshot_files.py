@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter.deployments.networks import network_id
 from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.network import LocalNetwork
-from exporter.networks import network_id
 
 
 def snapshot_at(network: LocalNetwork, ledger: int) -> LedgerSnapshot:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from exporter.config import ACCEPTED, ENVIRONMENT, load
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
-from exporter.networks import NETWORKS
 from exporter.protocols import PROTOCOLS
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from exporter.api.documents import MarketSummary, PoolSnapshot
 from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS
 from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS, VALID_PRICE
+from exporter.tree.documents import MarketSummary, PoolSnapshot
 
 
 def test_protocol_columns_come_first() -> None:

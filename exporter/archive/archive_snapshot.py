@@ -7,10 +7,10 @@ from collections.abc import Collection
 from typing import Final
 
 from exporter.archive.checkpoint import CheckpointState, HistoryArchive
+from exporter.deployments.networks import network_id
 from exporter.errors import ArchiveError
-from exporter.ledger.entries import CONFIG_SETTING
+from exporter.ledger.codec.entries import CONFIG_SETTING
 from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
-from exporter.networks import network_id
 
 STATE_ARCHIVAL: Final = CONFIG_SETTING.to_bytes(4, "big") + (10).to_bytes(4, "big")
 """The key of the config setting that bounds times to live; its entry begins with the longest and the shortest ones."""

@@ -9,7 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.entries import (
+from exporter.ledger.codec.entries import (
     ACCOUNT,
     CONFIG_SETTING,
     CONTRACT_CODE,
@@ -18,7 +18,7 @@ from exporter.ledger.entries import (
     TTL,
     ledger_key_end,
 )  # fmt: skip
-from exporter.ledger.scval import read_address, read_value
+from exporter.ledger.codec.scval import read_address, read_value
 
 META: Final = b"\xff\xff\xff\xff"
 LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted

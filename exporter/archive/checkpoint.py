@@ -28,8 +28,9 @@ from exporter.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_
 from exporter.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
 from exporter.archive.ledger_headers import LedgerHeader, checked_chain, decode_ledger_header
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger import strkey
-from exporter.ledger.entries import (
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
     CONTRACT_CODE,
     CONTRACT_DATA,
     TTL,
@@ -37,8 +38,7 @@ from exporter.ledger.entries import (
     decode_contract_data,
     instance_of,
 )  # fmt: skip
-from exporter.ledger.liveness import ARCHIVED
-from exporter.ledger.scval_encode import INSTANCE_KEY, encode_scval
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_scval
 from exporter.ledger.source import RawEntry
 
 MAX_BUCKET_BYTES = 1 << 35
@@ -66,7 +66,8 @@ class CheckpointState:
     """What was asked for and is in the state of a checkpoint.
 
     ``entries`` has contract data and contract code by LedgerKey XDR, with the true last ledger of their life;
-    `exporter.ledger.liveness.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds that were
+    `exporter.ledger.codec.entries.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds
+    that were
     asked for by key (accounts, trustlines, config settings): whole LedgerEntry XDR. ``undecodable`` counts the records
     whose key holds what a newer protocol added, so that nobody can ask for it.
     """

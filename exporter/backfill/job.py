@@ -20,11 +20,11 @@ from exporter.backfill.executors import Started, run_all
 from exporter.backfill.merge import MergeResult, merge_into_history
 from exporter.backfill.work import DONE, FAILED, Outcome, part_of_snapshot
 from exporter.config import Settings
-from exporter.decoding import decode_json
 from exporter.errors import ConfigError, LostRaceError, SnapshotFileError
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.ledger.snapshot_file import read_snapshot_bytes
 from exporter.stores.store import Store
+from exporter.tree.decoding import decode_json
 
 JOURNAL_KEY = "state/backfill.journal"
 """Which snapshot files were taken in, by the digest of their content. No part of the API: its ending is none that is

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.errors import CheckError, StoreError
-from exporter.history.compacted_file import compact_files
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
-from exporter.publishing.published import read_intent, read_published, unfinished_run
+from exporter.publishing.compaction import compact_files
 from exporter.publishing.retention import record_superseded_history
+from exporter.publishing.standing import read_intent, read_published, unfinished_run
+from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree.documents import HistoryFile, HistoryManifest
 
 
 @dataclass(slots=True)

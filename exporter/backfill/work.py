@@ -6,16 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from exporter.compute import compute
 from exporter.config import Settings
 from exporter.errors import ExporterError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
+from exporter.job.reading import open_snapshot, read_protocols, view_limits
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.view import read_at_one_ledger
+from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
-from exporter.reading import read_protocols, view_limits
-from exporter.sources import open_snapshot
 
 FAILED = "failed"
 EMPTY = "empty"

@@ -7,22 +7,22 @@ from pathlib import Path
 
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.check.faults import SHOWN_FAULTS, TreeFaultsError
-from exporter.check.published import check_uri
+from exporter.check.published_tree import check_uri
 from exporter.config import Settings
 from exporter.console import Console
+from exporter.deployments.networks import network_id
 from exporter.discovery.memory import Memory, load_memory
 from exporter.errors import EXIT_CHECK, EXIT_DONE, StoreError
-from exporter.networks import network_id
-from exporter.sources import OpenSource, open_source
+from exporter.job.reading import OpenSource, open_source
+from exporter.numbers.wording import counted
 from exporter.stores.store import open_store
-from exporter.wording import counted
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
 
 
 def check_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
-    """Check a published tree; gives the exit code. Raises as `exporter.check.published.check_uri` does."""
+    """Check a published tree; gives the exit code. Raises as `exporter.check.published_tree.check_uri` does."""
     with console.progress("files") as progress:
         try:
             looked = asyncio.run(check_uri(uri, sample, progress.advance))

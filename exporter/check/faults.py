@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.errors import CheckError
-from exporter.wording import counted
+from exporter.numbers.wording import counted
 
 SHOWN_FAULTS = 20
 """How many faults a message lists."""

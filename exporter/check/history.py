@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.api.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.check.rows import number, value_in_cents
 from exporter.check.whole import Whole
 from exporter.history.manifest import HISTORY_PREFIX
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.tree.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"

@@ -11,14 +11,14 @@ from random import Random
 
 import msgspec
 
-from exporter.api.documents import RunManifest, SystemStatus
-from exporter.api.headers import POINTER_KEY, PROBLEM_CONTENT_TYPE, content_type
-from exporter.api.problems import Problem
-from exporter.api.routes import EMPTY_PAGE_KEY, MAX_LIMIT
-from exporter.check.sources import Answer, HttpSource
 from exporter.check.tree import TreeChecker
-from exporter.decoding import decode_json
-from exporter.files import FileKind
+from exporter.check.tree_sources import Answer, HttpSource
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import RunManifest, SystemStatus
+from exporter.tree.files import FileKind
+from exporter.tree.headers import POINTER_KEY, PROBLEM_CONTENT_TYPE, content_type
+from exporter.tree.problems import Problem
+from exporter.tree.routes import EMPTY_PAGE_KEY, MAX_LIMIT
 
 MAX_PROBLEM_BYTES = 64 * 1024
 _STRANGER = "C" + "A" * 55

@@ -13,24 +13,25 @@ from typing import Any
 
 from msgspec import Struct
 
-from exporter.api.asset_documents import AssetDetail, AssetHistory
-from exporter.api.coverage_documents import ProtocolList
-from exporter.api.documents import (
+from exporter.check.rows import number
+from exporter.check.whole import Whole
+from exporter.render.openapi import OPENAPI_KEY, openapi_document
+from exporter.render.tree import market_pool
+from exporter.tree.documents import (
+    AssetDetail,
+    AssetHistory,
     MarketEntry,
     MarketList,
     MarketPool,
     MarketSummary,
     OpenApiDocument,
     PoolSnapshot,
+    ProtocolList,
     ProtocolSummary,
     SystemStatus,
     TokenDocument,
 )
-from exporter.api.openapi import OPENAPI_KEY, openapi_document
-from exporter.api.render import market_pool
-from exporter.api.routes import BUCKET_NAMES, asset_key, assets_folder, bucket_page_key, history_key, token_key
-from exporter.check.rows import number
-from exporter.check.whole import Whole
+from exporter.tree.routes import BUCKET_NAMES, asset_key, assets_folder, bucket_page_key, history_key, token_key
 
 Judge = Callable[[Whole, SystemStatus, str, Any], Iterable[str]]
 """(the tree, its status, the document's key, what is kept of it) to what is wrong with it."""

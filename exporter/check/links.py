@@ -9,10 +9,10 @@ from html import unescape
 from itertools import islice
 from urllib.parse import urljoin, urlsplit
 
-from exporter.api.documents import SystemStatus
-from exporter.api.problems import Problem
-from exporter.api.routes import route
 from exporter.check.whole import Whole
+from exporter.tree.documents import SystemStatus
+from exporter.tree.problems import Problem
+from exporter.tree.routes import route
 
 MAX_LINKS = 100_000
 """In one page; more are not followed."""

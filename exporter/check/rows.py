@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from exporter.api.documents import PoolSnapshot, encode
-from exporter.api.fields import Cursor
-from exporter.api.pages import page_bytes
 from exporter.errors import CheckError
+from exporter.render.pages import page_bytes
+from exporter.tree.documents import PoolSnapshot, encode
+from exporter.tree.fields import Cursor
 
 BPS = 10_000
 

@@ -14,30 +14,30 @@ from collections.abc import Container
 
 import msgspec
 
-from exporter.api.asset_documents import AssetHistory
-from exporter.api.documents import (
+from exporter.check.faults import Looked
+from exporter.check.history import ParquetFacts, check_history, read_parquet
+from exporter.check.kinds import KINDS, UNKNOWN, judge_documents
+from exporter.check.links import check_links, links_of
+from exporter.check.rows import Page
+from exporter.check.run_records import check_manifest, check_status
+from exporter.check.schemas import Schemas
+from exporter.check.walks import check_walks, find_listing
+from exporter.check.whole import Seen, Whole
+from exporter.errors import CheckError
+from exporter.render.openapi import OPENAPI_KEY
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import (
     PAGE_TOKEN_LENGTH,
+    AssetHistory,
     HistoryManifest,
     OpenApiDocument,
     RunManifest,
     SystemStatus,
 )
-from exporter.api.headers import POINTER_KEY, content_type, kind_of
-from exporter.api.openapi import OPENAPI_KEY
-from exporter.api.parse_back import parse_back
-from exporter.api.routes import bucket_page_key
-from exporter.check.faults import Looked
-from exporter.check.history import ParquetFacts, check_history, read_parquet
-from exporter.check.kinds import KINDS, UNKNOWN, judge_documents
-from exporter.check.links import check_links, links_of
-from exporter.check.records import check_manifest, check_status
-from exporter.check.rows import Page
-from exporter.check.schemas import Schemas
-from exporter.check.walks import check_walks, find_listing
-from exporter.check.whole import Seen, Whole
-from exporter.decoding import decode_json
-from exporter.errors import CheckError
-from exporter.files import FileKind, RenderedFile
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY, content_type, kind_of
+from exporter.tree.read_back import parse_back
+from exporter.tree.routes import bucket_page_key
 
 _PAGE = re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json")
 _HEAD = re.compile(

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from exporter.api.documents import MarketSummary, PoolSnapshot, SystemStatus
-from exporter.api.routes import EMPTY_PAGE_KEY, assets_folder, page_key
 from exporter.check.rows import Page, contradictions
 from exporter.check.whole import Whole
+from exporter.tree.documents import MarketSummary, PoolSnapshot, SystemStatus
+from exporter.tree.routes import EMPTY_PAGE_KEY, assets_folder, page_key
 
 ALL = assets_folder(None, None)
 

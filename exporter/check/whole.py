@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from exporter.api.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus
-from exporter.api.routes import assets_folder
 from exporter.check.faults import Faults, Looked
 from exporter.check.rows import Page, RowTable
+from exporter.tree.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus
+from exporter.tree.routes import assets_folder
 
 
 class Seen(Struct, frozen=True, gc=False):

@@ -32,7 +32,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from exporter.ledger import strkey
+from exporter.ledger.codec import strkey
 
 MARKET = "market"
 BACKSTOP = "backstop"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 
 from exporter.deployments import BACKSTOP, FACTORY, MARKET, ROUTER, Deployment, KnownContract, KnownPool
-from exporter.ledger import strkey
+from exporter.ledger.codec import strkey
 
 SOURCE = "exporter.localnet"
 MADE_ON = date(2026, 11, 18)

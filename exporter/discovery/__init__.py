@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.deployments import Deployment
+from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
 from exporter.discovery.events import FoundByEvents, follow_events
 from exporter.discovery.memory import KnownMarket, MarketPlace, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
-from exporter.networks import Network
 from exporter.protocols.base import (
     Candidate,
     CompletesDeployments,

@@ -15,11 +15,11 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from exporter.decoding import decode_json
 from exporter.errors import LostRaceError, StoreError
-from exporter.ledger import strkey
+from exporter.ledger.codec import strkey
 from exporter.protocols.base import Candidate, Origin
 from exporter.stores.store import Store, StoredObject
+from exporter.tree.decoding import decode_json
 
 MEMORY_KEY = "state/known-markets.memory"
 """No part of the API. To remove it makes the next run begin anew: what only events ever named is then lost."""

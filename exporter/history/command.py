@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.check.sources import open_tree
+from exporter.check.tree_sources import open_tree
 from exporter.console import Console
-from exporter.history.export import export_history, read_manifest
-from exporter.history.selection import Selection
+from exporter.history.export import Selection, export_history, read_manifest
+from exporter.numbers.wording import counted
 from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.stores.store import open_store
-from exporter.wording import counted
+from exporter.tree.documents import HistoryFile, HistoryManifest
 
 
 def list_history(uri: str, selection: Selection, answers: Console) -> int:

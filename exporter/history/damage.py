@@ -1,6 +1,6 @@
 """Looking at the files of earlier runs: that they stand, and are what the history's manifest says.
 
-Nobody reads them again otherwise, as long as the state of the buckets fits (`exporter.history.cache`), so a file that
+Nobody reads them again otherwise, as long as the state of the buckets fits (`exporter.history.series`), so a file that
 a disk lost or a hand replaced would only be noticed by a reader. Every run looks at all sizes, which costs one
 listing, and reads some of the files, other ones each time. `exporter check` reads all.
 """
@@ -13,12 +13,11 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import StoreError
 from exporter.history.manifest import HISTORY_PREFIX
-from exporter.stores.reading import read_many
-from exporter.stores.store import Store, etag_of
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.store import Store, etag_of, read_many
+from exporter.tree.documents import HistoryFile, HistoryManifest
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 64 * 2**20

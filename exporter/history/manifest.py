@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from exporter.api.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY
-from exporter.decoding import decode_json
 from exporter.errors import CheckError, StoreError
-from exporter.files import RenderedFile
 from exporter.history.schema import HISTORY_SCHEMA_VERSION
+from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.store import Store, StoredObject, etag_of
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.files import RenderedFile
 
 HISTORY_PREFIX = "history/pools/"
 

@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import exporter
-from exporter.api.documents import HistoryFile
 from exporter.errors import CheckError, ExactOverflowError
-from exporter.files import FileKind, RenderedFile
 from exporter.history.manifest import HISTORY_PREFIX, HistoryPart, file_reference
 from exporter.history.schema import (
     FRAME_DTYPES,
@@ -29,6 +27,8 @@ from exporter.history.schema import (
     ParquetType,
     column_names,
 )
+from exporter.tree.documents import HistoryFile
+from exporter.tree.files import FileKind, RenderedFile
 
 ROW_GROUP_ROWS = 100_000
 _NAMED_IN_MESSAGE = 3

@@ -18,7 +18,7 @@ from typing import Final
 
 from exporter.errors import LakeError
 from exporter.lake.close_meta import CREATED, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, LedgerClose
-from exporter.ledger.liveness import ARCHIVED, is_temporary, seen_at
+from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at
 from exporter.ledger.source import RawEntry
 
 _TTL: Final = b"\0\0\0\x09"

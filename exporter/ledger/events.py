@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
 
 MAX_FILTERS = 5
 """Filters of one request, contracts of one filter, and topics of one filter (facts/stellar-rpc.md 3)."""

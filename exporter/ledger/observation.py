@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from exporter.errors import DecodeError, SourceError
-from exporter.ledger.entries import ContractData, decode_contract_data
-from exporter.ledger.scval import ScVal, decode_scval
+from exporter.ledger.codec.entries import ContractData, decode_contract_data
+from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.source import RawEntry, SimulationAnswer
 
 MAX_REASON_LENGTH = 200

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields, expect
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import CallResult
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, symbol, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.errors import DecodeError, SourceError
-from exporter.ledger import scval, strkey
-from exporter.ledger.entries import code_key, instance_key
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import code_key, instance_key
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import CallObservation
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 
 ROUTED = frozenset({"decimals", "lastprice", "name", "symbol"})

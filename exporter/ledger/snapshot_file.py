@@ -18,14 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
-from exporter.ledger.entries import decode_contract_data, instance_of
-from exporter.ledger.liveness import seen_at
-from exporter.ledger.scval import ContractInstance
-from exporter.ledger.scval_encode import INSTANCE_KEY, encode_scval
+from exporter.ledger.codec.entries import decode_contract_data, instance_of, seen_at
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_scval
+from exporter.ledger.codec.xdr_json import (
+    Json,
+    UnknownArmError,
+    arm_of,
+    entry_data_from_json,
+    entry_data_to_json,
+    fields,
+    ledger_key_from_json,
+    ledger_key_to_json,
+    shown,
+)
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.xdr_json import entry_data_from_json, ledger_key_from_json
-from exporter.ledger.xdr_json_parts import Json, UnknownArmError, arm_of, fields, shown
-from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""

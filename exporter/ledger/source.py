@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec.scval import ScVal
 
 MAX_KEYS_PER_REQUEST = 200
 """``getLedgerEntries`` takes this many keys at most (facts/stellar-rpc.md 1.1)."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import instance_key, instance_of
-from exporter.ledger.fields import Fields, expect, text_of
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key, instance_of
+from exporter.ledger.codec.fields import Fields, expect, text_of
 from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView

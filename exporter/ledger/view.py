@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
-from exporter.ledger.entries import names_no_contract
+from exporter.ledger.codec.entries import names_no_contract
 from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
 from exporter.ledger.router import Router, ask_alone
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, SimulationAnswer
@@ -54,6 +54,9 @@ class ViewLimits:
 
 NO_CONTRACT = "its address is that of no contract"
 """Why a call of an account, or of a muxed address, has no result; it is not sent."""
+
+READS_AT_THE_END = 3
+"""So often everything is read once more, when calls could not be brought to one ledger, until the entries agree."""
 
 _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
 
@@ -334,6 +337,8 @@ class LedgerView:
             if rounds >= self._limits.max_rounds + self._rounds_for_bundles or late:
                 if not late and not self._entries_interval().empty:
                     await self._certify_alone(self._entries_interval().last)
+                elif late and self._binding_calls():
+                    await self._read_at_the_end()
                 return await self._settle_without_calls(program, rounds)
             rounds += 1
             await self._read_again()
@@ -348,6 +353,13 @@ class LedgerView:
     async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
         self._used_keys, self._used_calls, self._changed = {}, {}, False
         return await program(self)
+
+    async def _read_at_the_end(self) -> None:
+        """Read all once more, without a call in between: calls that looked at nothing that changed since then hold."""
+        for _ in range(READS_AT_THE_END):
+            await self._fetch(list(self._used_keys | self._footprints()))
+            if not self._entries_interval().empty:
+                return
 
     async def _settle_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
         """The entries may agree on a ledger although some calls do not: those calls are then without result."""

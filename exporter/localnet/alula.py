@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from exporter.ledger import scval
-from exporter.ledger.entries import PERSISTENT, TEMPORARY, ContractData, code_key, data_key, encode_contract_data
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import (
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, ContractData, code_key, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
     VOID,
     address,

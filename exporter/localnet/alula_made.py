@@ -1,6 +1,7 @@
 """The Alula markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
-The first three are those that `exporter.networks` knows for the local network: one in order, one whose borrowing is
+The first three are those that `exporter.deployments.networks` knows for the local network: one in order, one whose
+borrowing is
 frozen and that has a price gone stale, and one just deployed, frozen, half configured: its first pool is empty and a
 second one only queued. Any more have statuses and sizes of all kinds.
 """
@@ -11,8 +12,8 @@ from collections.abc import Iterator
 from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.entries import PERSISTENT, code_key
-from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.codec.entries import PERSISTENT, code_key
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.alula import (
     BPS,

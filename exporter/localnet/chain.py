@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.ledger.codec.entries import is_temporary, seen_at
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent
-from exporter.ledger.liveness import is_temporary, seen_at
-from exporter.ledger.scval import ScVal
 from exporter.ledger.source import RawEntry
 
 DEFAULT_WINDOW = 120_960

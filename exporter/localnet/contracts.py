@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from exporter.errors import DecodeError
-from exporter.ledger.entries import PERSISTENT, code_key, data_key, decode_contract_data, instance_key, instance_of
-from exporter.ledger.liveness import ARCHIVED
-from exporter.ledger.scval import ContractInstance, ScVal
-from exporter.ledger.scval_encode import encode_scval
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
+    PERSISTENT,
+    code_key,
+    data_key,
+    decode_contract_data,
+    instance_key,
+    instance_of,
+)
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
 

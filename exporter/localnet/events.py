@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from exporter.errors import DecodeError
-from exporter.ledger import strkey
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.codec.xdr_json import scval_to_json
 from exporter.ledger.events import ContractEvent
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import encode_scval
-from exporter.ledger.xdr_json_write import scval_to_json
 from exporter.localnet.rpc_methods import (
     INVALID_PARAMS,
     INVALID_REQUEST,

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from exporter.deployments.local import LOCAL_ROUTER
-from exporter.ledger.entries import code_key
-from exporter.ledger.scval_encode import encode_opaque
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec.entries import code_key
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.alula_made import AlulaMarkets
 from exporter.localnet.blend import (
@@ -39,7 +40,6 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.oracle_contract import ORACLE_WASM, asset_entry, oracle_instance
 from exporter.localnet.router_contract import router_entries
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM
-from exporter.networks import NETWORKS
 
 DEFAULT_START_LEDGER = 65_000_000
 DEFAULT_START_TIME = 1_794_996_000

@@ -10,8 +10,8 @@ from math import isqrt
 from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger import strkey
-from exporter.ledger.entries import PERSISTENT, TEMPORARY
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.localnet.oracle_contract import price_entry, price_key
 from exporter.localnet.token_contract import Token, TokenLayout
 

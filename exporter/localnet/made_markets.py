@@ -19,7 +19,9 @@ _MAX_AMOUNT = 10**32  # far below the contract's 2^127, far above 2^63
 
 
 def make_deployments() -> dict[str, Deployment]:
-    """The contracts around the pools, by generation; the backstops are those that `exporter.networks` knows."""
+    """The contracts around the pools, by generation; the backstops are those that `exporter.deployments.networks`
+    knows.
+    """
     return {
         generation.label: Deployment(
             generation=generation,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.alula import MARKET_WASM_HASH, run_market
@@ -16,7 +17,6 @@ from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
 from exporter.localnet.slender import CODE as SLENDER_CODE
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
 from exporter.localnet.xoxno import XOXNO_CODE
-from exporter.networks import NETWORKS, network_id
 
 CODE = Contracts(
     {
@@ -54,7 +54,8 @@ def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) ->
     """The network of a ledger snapshot file: one ledger that no other follows.
 
     The file names its network by the hash of the passphrase only; ``passphrase`` is needed for a network that
-    `exporter.networks` does not know. Raises `SnapshotFileError` when no known or given passphrase has that hash.
+    `exporter.deployments.networks` does not know. Raises `SnapshotFileError` when no known or given passphrase has
+    that hash.
     """
     known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
     for candidate in known:

@@ -9,10 +9,10 @@ be it old, zero or negative (docs/protocols/blend.md, "Prices" has all of these 
 
 from __future__ import annotations
 
-from exporter.ledger import scval
-from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data, variant_key
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, VOID, address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data, variant_key
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from exporter.ledger import scval
-from exporter.ledger.entries import ContractData, code_key, data_key, encode_contract_data
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ContractData, code_key, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.entries import code_key
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.codec.entries import code_key
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import wasm_hash

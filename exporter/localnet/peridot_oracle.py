@@ -6,10 +6,10 @@ Its instance storage has ``Decimals``; a price is persistent under ``[Price, ass
 
 from __future__ import annotations
 
-from exporter.ledger import scval
-from exporter.ledger.entries import ContractData, data_key, encode_contract_data
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, VOID, address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,

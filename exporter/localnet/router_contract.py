@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from exporter.ledger import scval
-from exporter.ledger.entries import PERSISTENT, ContractData, code_key, data_key, encode_contract_data
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, encode_opaque
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, code_key, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_opaque
 from exporter.ledger.source import ContractCall
 from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host, TrapError, made_wasm, wasm_hash
 

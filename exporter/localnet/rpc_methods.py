@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from exporter.errors import DecodeError
-from exporter.ledger.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, decode_data_key
+from exporter.ledger.codec.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, decode_data_key
+from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
 from exporter.localnet.network import LocalNetwork
 

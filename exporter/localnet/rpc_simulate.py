@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from exporter.ledger import strkey
-from exporter.ledger.scval import decode_scval
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.scval import decode_scval
+from exporter.ledger.codec.xdr_json import scval_to_json
 from exporter.ledger.source import ContractCall
-from exporter.ledger.xdr_json_write import scval_to_json
 from exporter.localnet.contracts import MIN_RESOURCE_FEE
 from exporter.localnet.rpc_methods import Node, Params, xdr_format
 

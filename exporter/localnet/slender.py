@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from exporter.ledger import scval
-from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import (
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
     VOID,
     address,

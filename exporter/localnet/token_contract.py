@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from exporter.ledger import scval, strkey
-from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data, instance_key
-from exporter.ledger.scval import STELLAR_ASSET, WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, vec
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data, instance_key
+from exporter.ledger.codec.scval import STELLAR_ASSET, WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, vec
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,

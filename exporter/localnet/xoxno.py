@@ -12,11 +12,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from exporter.deployments.local import made_address
-from exporter.ledger import scval
-from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data
-from exporter.ledger.events import ContractEvent
-from exporter.ledger.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.scval_encode import (
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
     VOID,
     address,
@@ -29,6 +28,7 @@ from exporter.ledger.scval_encode import (
     u64,
     vec,
 )
+from exporter.ledger.events import ContractEvent
 from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host, TrapError, made_wasm, wasm_hash
 
 RAY = 10**27

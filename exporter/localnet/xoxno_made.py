@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from random import Random
 
 from exporter.deployments.local import XOXNO_POOLS, made_address
-from exporter.ledger.entries import code_key
+from exporter.ledger.codec.entries import code_key
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.events import ContractEvent
-from exporter.ledger.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.token_contract import Token

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields
 
 _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.I128: 2**127 - 1}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.ledger.oracles import Quote
-from exporter.wording import lasting
+from exporter.numbers.wording import lasting
 
 
 def price_failure(quote: Quote, close_time: int, max_age: int, *, future: bool = True) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 
 _BPS = 10_000
 

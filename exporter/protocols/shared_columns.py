@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.tables import PROTOCOL_COLUMNS
 
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")

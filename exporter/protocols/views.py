@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ProtocolReading
 

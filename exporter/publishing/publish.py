@@ -1,39 +1,19 @@
-"""The order in which a run is published, so that a reader never sees half of it.
-
-    lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents -> pointer
-
-1. Immutable files first. Nothing that readers can find refers to them yet.
-2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.sweep`).
-3. The intent: from here on documents change, and no earlier ledger may be published any more.
-4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
-5. The pointer, by compare-and-swap. With it the run is the published one.
-
-A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
-run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
-"""
+"""Rendered documents wait here until everything that they point to is in the store."""
 
 from __future__ import annotations
 
 import hashlib
+import random
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from types import TracebackType
 
 import msgspec
 
-from exporter.api.documents import ManifestFile, RunManifest, SystemStatus, timestamp
-from exporter.api.headers import POINTER_KEY, kind_of
-from exporter.api.render import (
-    HISTORY_MANIFEST_KEY,
-    manifest_file,
-    render_history_manifest,
-    render_run_manifest,
-    render_status,
-    run_manifest_key,
-)
-from exporter.errors import CheckError, LostRaceError, StoreError
-from exporter.files import FileKind, RenderedFile
+from exporter.errors import CheckError, LostRaceError, PublishedCheckError, StoreError
 from exporter.history.manifest import (
     HistoryPart,
     extend_history,
@@ -41,18 +21,107 @@ from exporter.history.manifest import (
     read_history_manifest,
     refuse_lost_manifest,
 )
-from exporter.publishing.published import (
+from exporter.publishing.retention import forget_superseded, record_superseded_history
+from exporter.publishing.standing import (
     INTENT_KEY,
     RUNS_PREFIX,
     Intent,
+    ListedFile,
     Published,
+    read_current_listing,
     read_intent,
     read_published,
     refuse_not_newer,
 )
-from exporter.publishing.retention import forget_superseded, record_superseded_history
-from exporter.publishing.spool import Spool
-from exporter.stores.store import Clock, Store, Written, is_key, utc_now
+from exporter.render.tree import (
+    HISTORY_MANIFEST_KEY,
+    manifest_file,
+    render_history_manifest,
+    render_run_manifest,
+    render_status,
+    run_manifest_key,
+)
+from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, is_key, read_many, utc_now
+from exporter.tree.documents import ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY, kind_of
+
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
+
+
+class Spool:
+    """A queue of (key, bytes) that is filled once and then read once, in the same order.
+
+    Use it as a context manager; leaving it discards what it holds.
+    """
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
+        self._lengths: list[tuple[str, int]] = []
+
+    def __enter__(self) -> Spool:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Discard everything."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        """Count the files that were added."""
+        return len(self._lengths)
+
+    def add(self, key: str, data: bytes) -> None:
+        """Add a file.
+
+        Raises:
+            StoreError: the folder for temporary files is full or cannot be written.
+        """
+        with _reported():
+            self._file.write(data)
+        self._lengths.append((key, len(data)))
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Give every file, in the order in which they were added."""
+        with _reported():
+            self._file.seek(0)
+        for key, length in self._lengths:
+            with _reported():
+                data = self._file.read(length)
+            if len(data) != length:
+                raise StoreError(f"the temporary file that held {key} was cut short; run again")
+            yield key, data
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot keep the rendered documents in {tempfile.gettempdir()}: {error.strerror}; free space there, or "
+            "set TMPDIR to another folder"
+        ) from error
+
+
+# The order in which a run is published, so that a reader never sees half of it.
+#
+#     lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents ->
+#     pointer
+#
+# 1. Immutable files first. Nothing that readers can find refers to them
+# yet.
+# 2. The run's manifest, so that whatever this run leaves behind is known to the sweep
+# (`exporter.publishing.retention`).
+# 3. The intent: from here on documents change, and no earlier ledger may be published any more.
+# 4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
+# 5. The pointer, by compare-and-swap. With it the run is the published one.
+#
+# A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
+# run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
 
 INTERNAL_PREFIX = "v1/system/"
 """Where the pointer and the publisher's own records are; a run renders nothing there."""
@@ -278,3 +347,54 @@ def _move_pointer(store: Store, status: bytes, published: Published | None) -> N
 
 def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
+
+
+# After publishing: read back what stands in the store, and compare it with what was written.
+
+MAX_FILES = 1_000
+"""How many files of a run are read back: all of a small run, a sample of a large one."""
+
+
+def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES) -> int:
+    """Read the pointer, the run's manifest and files of the run back.
+
+    Args:
+        store: the store that was published to.
+        summary: the run, from ``PublishResult``.
+        max_files: above so many files a sample of that size is read, another one for each run; None reads all.
+
+    Returns:
+        How many files of the run were compared; 0 when a later run is published by now.
+
+    Raises:
+        PublishedCheckError: something is missing or other than it was written; the message names its key.
+    """
+    try:
+        published = read_published(store)
+        if published is None:
+            raise PublishedCheckError(f"{POINTER_KEY} is missing after it was written")
+        pointer = published.pointer
+        if pointer.observed_ledger > summary.observed_ledger:
+            return 0
+        if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
+            raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
+        chosen = _chosen(read_current_listing(store, pointer).files, summary.run_id, max_files)
+        by_key = {file.key: file for file in chosen}
+        for key, stored in read_many(store, by_key):
+            _compare(stored, by_key[key])
+    except StoreError as error:
+        raise PublishedCheckError(f"the published run cannot be read back: {error}") from error
+    return len(chosen)
+
+
+def _chosen(files: list[ListedFile], run_id: str, max_files: int | None) -> list[ListedFile]:
+    if max_files is None or len(files) <= max_files:
+        return files
+    return random.Random(run_id).sample(files, max_files)
+
+
+def _compare(stored: StoredObject | None, file: ListedFile) -> None:
+    if stored is None:
+        raise PublishedCheckError(f"{file.key} is missing, though the run's manifest lists it")
+    if len(stored.data) != file.bytes or etag_of(stored.data) != file.sha256:
+        raise PublishedCheckError(f"{file.key} does not have the bytes that the run's manifest gives for it")

@@ -11,13 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import msgspec
 
-from exporter.decoding import decode_json
-from exporter.publishing.published import RUNS_PREFIX
-from exporter.stores.store import Store
+from exporter.errors import LostRaceError, StoreError
+from exporter.history.manifest import HISTORY_PREFIX, file_ledgers, read_history_manifest
+from exporter.publishing.standing import (
+    RUNS_PREFIX,
+    RunListing,
+    read_current_listing,
+    read_intent,
+    read_listing,
+    read_published,
+    unfinished_run,
+)
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.store import Clock, Store, is_key, utc_now
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import HistoryManifest
+from exporter.tree.files import FileKind
+from exporter.tree.headers import kind_of
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
 """Since when each earlier run is superseded. The sweep's own record, no part of the API."""
@@ -126,3 +141,192 @@ def _read_record(store: Store) -> _Record:
         return decode_json(stored.data, _Record)
     except msgspec.DecodeError:
         return _Record({})
+
+
+# What no reader needs any more is removed, in a step of its own after publishing.
+#
+# In this order, so that a sweep that dies is completed by the next one:
+#
+# 1. documents of earlier runs that the published run does not have (a market that vanished): at once, because they
+#    would be served as if they were current;
+# 2. pages that are older than the retention time and belong to no run that is retained (retention.py);
+# 3. manifests of runs whose retention time is over;
+# 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
+#    that died, which the history's manifest does not name; and temporary files.
+#
+# Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
+# retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
+# publisher is at work.
+
+CACHE_MARGIN = timedelta(minutes=10)
+"""Added to the retention time: a document may be served from a cache for a while after it was replaced."""
+
+CLOCK_TOLERANCE = timedelta(hours=1)
+"""The newest ledger closed minutes before the sweep. Where it is more than that, the clock of this machine is wrong,
+or the ledger is an old one: either way nothing can be said of the age of anything."""
+
+LEFTOVER_AGE = timedelta(hours=1)
+"""Younger temporary files are left alone."""
+
+BATCH_PAGES = 100_000
+"""How many pages are looked at together; bounds the memory of a sweep."""
+
+_PAGES_PREFIX = "v1/pages/"  # not v1/buckets/: the pages of the histories are named by heads of any later run, for good
+_KEPT_PREFIXES = ("v1/system/", RUNS_PREFIX, "history/", "state/")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """How much was removed of each kind; ``refused`` says why nothing was, ``ageless`` why nothing by its age."""
+
+    documents: int = 0
+    pages: int = 0
+    runs: int = 0
+    history: int = 0
+    leftovers: int = 0
+    refused: str | None = None
+    ageless: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a sweep may go by; made without removing anything."""
+
+    runs: Runs
+    stale_documents: tuple[str, ...]
+    history: HistoryManifest | None
+
+
+def clock_problem(moment: datetime, closed: int) -> str | None:
+    """Why ages cannot be told at a moment, if the run's ledger closed then (unix seconds); None when they can."""
+    away = moment - datetime.fromtimestamp(closed, UTC)
+    if abs(away) <= CLOCK_TOLERANCE:
+        return None
+    hours = abs(away) / timedelta(hours=1)
+    side = "after" if away > timedelta() else "before"
+    return f"by this machine's clock it is {hours:.1f} hours {side} the close of the run's ledger; one of both is wrong"
+
+
+def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
+    """Remove what no reader needs any more.
+
+    Args:
+        store: where runs are published to.
+        retention: how long readers of a superseded run can go on.
+        now: the wall clock, read once.
+        closed: when the ledger of the run that was just published closed, in unix seconds. Where that is far from the
+            wall clock, only documents that are no part of the run are removed, and no time is recorded.
+
+    Raises:
+        StoreError: a removal was refused; what was removed before stays removed, and the next sweep goes on.
+    """
+    moment = now()
+    before = moment - retention - CACHE_MARGIN
+    ageless = None if closed is None else clock_problem(moment, closed)
+    try:
+        with store.exclusive():
+            try:
+                plan = _make_plan(store, None if ageless else moment, retention + CACHE_MARGIN)
+            except StoreError as error:
+                return SweepResult(refused=str(error))
+            if isinstance(plan, str):
+                return SweepResult(refused=plan)
+            if ageless is not None:
+                return SweepResult(documents=store.delete(plan.stale_documents), ageless=ageless)
+            return SweepResult(
+                documents=store.delete(plan.stale_documents),
+                pages=_remove_pages(store, plan.runs, before),
+                runs=store.delete(plan.runs.expired),
+                history=_remove_history(store, plan.history, before),
+                leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
+            )
+    except LostRaceError as error:
+        return SweepResult(refused=str(error))
+
+
+def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan | str:
+    """Read everything that the sweep has to know; a text says why it must not go on. Without a time all runs stay."""
+    published = read_published(store)
+    if published is None:
+        return "nothing is published yet"
+    intent = unfinished_run(published, read_intent(store))
+    if intent is not None:
+        return (
+            f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
+            "makes the tree whole"
+        )
+    current = read_current_listing(store, published.pointer)
+    history = read_history_manifest(store)
+    runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
+    stale: set[str] = set()
+    for key in (*runs.retained, *runs.expired):
+        try:
+            listing = read_listing(store, key)
+        except StoreError:
+            if key in runs.expired:
+                continue
+            raise
+        if listing is not None:
+            stale |= _documents(listing)
+    return _Plan(runs, tuple(sorted(stale - _documents(current))), history)
+
+
+def _documents(listing: RunListing) -> set[str]:
+    """Name the documents of a run that may be removed; what a damaged manifest may name is left alone."""
+    return {
+        file.key
+        for file in listing.files
+        if file.kind == FileKind.DOCUMENT
+        and is_key(file.key)
+        and kind_of(file.key) is FileKind.DOCUMENT
+        and not file.key.startswith(_KEPT_PREFIXES)
+        and file.key != HISTORY_MANIFEST_KEY
+    }
+
+
+def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
+    """Remove pages last written before a time, except those of the published and of retained runs.
+
+    Age alone says nothing: a page may be written once and named by many runs.
+    """
+    removed = 0
+    old = (info.key for info in store.list(_PAGES_PREFIX) if info.modified < before)
+    while batch := set(islice(old, BATCH_PAGES)):
+        for key in (runs.current, *runs.retained):
+            listing = read_listing(store, key)
+            if listing is None:
+                raise StoreError(f"{key} vanished while pages were removed; nothing more was removed")
+            batch.difference_update(file.key for file in listing.files)
+            if not batch:
+                break
+        removed += store.delete(sorted(batch))
+    return removed
+
+
+def _remove_history(store: Store, history: HistoryManifest | None, before: datetime) -> int:
+    """Remove Parquet files that were compacted into others, and those of runs that died before a manifest named them.
+
+    Only between the first and the last ledger of the manifest: should the manifest ever have been begun anew, the
+    files of the time before it are the history itself.
+    """
+    if history is None or not history.files:
+        return 0
+    named = {file.key for file in history.files}
+    superseded = superseded_history(store)
+    first = min(file.first_ledger for file in history.files)
+    newest = max(file.last_ledger for file in history.files)
+    dead = [
+        info.key
+        for info in store.list(HISTORY_PREFIX)
+        if info.modified < before
+        and info.key not in named
+        and info.key not in superseded
+        and (ledgers := file_ledgers(info.key)) is not None
+        and first < ledgers[1]
+        and ledgers[0] < newest
+    ]
+    last = int(before.timestamp())
+    expired = sorted(key for key, since in superseded.items() if since < last and key not in named)
+    removed = store.delete(sorted([*dead, *expired]))
+    forget_history(store, expired)
+    return removed

@@ -1,25 +1,429 @@
-"""Single requests to an S3 bucket: bounded in time, tried again while that can help, and refused in plain words.
-
-boto3 makes all requests but the bulk of the writes (s3_upload.py). Neither client retries by itself: every attempt
-goes through `Attempts`, which asks before each one whether this publisher may still write.
-"""
+"""Bounds on the requests of an S3 store: how long, how often, how many at once, and how long a hold lasts."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from exporter.errors import ConfigError, ExporterError, StoreError
+from exporter.stores.store import MAX_KEY_BYTES, is_key
+
+if TYPE_CHECKING:
+    from boto3.session import Session
+    from mypy_boto3_s3 import S3Client as BotoClient
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from exporter.errors import ExporterError, StoreError
-from exporter.stores.s3_connection import S3Connection
-from exporter.stores.s3_errors import RefusedError, explained, refusal_of
 from exporter.stores.s3_headers import SHA256, ObjectHeaders
-from exporter.stores.s3_options import S3Options
 from exporter.stores.store import utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """Bounds; the defaults suit AWS S3, Cloudflare R2 and Ceph RADOS Gateway.
+
+    Attributes:
+        concurrency: bulk writes under way at once.
+        in_flight_bytes: bytes of bulk writes that wait or are under way, together.
+        connect_seconds: the longest a connection may take.
+        read_seconds: the longest the server may be silent.
+        tries: attempts for one request.
+        pause_seconds: the pause after the first attempt; each further one is twice as long.
+        longest_pause_seconds: the longest pause between two attempts.
+        deadline_seconds: no further attempt begins so long after the first one.
+        lease_seconds: how long a publisher that died keeps others out.
+        use_obstore: send the bulk of the writes by obstore where it is installed; False: by boto3.
+    """
+
+    concurrency: int = 32
+    in_flight_bytes: int = 64 * 1024 * 1024
+    connect_seconds: float = 10.0
+    read_seconds: float = 30.0
+    tries: int = 6
+    pause_seconds: float = 0.25
+    longest_pause_seconds: float = 4.0
+    deadline_seconds: float = 120.0
+    lease_seconds: float = 300.0
+    use_obstore: bool = True
+
+    def __post_init__(self) -> None:
+        """Check that the bounds fit together."""
+        if self.concurrency < 1 or self.tries < 1:
+            raise ConfigError("concurrency and tries must be at least 1")
+        if not 2 * self.margin_seconds < self.lease_seconds <= MAX_LEASE_SECONDS:
+            raise ConfigError(
+                f"lease_seconds must be more than {2 * self.margin_seconds:g} (twice what a request may take) and at "
+                f"most {MAX_LEASE_SECONDS}"
+            )
+
+    @property
+    def margin_seconds(self) -> float:
+        """So long before its hold ends a publisher begins no request that changes anything: more than one takes."""
+        return 1.1 * (self.connect_seconds + self.read_seconds)
+
+
+MAX_LEASE_SECONDS = 3600
+"""A lease that claims to last longer is not believed."""
+
+
+# What an S3 server or the way to it refused, in one form for both clients, and what people are told of it.
+
+UNREACHABLE = "Unreachable"
+TIMEOUT = "Timeout"
+CUT_OFF = "CutOff"
+UNTRUSTED = "Untrusted"
+NO_CREDENTIALS = "NoCredentials"
+
+_PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PASSING_CODES = frozenset(
+    {
+        TIMEOUT,
+        UNREACHABLE,
+        CUT_OFF,
+        "ConditionalRequestConflict",
+        "InternalError",
+        "OperationAborted",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    }
+)
+_BAD_CREDENTIALS = frozenset(
+    {
+        NO_CREDENTIALS,
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    }
+)
+_OTHER_REGION = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
+_DEBUG = "\n\nDebug source:"
+
+
+class RefusedError(Exception):
+    """One request had no success. It never leaves this package: `explained` makes what people read of it.
+
+    Attributes:
+        status: the HTTP status, 0 where there was no answer.
+        code: the server's word for it, or one of the constants of this module.
+        attempts: how often the request was tried.
+        doubtful: whether one of the attempts may have taken effect without an answer that says so.
+    """
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"HTTP status {status} {code}" if status else code)
+        self.status = status
+        self.code = code
+        self.attempts = 1
+        self.doubtful = not status or status >= 500
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.code in _PASSING_CODES or self.status in _PASSING_STATUSES
+
+    @property
+    def condition_failed(self) -> bool:
+        """Whether something else stands under the key than the request was conditional on."""
+        return self.status == 412 or self.absent
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is no object under the key."""
+        return self.status == 404 and self.code in ("", "404", "NoSuchKey", "NotFound")
+
+
+def refusal_of(error: BaseException) -> RefusedError | None:
+    """Tell what boto3 or obstore report; None for an error that is neither's."""
+    return error if isinstance(error, RefusedError) else _of_boto3(error) or _of_obstore(error)
+
+
+def _of_boto3(error: BaseException) -> RefusedError | None:
+    from botocore import exceptions as botocore
+    from urllib3.exceptions import HTTPError
+
+    if isinstance(error, HTTPError):  # botocore lets these out where an answer breaks off
+        return RefusedError(0, CUT_OFF)
+    if isinstance(error, botocore.ClientError):
+        if error.operation_name.startswith(("AssumeRole", "GetRoleCredentials")):
+            return RefusedError(0, NO_CREDENTIALS)
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return RefusedError(status, error.response.get("Error", {}).get("Code", ""))
+    if isinstance(error, botocore.ReadTimeoutError | botocore.ConnectTimeoutError):
+        return RefusedError(0, TIMEOUT)
+    if isinstance(error, botocore.SSLError):
+        return RefusedError(0, UNTRUSTED)
+    if isinstance(error, botocore.IncompleteReadError | botocore.ResponseStreamingError):
+        return RefusedError(0, CUT_OFF)
+    if isinstance(error, botocore.HTTPClientError | botocore.ConnectionError):
+        return RefusedError(0, UNREACHABLE)
+    if isinstance(
+        error,
+        botocore.NoCredentialsError
+        | botocore.PartialCredentialsError
+        | botocore.CredentialRetrievalError
+        | botocore.UnauthorizedSSOTokenError
+        | botocore.SSOError
+        | botocore.TokenRetrievalError,
+    ):
+        return RefusedError(0, NO_CREDENTIALS)
+    if isinstance(error, botocore.BotoCoreError):
+        return RefusedError(0, type(error).__name__)
+    return None
+
+
+def _of_obstore(error: BaseException) -> RefusedError | None:
+    obstore = sys.modules.get("obstore.exceptions")  # what was never loaded cannot have raised anything
+    if obstore is None or not isinstance(error, obstore.BaseError | FileNotFoundError | PermissionError):
+        return None
+    text = str(error).partition(_DEBUG)
+    status = _STATUS.search(text[0])
+    code = _CODE.search(text[0])
+    if status is not None:
+        return RefusedError(int(status[1]), "" if code is None else code[1])
+    if "kind: Timeout" in text[2]:
+        return RefusedError(0, TIMEOUT)
+    if "HTTP error" in text[0]:
+        return RefusedError(0, UNTRUSTED if "certificate" in text[2].lower() else UNREACHABLE)
+    return RefusedError(0, NO_CREDENTIALS if "redential" in text[0] else type(error).__name__)
+
+
+def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
+    """Say what was refused and what to do about it.
+
+    Args:
+        refused: what the server said.
+        action: what was to be done, as a verb.
+        bucket: the bucket.
+        key: the key of the object in the bucket, a prefix, or nothing.
+        right: the permission that the request needs.
+    """
+    code, status = refused.code, refused.status
+    what = f"cannot {action} s3://{bucket}/{key}: "
+    if code in _BAD_CREDENTIALS or status == 401:
+        if code == NO_CREDENTIALS:
+            return ConfigError(f"output.uri: no credentials for s3://{bucket}; {CREDENTIALS_ADVICE}")
+        return ConfigError(f"output.uri: the credentials for s3://{bucket} are refused ({code}); {CREDENTIALS_ADVICE}")
+    if code == "NoSuchBucket":
+        return ConfigError(f"output.uri: there is no bucket {bucket} at this endpoint; create it, or correct the name")
+    if code in _OTHER_REGION or status in (301, 307):
+        return ConfigError(
+            f"output.uri: the bucket {bucket} is in another region or at another endpoint ({code or status}); set "
+            "AWS_REGION, and AWS_ENDPOINT_URL_S3 for a server that is not AWS"
+        )
+    if code == "RequestTimeTooSkewed":
+        return ConfigError(f"{what}the clock of this machine is wrong; set it and run again")
+    if status == 501 or code == "NotImplemented":
+        return ConfigError(
+            f"{what}the server does not implement this request (it needs {right}); use AWS S3, Cloudflare R2 or a "
+            "recent Ceph RADOS Gateway"
+        )
+    if status == 403:
+        return StoreError(f"{what}access is denied; allow {right} on the bucket and its objects to these credentials")
+    if code == UNTRUSTED:
+        return StoreError(f"{what}the server's certificate is not trusted; set AWS_CA_BUNDLE to the authority's file")
+    if code in (TIMEOUT, UNREACHABLE, CUT_OFF):
+        reason = {TIMEOUT: "no answer in time", CUT_OFF: "the answer broke off"}.get(code, "the server is not reached")
+        return StoreError(
+            f"{what}{reason} ({refused.attempts} tries); check AWS_REGION, AWS_ENDPOINT_URL_S3 and the network, and "
+            "run again"
+        )
+    tries = f" ({refused.attempts} tries)" if refused.passing else ""
+    return StoreError(f"{what}the server answers with {refused}{tries}; run again, and if it lasts look at the bucket")
+
+
+CREDENTIALS_ADVICE = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or give the job a role "
+    "(OIDC: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE)"
+)
+
+
+# The way to a bucket: its URI, and clients with the credentials, region and endpoint of the environment.
+#
+# Everything that boto3 knows is used as it is: ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, profiles, roles
+# (also by OIDC), ``AWS_REGION`` or ``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
+
+LONGEST_KEY = 400
+"""What the exporter's own keys need at most; a prefix must leave so much."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+_FORM = "accepted: s3://bucket or s3://bucket/prefix (the prefix as the path of a folder, A-Z a-z 0-9 _ = ~ + @ , . -)"
+
+
+def parse_s3_uri(uri: str) -> tuple[str, str]:
+    """Take a URI apart into bucket and prefix (without slashes at its ends).
+
+    Raises:
+        ConfigError: it is not of the form s3://bucket/prefix. The message never repeats it: it may hold a secret.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise ConfigError(f"output.uri is not a URI; {_FORM}") from None
+    if "@" in parts.netloc:
+        raise ConfigError(f"output.uri holds credentials; put them into the environment instead. {_FORM}")
+    if parts.scheme != "s3" or parts.query or parts.fragment or uri.endswith(("?", "#")):
+        raise ConfigError(f"output.uri is not a plain s3:// URI; {_FORM}")
+    check_place(parts.netloc, prefix := parts.path[1:].removesuffix("/"))
+    return parts.netloc, prefix
+
+
+def check_place(bucket: str, prefix: str) -> None:
+    """Raise ConfigError unless a bucket can have this name and keys can begin with this prefix."""
+    if not _BUCKET.fullmatch(bucket):
+        raise ConfigError(f"output.uri: {bucket[:80]!r} cannot be the name of a bucket; {_FORM}")
+    if prefix and (not is_key(prefix) or len(prefix) > MAX_KEY_BYTES - LONGEST_KEY):
+        raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_FORM}")
+
+
+class S3Connection:
+    """A bucket, a prefix, and the client to reach it, which is made at the first request.
+
+    Args:
+        bucket: the name of the bucket.
+        prefix: what all keys of the store begin with in the bucket, without a slash at its end; may be empty.
+        options: bounds.
+        session: a boto3 session with credentials and region; None: that of the environment.
+        endpoint_url: the server; None: that of the environment, or AWS.
+
+    Attributes:
+        quotes_etags: whether the server wants the etag of ``If-Match`` in quotes, as the standard says. Ceph before
+            18 wants it without; that is found out by the first such write.
+        conditions_work: whether the server was seen to refuse writes whose condition is not met.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        options: S3Options,
+        session: Session | None = None,
+        endpoint_url: str | None = None,
+    ) -> None:
+        check_place(bucket, prefix)
+        self.bucket = bucket
+        self.prefix = f"{prefix}/" if prefix else ""
+        self.options = options
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._boto: BotoClient | None = None
+        self._lock = Lock()
+        self.quotes_etags = True
+        self.conditions_work = False
+
+    @property
+    def uri(self) -> str:
+        """The URI, without a slash at its end."""
+        return f"s3://{self.bucket}/{self.prefix}".removesuffix("/")
+
+    def full(self, key: str) -> str:
+        """The key in the bucket of a key of the store."""
+        return self.prefix + key
+
+    @cached_property
+    def session(self) -> Session:
+        """The boto3 session.
+
+        Raises:
+            ConfigError: there are no credentials, or what the environment says is contradictory.
+        """
+        from boto3.session import Session
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            # boto3 looks at AWS_DEFAULT_REGION only; other tools and hosts of jobs set AWS_REGION.
+            session = self._session or Session(region_name=os.environ.get("AWS_REGION") or None)
+            credentials = session.get_credentials()
+        except BotoCoreError as error:
+            raise ConfigError(f"output.uri: no credentials for {self.uri}: {error}; {CREDENTIALS_ADVICE}") from error
+        if credentials is None:
+            raise ConfigError(f"output.uri: no credentials for {self.uri}; {CREDENTIALS_ADVICE}")
+        return session
+
+    @property
+    def boto(self) -> BotoClient:
+        """The boto3 client. It may be used by many threads."""
+        with self._lock:
+            if self._boto is None:
+                self._boto = self._open()
+            return self._boto
+
+    def close(self) -> None:
+        """Close the connections that are open; the next request opens new ones."""
+        with self._lock:
+            if self._boto is not None:
+                self._boto.close()
+            self._boto = None
+
+    def _open(self) -> BotoClient:
+        client = self._make_boto({})
+        if not self._is_aws(client.meta.endpoint_url):
+            # Few servers other than AWS have a name of their own for each bucket.
+            client.close()
+            client = self._make_boto({"addressing_style": "path"})
+        client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
+        return client
+
+    def _make_boto(self, addressing: Any) -> BotoClient:
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        config = Config(
+            connect_timeout=self.options.connect_seconds,
+            read_timeout=self.options.read_seconds,
+            retries={"mode": "standard", "total_max_attempts": 1},  # exporter.stores.s3_client.Attempts retries
+            max_pool_connections=self.options.concurrency + 4,
+            # Ceph before 18 and others refuse the checksums that boto3 adds by itself.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3=addressing,
+        )
+        try:
+            return self.session.client("s3", config=config, endpoint_url=self._endpoint_url)
+        except (BotoCoreError, ValueError) as error:
+            raise ConfigError(
+                f"output.uri: no client for {self.uri}: {type(error).__name__}; check AWS_REGION and "
+                "AWS_ENDPOINT_URL_S3 (a URL that begins with http:// or https://)"
+            ) from error
+
+    @staticmethod
+    def _is_aws(endpoint_url: str) -> bool:
+        host = urlsplit(endpoint_url).hostname or ""
+        return host.endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
+
+
+def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
+    """Ceph before 18 refuses to delete many objects at once without this header; all others accept it."""
+    from base64 import b64encode
+    from hashlib import md5
+
+    digest = md5(params["body"], usedforsecurity=False).digest()
+    params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
+
+
+# Single requests to an S3 bucket: bounded in time, tried again while that can help, and refused in plain words.
+#
+# boto3 makes all requests but the bulk of the writes (s3_upload.py). Neither client retries by itself: every attempt
+# goes through `Attempts`, which asks before each one whether this publisher may still write.
 
 MAX_DELETED = 1000
 """So many objects are removed by one request."""
@@ -108,7 +512,7 @@ class S3Client:
         self._bulk_delete = True
 
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
-        """Say what was refused; see `exporter.stores.s3_errors.explained`."""
+        """Say what was refused; see `exporter.stores.s3_client.explained`."""
         return explained(refused, action, self.connection.bucket, self.connection.full(key), right)
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.api.headers import cache_control, content_type, kind_of
-from exporter.stores.aliases import is_alias
 from exporter.stores.store import etag_of
 from exporter.tree.families import family_of
+from exporter.tree.headers import cache_control, content_type, kind_of
+from exporter.tree.routes import is_alias
 
 SHA256 = "sha256"
 """The name of the digest among an object's metadata."""

@@ -20,13 +20,11 @@ from datetime import UTC, timedelta
 
 import msgspec
 
-from exporter.decoding import decode_json
 from exporter.errors import ConfigError, ExporterError, LostRaceError
-from exporter.stores.s3_client import Found, S3Client
-from exporter.stores.s3_errors import RefusedError
+from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client, S3Options
 from exporter.stores.s3_headers import LEASE_KEY, object_headers
-from exporter.stores.s3_options import MAX_LEASE_SECONDS, S3Options
 from exporter.stores.s3_writer import PUT_RIGHT, Placed, Writer
+from exporter.tree.decoding import decode_json
 
 CLOCK_GRACE_SECONDS = 2
 """The server's times are cut off to whole seconds; so much longer others wait."""

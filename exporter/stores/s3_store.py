@@ -1,45 +1,146 @@
-"""A bucket of S3, or of a server that speaks its protocol, as a store.
+"""What stands in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
 
-- Every object is sent whole with one request; it is there when that was answered, for every reader.
-- Every write is conditional on what was seen before (s3_writer.py), and inside `exclusive` on the publisher's hold as
-  well (s3_lease.py). What is there already is not sent again (s3_known.py).
-- A document also stands under its extensionless path (aliases.py). Listings hide these copies.
-- The bulk of the writes goes through obstore, many at once (s3_upload.py, parallel.py).
+A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
+changed by hand is noticed by the next run. Pages of the assets and Parquet files are not listed beforehand: they carry
+their ledger, so a run finds none of its own, unless it was begun before.
 
-What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
-right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
-quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
-once. moto accepts any credentials and checks no digest. Servers that ignore conditions are refused before anything
-that readers can find is written.
+An object costs about 150 bytes of memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from hashlib import blake2b
 from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from exporter.api.headers import kind_of
 from exporter.errors import ExporterError, LostRaceError, StoreError
-from exporter.files import FileKind
-from exporter.stores.aliases import alias_of, is_alias
-from exporter.stores.parallel import in_parallel
-from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client
-from exporter.stores.s3_connection import S3Connection
+from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Connection, S3Options
 from exporter.stores.s3_headers import object_headers
-from exporter.stores.s3_known import Known, is_md5
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
-from exporter.stores.s3_options import S3Options
-from exporter.stores.s3_upload import Uploader, uploader_for
-from exporter.stores.s3_writer import Placed, Writer
-from exporter.stores.store import ObjectInfo, StoredObject, Written, check_key, check_prefix, etag_of, is_key
+from exporter.stores.s3_writer import Placed, Uploader, Writer, uploader_for
+from exporter.stores.store import (
+    ObjectInfo,
+    StoredObject,
+    Written,
+    check_key,
+    check_prefix,
+    etag_of,
+    in_parallel,
+    is_key,
+)
+from exporter.tree.files import FileKind
+from exporter.tree.headers import kind_of
+from exporter.tree.routes import alias_of, is_alias
 
 if TYPE_CHECKING:
     from boto3.session import Session
+
+
+EXPECTED_NEW = ("v1/pages/", "history/")
+"""Folders in which a run seldom finds anything of its own."""
+
+FOUND_BEFORE_LISTING = 16
+"""After so many objects that were there after all, such a folder is listed."""
+
+_MD5 = re.compile(r"[0-9a-f]{32}")
+
+Lister = Callable[[str, bool], Iterable[Entry]]
+"""Lists a prefix; the flag says to leave out keys with a slash after it."""
+
+
+class Known:
+    """The etags of objects. All methods may be called by many threads."""
+
+    def __init__(self, lister: Lister) -> None:
+        self._lister = lister
+        self._etags: dict[int, int | str | None] = {}  # by a digest of the key; None: there is no such object
+        self._listed: set[str] = set()
+        self._found: dict[str, int] = {}
+        self._lock = Lock()
+
+    def look(self, key: str, *, immutable: bool) -> None:
+        """List the folder of a key, unless that was done, or an immutable object is expected to be new there."""
+        folder = folder_of(key)
+        if folder in self._listed:
+            return
+        if immutable and folder.startswith(EXPECTED_NEW) and self._found.get(folder, 0) < FOUND_BEFORE_LISTING:
+            return
+        with self._lock:
+            if folder in self._listed:
+                return
+            for entry in self._lister(folder, folder.count("/") < _DEPTH):
+                # What was written while the listing went on is newer than the listing.
+                self._etags.setdefault(_digest(entry.key), _packed(entry.etag))
+            self._listed.add(folder)
+
+    def covers(self, key: str) -> bool:
+        """Say whether it is known what stands under a key, or that nothing does."""
+        return _digest(key) in self._etags or folder_of(key) in self._listed
+
+    def etag(self, key: str) -> str | None:
+        """The etag of the object under a key; None where there is none or nothing is known."""
+        packed = self._etags.get(_digest(key))
+        return f"{packed:032x}" if isinstance(packed, int) else packed
+
+    def note(self, key: str, etag: str | None) -> None:
+        """Note what stands under a key; None: nothing."""
+        self._etags[_digest(key)] = None if etag is None else _packed(etag)
+
+    def note_read(self, key: str, etag: str | None) -> None:
+        """Note what was read under a key, unless it is known what stands there."""
+        self._etags.setdefault(_digest(key), None if etag is None else _packed(etag))
+
+    def note_found(self, key: str) -> None:
+        """Note that an object was there where none was expected."""
+        folder = folder_of(key)
+        with self._lock:
+            self._found[folder] = self._found.get(folder, 0) + 1
+
+
+_DEPTH = 2
+"""Folders are told apart by so many names; those above are listed without what is below them."""
+
+
+def folder_of(key: str) -> str:
+    """The folder that is listed to learn of a key, with a slash at its end; empty for the topmost one."""
+    names = key.split("/")
+    return "".join(f"{name}/" for name in names[: min(_DEPTH, len(names) - 1)])
+
+
+def is_md5(etag: str) -> bool:
+    """Say whether an etag can be the MD5 of the object's bytes; that of a multipart upload cannot."""
+    return _MD5.fullmatch(etag) is not None
+
+
+def _digest(key: str) -> int:
+    # 64 bits: two of a million keys share one with a chance of 3 in 10^8, and then a write is refused, not lost.
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
+
+
+def _packed(etag: str) -> int | str:
+    return int(etag, 16) if is_md5(etag) else etag
+
+
+# A bucket of S3, or of a server that speaks its protocol, as a store.
+#
+# - Every object is sent whole with one request; it is there when that was answered, for every reader.
+# - Every write is conditional on what was seen before (s3_writer.py), and inside `exclusive` on the publisher's hold as
+#   well (s3_lease.py). What is there already is not sent again (s3_known.py).
+# - A document also stands under its extensionless path (aliases.py). Listings hide these copies.
+# - The bulk of the writes goes through obstore, many at once (s3_upload.py, parallel.py).
+#
+# What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a
+# renewal
+# right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
+# quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
+# once. moto accepts any credentials and checks no digest. Servers that ignore conditions are refused before anything
+# that readers can find is written.
 
 ALIAS_ROUNDS = 5
 """So often the pointer's alias is written again when somebody else wrote it at the same moment."""

@@ -15,11 +15,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from queue import SimpleQueue
+from threading import Event
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from exporter.errors import ConfigError, StoreError
@@ -231,10 +234,10 @@ def open_store(uri: str) -> Store:
     Raises:
         ConfigError: the URI is of a kind that this version cannot write to.
     """
-    from exporter.stores.folder_store import FolderStore
+    from exporter.stores.folder import FolderStore
 
     if uri.lower().startswith("s3://"):
-        from exporter.stores.s3_connection import parse_s3_uri
+        from exporter.stores.s3_client import parse_s3_uri
         from exporter.stores.s3_store import S3Store
 
         return S3Store(*parse_s3_uri(uri))
@@ -244,7 +247,12 @@ def open_store(uri: str) -> Store:
     if name is None:
         return FolderStore(Path(uri))
     if name == "file":
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError as error:
+            raise ConfigError(
+                f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
+            ) from None
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return FolderStore(Path(parts.path))
     # The URI itself is not repeated: it may hold a secret.
@@ -258,3 +266,75 @@ def open_store(uri: str) -> Store:
         f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
         "front)"
     )
+
+
+# Reading many objects of a store: one after the other from a disk, many at once where each takes a journey.
+
+
+def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
+    """Read objects; gives each key with its object (None: there is none), in any order.
+
+    At most twice as many objects as the store reads at once are in memory.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if store.reads_at_once == 1:
+        yield from ((key, store.get(key)) for key in keys)
+        return
+    yield from in_parallel(keys, lambda key: (key, store.get(key)), workers=store.reads_at_once, stop=Event())
+
+
+# Doing many small things at once, with a bound on how many wait and on the bytes that they hold.
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def in_parallel(
+    items: Iterable[_T],
+    work: Callable[[_T], _R],
+    *,
+    workers: int,
+    size_of: Callable[[_T], int] = lambda _: 0,
+    most_bytes: int = 0,
+    stop: Event,
+) -> Iterator[_R]:
+    """Do some work for every item of a stream, and give the results as they come, in any order.
+
+    The stream is read as the work goes on: at most twice as many items as workers, and (beyond one item) at most so
+    many bytes, were taken from it and not finished. The first error, of the work or of the stream, comes out of it
+    when all work that was begun has ended.
+
+    Args:
+        items: the stream.
+        work: what is done for each item, in a thread.
+        workers: how many threads.
+        size_of: how many bytes an item holds.
+        most_bytes: how many bytes all items together may hold; 0: any number.
+        stop: is set when an error occurred, so that the work can end early.
+    """
+    finished: SimpleQueue[Future[_R]] = SimpleQueue()
+    sizes: dict[Future[_R], int] = {}
+    held = 0
+    with ThreadPoolExecutor(workers, thread_name_prefix="store") as pool:
+        try:
+            for item in items:
+                size = size_of(item)
+                while sizes and (len(sizes) >= 2 * workers or (most_bytes and held + size > most_bytes)):
+                    future = finished.get()
+                    held -= sizes.pop(future)
+                    yield future.result()
+                future = pool.submit(work, item)
+                sizes[future] = size
+                held += size
+                future.add_done_callback(finished.put)
+            while sizes:
+                future = finished.get()
+                del sizes[future]
+                yield future.result()
+        finally:
+            if sizes:
+                stop.set()
+                for future in sizes:
+                    future.cancel()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from exporter.files import FileKind
+from exporter.tree.files import FileKind
 
 _CONTRACT = "C[A-Z2-7]{55}"
 _TOKEN = "[A-Za-z0-9_-]{1,128}"

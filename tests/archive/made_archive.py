@@ -12,8 +12,8 @@ from typing import Any
 
 from exporter.archive.archive_files import bucket_name, records_name, state_name
 from exporter.archive.bucket_entries import DEAD, LIVE
-from exporter.ledger.entries import ContractData, decode_data_key, encode_contract_data
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec.entries import ContractData, decode_data_key, encode_contract_data
+from exporter.ledger.codec.scval import ScVal
 
 PASSPHRASE = "a made network"
 META = b"\xff\xff\xff\xff" + struct.pack(">II", 22, 0)

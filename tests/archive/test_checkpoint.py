@@ -15,12 +15,11 @@ from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.bucket_entries import INIT
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.errors import ArchiveError, ArchiveFileMissingError
-from exporter.ledger import strkey
-from exporter.ledger.entries import code_key, data_key, decode_contract_data, instance_key
-from exporter.ledger.fields import Fields
-from exporter.ledger.liveness import ARCHIVED
-from exporter.ledger.scval import CONTRACT_INSTANCE, WASM, ContractInstance
-from exporter.ledger.scval_encode import encode_opaque, i128, symbol, u32
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data, instance_key
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import CONTRACT_INSTANCE, WASM, ContractInstance
+from exporter.ledger.codec.scval_encode import encode_opaque, i128, symbol, u32
 from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.archive.made_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live

@@ -31,9 +31,9 @@ from exporter.errors import CheckError, ConfigError, LostRaceError
 from exporter.history.manifest import read_history_manifest
 from exporter.localnet.made import MadeNetwork
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.sweep import sweep
-from exporter.stores.folder_store import FolderStore
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.publishing.published_tree import TestClock
 from tests.snapshot_files import write_snapshots

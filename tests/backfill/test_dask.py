@@ -18,7 +18,7 @@ from exporter.backfill.job import backfill
 from exporter.config import load
 from exporter.errors import ConfigError
 from exporter.localnet.made import MadeNetwork
-from exporter.stores.memory_store import MemoryStore
+from exporter.stores.memory import MemoryStore
 from tests.backfill.test_backfill import fill, history_of
 from tests.snapshot_files import write_snapshots
 

@@ -16,7 +16,7 @@ from exporter.backfill.executors import dask_cluster, processes
 from exporter.backfill.job import backfill
 from exporter.config import load
 from exporter.localnet.made import MadeNetwork
-from exporter.stores.folder_store import FolderStore
+from exporter.stores.folder import FolderStore
 from tests.bench.timing import Finding, Spread
 from tests.snapshot_files import write_snapshots
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from exporter.deployments.local import made_address
-from exporter.ledger import scval, strkey
-from exporter.ledger.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
-from exporter.ledger.rpc_wire import decode_base64
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import i128, symbol
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import i128, symbol
+from exporter.ledger.rpc.wire import decode_base64
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests.bench.timing import Duel, Finding, Target, duel
 
@@ -138,7 +138,7 @@ def plain(value: ScVal) -> Any:
 def agree(ours: Any, theirs: Any) -> None:
     """Refuse to measure decoders that do not find the same."""
     if isinstance(ours, scval.ContractInstance):
-        return  # stellar-sdk leaves an instance as it is; tests/ledger/test_scval.py compares them
+        return  # stellar-sdk leaves an instance as it is; tests/ledger/codec/test_scval.py compares them
     if _comparable(theirs) != ours:
         raise AssertionError(f"the decoders disagree: {ours!r:.200} and {theirs!r:.200}")
 

@@ -24,15 +24,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from exporter.api.render import render_status, render_tree
-from exporter.api.routes import Served, route
 from exporter.config import Settings
-from tests.api.rendering import markets_frame, system_status, write
+from exporter.render.tree import render_status, render_tree
+from exporter.tree.routes import Served, route
 from tests.bench.child import PROJECT_ROOT, environment
 from tests.bench.fastapi_service import COLUMNS
 from tests.bench.render import made_pools
 from tests.bench.timing import Finding, Spread, Target
-from tests.edge.nginx_server import free_port, running, write_main, write_rule
+from tests.render.rendering import markets_frame, system_status, write
+from tests.serve.edge.nginx_server import free_port, running, write_main, write_rule
 
 POOLS = 1_000
 URLS = 2_000

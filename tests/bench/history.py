@@ -16,13 +16,13 @@ from time import perf_counter
 import duckdb
 import polars as pl
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.deployments.local import made_address
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
-from exporter.stores.folder_store import FolderStore
+from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.stores.folder import FolderStore
+from exporter.tree.documents import HistoryFile, HistoryManifest
 from tests.bench.timing import Finding, Spread, Target, duel
 from tests.history.bucket_judge import Observation
 from tests.history.runs import frame_of

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from exporter import exact
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.made_assets import make_oracles, make_tokens
 from exporter.localnet.made_markets import make_markets, market_sizes
+from exporter.numbers import exact
 from exporter.protocols.blend import math
-from tests import judge
 from tests.bench.timing import Finding, Target, duel
+from tests.judges import blend_judge as judge
 
 ROWS = 100_000
 JUDGED_ROWS = 5_000

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.api.headers import cache_control, kind_of
-from exporter.api.pages import chain, row_json
-from exporter.api.routes import page_key
 from exporter.config import OutputSettings
+from exporter.render.pages import chain, row_json
 from exporter.stores.store import open_store
+from exporter.tree.headers import cache_control, kind_of
+from exporter.tree.routes import page_key
 from tests.bench.child import PROJECT_ROOT
 from tests.bench.render import made_pools
 from tests.bench.timing import Finding, Spread, Target

@@ -7,12 +7,12 @@ from random import Random
 
 import polars as pl
 
-from exporter.api.pages import chain, row_json, wire_frame
-from exporter.api.parse_back import parse_back
-from exporter.api.routes import page_key
-from exporter.files import FileKind, RenderedFile
-from tests.api.rendering import contract, pool, pools_frame
+from exporter.render.pages import chain, row_json, wire_frame
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.read_back import parse_back
+from exporter.tree.routes import page_key
 from tests.bench.timing import Duel, Finding, Target, duel
+from tests.render.rendering import contract, pool, pools_frame
 
 ROWS = 10_000
 PAGE_SIZE = 50

@@ -12,12 +12,12 @@ import pytest
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.errors import CheckError
+from exporter.job.reading import open_source
 from exporter.localnet import alula, blend, contracts
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.sources import open_source
 
 
 def settings_for(url: str | None, **flags: Any) -> Settings:
@@ -153,3 +153,20 @@ def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
 
     with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
         asyncio.run(work())
+
+
+def test_ledgers_that_close_faster_than_the_calls() -> None:
+    """Where time runs out before all calls are of one ledger, it ends, and what holds is compared."""
+    network = made()
+
+    async def work(url: str) -> ChainCheck:
+        settings = settings_for(url, network__read_deadline_seconds=3.0, network__max_rounds=100)
+        async with open_source(settings, None) as opened:
+            return await check_chain(settings, opened)
+
+    with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
+        check = asyncio.run(work(url))
+
+    assert [] == check.differences
+    assert check.compared > 0
+    assert check.failed

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.api.documents import page_token
 from exporter.check.faults import TreeFaultsError
-from exporter.check.published import check_uri
-from tests.api.whole_tree import publish_tree
+from exporter.check.published_tree import check_uri
+from exporter.tree.documents import page_token
 from tests.check.trees import Files, change, check, encoded, good_tree, keys, lie, seal
+from tests.render.whole_tree import publish_tree
 
 MANIFEST = "v1/history.json"
 

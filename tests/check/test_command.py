@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter import pipeline
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Console
 from exporter.errors import CheckError
-from exporter.files import RenderedFile
+from exporter.job import run
+from exporter.job.report import RunReport
 from exporter.localnet import alula
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.report import RunReport
+from exporter.tree.files import RenderedFile
 from tests.check.trees import Files, small_tree
 
 
@@ -137,8 +137,7 @@ class TestRun:
         """One run; gives its report."""
         flags = {"network.name": "local", "network.rpc_urls": [url], "output.uri": str(out)}
         report = RunReport(None)
-        run = pipeline.prepare(load(None, flags).settings, Console("text", io.StringIO()), report)
-        pipeline.execute(run)
+        run.execute(run.prepare(load(None, flags).settings, Console("text", io.StringIO()), report))
         return report.facts
 
     def test_report(self, rpc: str, tmp_path: Path) -> None:
@@ -150,12 +149,12 @@ class TestRun:
 
     def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
-        rendered = pipeline._rendered
+        rendered = run._rendered
 
-        def lossy(run: pipeline.Run) -> Iterator[RenderedFile]:
+        def lossy(run: run.Run) -> Iterator[RenderedFile]:
             return (file for file in rendered(run) if file.key != "v1/assets/limit/20.json")
 
-        monkeypatch.setattr(pipeline, "_rendered", lossy)
+        monkeypatch.setattr(run, "_rendered", lossy)
         with pytest.raises(CheckError, match=r"v1/assets/limit/20\.json: is missing") as caught:
             self.run(rpc, tmp_path)
 
@@ -168,13 +167,13 @@ class TestRun:
         """What was published before is as it was."""
         monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
         network = MadeNetwork(pools=4)
-        rendered = pipeline._rendered
+        rendered = run._rendered
         with running(create_app(network)) as url:
             self.run(url, tmp_path)
             before = (tmp_path / "v1" / "system" / "status.json").read_bytes()
             network.advance()
             monkeypatch.setattr(
-                pipeline,
+                run,
                 "_rendered",
                 lambda run: (file for file in rendered(run) if file.key != "v1/assets/empty.json"),
             )

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import uvicorn
 
-from exporter.api.serve import bind, create_app
-from exporter.check import sources
+from exporter.check import tree_sources
 from exporter.check.faults import Looked, TreeFaultsError
 from exporter.check.http_rules import public_urls
-from exporter.check.published import check_uri
+from exporter.check.published_tree import check_uri
 from exporter.errors import CheckError, ConfigError, SourceError
+from exporter.serve.preview import bind, create_app
 from tests.check.trees import small_tree
 
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
@@ -196,7 +196,7 @@ def test_broken_server(root: Path, rule: Rule, said: str) -> None:
 
 def test_server_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answers 503 is tried again, and then the check ends without judging the tree."""
-    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
     seen: list[str] = []
 
     def rule(reply: Reply) -> None:
@@ -205,12 +205,12 @@ def test_server_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with serving(broken(create_app(root), rule)) as url, pytest.raises(SourceError, match=r"HTTP status 503 \(4 tries"):
         check(url)
-    assert sources.TRIES == len(seen)
+    assert tree_sources.TRIES == len(seen)
 
 
 def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures that pass cost nothing but a little time."""
-    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
     count = 0
 
     def rule(reply: Reply) -> None:
@@ -238,7 +238,7 @@ def test_redirect(root: Path) -> None:
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that cannot be reached ends the check with a clear error."""
-    monkeypatch.setattr(sources, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listener.close()

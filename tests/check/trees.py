@@ -14,21 +14,21 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from exporter.api.documents import ManifestFile, page_token
-from exporter.api.headers import POINTER_KEY, kind_of
 from exporter.check.faults import Looked
-from exporter.check.published import check_source
-from exporter.check.sources import StoreSource
+from exporter.check.published_tree import check_source
+from exporter.check.tree_sources import StoreSource
 from exporter.config import load
 from exporter.console import Console
-from exporter.files import RenderedFile
+from exporter.job.report import RunReport
+from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.pipeline import Run, execute
 from exporter.publishing.publish import run_id_of
-from exporter.report import RunReport
-from exporter.stores.memory_store import MemoryStore
+from exporter.stores.memory import MemoryStore
+from exporter.tree.documents import ManifestFile, page_token
+from exporter.tree.files import RenderedFile
+from exporter.tree.headers import POINTER_KEY, kind_of
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.whole_tree import publish_tree
 from tests.clients.serving import served
+from tests.render.whole_tree import publish_tree
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pytest
 
 from exporter.config import DiscoverySettings, MarketSettings, Settings
+from exporter.deployments.networks import NETWORKS, Network
 from exporter.discovery import candidates
-from exporter.ledger import scval
-from exporter.ledger.scval import ContractInstance
-from exporter.networks import NETWORKS, Network
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ContractInstance
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from tests.blend_chain import CODE, UNKNOWN_CODE, contract, deployment
+from tests.protocols.blend_chain import CODE, UNKNOWN_CODE, contract, deployment
 
 KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
 

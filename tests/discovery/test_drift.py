@@ -8,11 +8,11 @@ import datetime
 import pytest
 
 from exporter.deployments import Deployment, KnownContract
-from exporter.discovery.drift import Drift, check_lists
-from exporter.ledger.scval_encode import INSTANCE_KEY, VOID
+from exporter.deployments.networks import NETWORKS
+from exporter.discovery.candidates import Drift, check_lists
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.networks import NETWORKS
-from tests.blend_chain import (
+from tests.protocols.blend_chain import (
     CODE,
     UNKNOWN_CODE,
     BlendLedger,

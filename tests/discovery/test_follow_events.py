@@ -11,10 +11,10 @@ import pytest
 from exporter.discovery.events import FoundByEvents, follow_events
 from exporter.discovery.memory import StreamPlace
 from exporter.errors import SourceError
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
-from exporter.ledger.scval_encode import address, symbol
 from exporter.protocols.base import Candidate, Origin
-from tests.blend_chain import contract
+from tests.protocols.blend_chain import contract
 
 FACTORY = contract("factory")
 STREAM: StreamPlace = ("one", FACTORY, ("deploy",))

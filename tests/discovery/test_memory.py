@@ -21,8 +21,8 @@ from exporter.discovery.memory import (
 )
 from exporter.errors import LostRaceError, StoreError
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
-from exporter.stores.memory_store import MemoryStore
-from tests.blend_chain import account, contract
+from exporter.stores.memory import MemoryStore
+from tests.protocols.blend_chain import account, contract
 
 NETWORK, OTHER = "1" * 64, "2" * 64
 A, B, FACTORY = contract("A"), contract("B"), contract("factory")

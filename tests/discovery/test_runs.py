@@ -14,12 +14,14 @@ import pytest
 
 from exporter.config import Settings, load
 from exporter.deployments import FACTORY, MARKET
+from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import learn, look_around
 from exporter.discovery.memory import MEMORY_KEY, Memory, load_memory, save_memory
-from exporter.ledger import scval
-from exporter.ledger.rpc import RpcSource
-from exporter.ledger.rpc_limits import RpcLimits
-from exporter.ledger.scval_encode import address, symbol, u32
+from exporter.job.reading import OpenSource, read_protocols
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval_encode import address, symbol, u32
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.blend import Event, deploy_event
@@ -27,14 +29,11 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_protocols import SOME
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.networks import NETWORKS, Network, network_id
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin, ProtocolReading
-from exporter.reading import read_protocols
-from exporter.sources import OpenSource
-from exporter.stores.folder_store import FolderStore
-from tests.blend_chain import account, contract
-from tests.test_pipeline import run, settings_for
+from exporter.stores.folder import FolderStore
+from tests.job.test_run import run, settings_for
+from tests.protocols.blend_chain import account, contract
 
 LOCAL = NETWORKS["local"]
 

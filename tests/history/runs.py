@@ -10,18 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from exporter.api.render import render_history_manifest
-from exporter.files import FileKind, RenderedFile
 from exporter.history.buckets import observations_of
-from exporter.history.cache import catch_up, load_series, save_series
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
-from exporter.history.series import Series
-from exporter.prices import printed_price
+from exporter.history.series import Series, catch_up, load_series, save_series
+from exporter.numbers.prices import printed_price
+from exporter.render.tree import render_history_manifest
 from exporter.stores.store import Store
-from tests.api.rendering import contract
+from exporter.tree.files import FileKind, RenderedFile
 from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of
 from tests.history.frames import pools_frame
+from tests.render.rendering import contract
 
 MONDAY = 1_795_392_000  # 2026-11-23T00:00:00Z
 

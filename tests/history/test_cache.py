@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from exporter.errors import StoreError
-from exporter.history.cache import BATCH_FILES, STATE_KEY, catch_up, load_series, save_series
 from exporter.history.manifest import read_history_manifest
-from exporter.history.series import Series
-from exporter.stores.memory_store import MemoryStore
+from exporter.history.series import BATCH_FILES, STATE_KEY, Series, catch_up, load_series, save_series
+from exporter.stores.memory import MemoryStore
 from tests.history.runs import MONDAY, Historian, observe, places
 
 LEDGER = 65_000_000

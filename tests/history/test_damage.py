@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.config import load
 from exporter.console import Console
 from exporter.errors import PublishedCheckError, StoreError
-from exporter.history.cache import STATE_KEY
 from exporter.history.damage import SAMPLE_FILES, find_damage
 from exporter.history.manifest import read_history_manifest
+from exporter.history.series import STATE_KEY
+from exporter.job.report import RunReport
+from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.pipeline import Run, execute
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.published import read_published
-from exporter.report import RunReport
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.standing import read_published
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
 

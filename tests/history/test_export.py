@@ -11,17 +11,17 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.cli import main
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import HISTORY_COLUMNS
 from exporter.publishing.compaction import compact_history
-from exporter.stores.folder_store import FolderStore
-from tests.api.rendering import contract
+from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.stores.folder import FolderStore
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, record
+from tests.render.rendering import contract
 
 NAMES = [column.name for column in HISTORY_COLUMNS]
 

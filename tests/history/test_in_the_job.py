@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from exporter.config import load
 from exporter.console import Console
 from exporter.errors import StoreError
-from exporter.history.cache import STATE_KEY
+from exporter.history.series import STATE_KEY
+from exporter.job.report import RunReport
+from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.pipeline import Run, execute
-from exporter.publishing.sweep import sweep
-from exporter.report import RunReport
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

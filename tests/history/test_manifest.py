@@ -7,8 +7,6 @@ import random
 import msgspec
 import pytest
 
-from exporter.api.documents import HistoryFile, HistoryManifest, encode
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import (
     extend_history,
@@ -16,7 +14,9 @@ from exporter.history.manifest import (
     read_history_manifest,
     refuse_lost_manifest,
 )
-from exporter.stores.memory_store import MemoryStore
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.memory import MemoryStore
+from exporter.tree.documents import HistoryFile, HistoryManifest, encode
 
 
 def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFile:

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 import exporter
 import exporter.history.parquet
 from exporter.errors import CheckError, ExactOverflowError
-from exporter.files import FileKind
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import check_representable, history_key, render_history
 from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, MAX_DECIMAL, ParquetType
 from exporter.tables import POOLS
+from exporter.tree.files import FileKind
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 
 EXTREMES = [0, 1, -1, 2**63, -(2**64), MAX_DECIMAL, -MAX_DECIMAL, 12_345_678_901_234_567_890_123_456_789_012_345_678]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from exporter.errors import CheckError, StoreError
-from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError
-from exporter.publishing.sweep import sweep
-from exporter.stores.folder_store import FolderStore
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
 from tests.publishing.published_tree import (
     MadeRun,
     TestClock,

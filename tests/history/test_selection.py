@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.api.documents import HistoryFile
 from exporter.errors import ConfigError
-from exporter.history.selection import Moment, Selection, parse_moment
-from tests.api.rendering import contract
+from exporter.history.export import Moment, Selection, parse_moment
+from exporter.tree.documents import HistoryFile
+from tests.render.rendering import contract
 
 MARKET, TOKEN = contract(1), contract(2)
 START = datetime(2026, 11, 1, tzinfo=UTC)

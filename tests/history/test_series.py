@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from exporter.errors import CheckError
-from exporter.files import FileKind
-from exporter.history.cache import STATE_KEY, load_series
 from exporter.history.manifest import read_history_manifest
-from exporter.stores.memory_store import MemoryStore
+from exporter.history.series import STATE_KEY, load_series
+from exporter.stores.memory import MemoryStore
+from exporter.tree.files import FileKind
 from tests.history.runs import MONDAY, Historian, observe, places
 
 LEDGER = 65_000_000

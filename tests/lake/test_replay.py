@@ -21,12 +21,11 @@ from exporter.lake.close_meta import (
     walk,
 )
 from exporter.lake.replay import ReplayedState, WronglyArchived, ttl_key
-from exporter.ledger.entries import TEMPORARY, data_key
-from exporter.ledger.liveness import ARCHIVED
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import encode_scval, symbol, u32
+from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
+from exporter.ledger.codec.strkey import encode_contract
 from exporter.ledger.source import RawEntry
-from exporter.ledger.strkey import encode_contract
 from tests.lake.real_ledgers import frames
 
 CONTRACT = encode_contract(b"\x05" * 32)

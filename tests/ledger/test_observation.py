@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.errors import DecodeError
+from exporter.ledger.codec.scval_encode import encode_scval, i128, symbol, u32
 from exporter.ledger.observation import (
     MAX_REASON_LENGTH,
     CallObservation,
@@ -13,9 +14,8 @@ from exporter.ledger.observation import (
     Interval,
     KeyObservation,
 )
-from exporter.ledger.scval_encode import encode_scval, i128, symbol, u32
 from exporter.ledger.source import RawEntry, SimulationAnswer
-from tests.blend_chain import contract, entry
+from tests.protocols.blend_chain import contract, entry
 
 
 def present(last_modified: int, live_until: int | None = None, data: bytes = b"") -> Entry:

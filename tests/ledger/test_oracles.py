@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.oracles import Quote, read_quotes
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.blend_chain import NOW, BlendLedger, BlendSource, account, contract, lastprice, price_data
+from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, account, contract, lastprice, price_data
 
 
 def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], BlendSource]:

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, u32
 from exporter.ledger.oracles import MAX_DECIMALS, Quote, by_address, by_symbol, read_asset_quotes
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, u32
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import read_at_one_ledger
-from tests.blend_chain import NOW, BlendSource, account, contract, price_data
 from tests.chain_simulator import Chain
+from tests.protocols.blend_chain import NOW, BlendSource, account, contract, price_data
 
 ORACLE, XLM, USDC = contract("oracle"), contract("XLM"), contract("USDC")
 ASSETS = {(ORACLE, XLM): by_symbol("XLM"), (ORACLE, USDC): by_address(contract("other USDC"))}

@@ -12,12 +12,14 @@ import pytest
 from exporter.config import load
 from exporter.deployments import router_of
 from exporter.deployments.local import LOCAL_ROUTER
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import SourceError
-from exporter.ledger import scval
+from exporter.job.reading import OpenSource, open_snapshot, read_protocols, router_for
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, vec
 from exporter.ledger.oracles import Quote, read_quotes
 from exporter.ledger.router import BUNDLE_SIZE, CALLER, MAX_FAILURES, ROUTED, Router
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, encode_scval, i128, symbol, vec
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
@@ -26,11 +28,8 @@ from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind
 from exporter.localnet.made_protocols import SOME
-from exporter.networks import NETWORKS
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
-from exporter.reading import read_protocols, router_for
-from exporter.sources import OpenSource, open_snapshot
 from tests.localnet.direct_source import DirectSource
 
 ADDRESS = LOCAL_ROUTER.address

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
-from exporter.ledger import entries, scval
-from exporter.ledger.liveness import is_temporary, seen_at
-from exporter.ledger.scval_encode import address, string, symbol, u64
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import is_temporary, seen_at
+from exporter.ledger.codec.scval_encode import address, string, symbol, u64
+from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
-from exporter.ledger.xdr_json_write import entry_data_to_json, ledger_key_to_json
-from exporter.networks import NETWORKS, network_id
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"

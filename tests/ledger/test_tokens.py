@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, i128, string, symbol, u32
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, i128, string, symbol, u32
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.blend_chain import BlendLedger, BlendSource, bare_token, contract, instance, token_instance
+from tests.protocols.blend_chain import BlendLedger, BlendSource, bare_token, contract, instance, token_instance
 
 
 def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], BlendSource]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from exporter.compute import Tables, compute
 from exporter.deployments.local import K2 as DEPLOYMENT
-from exporter.ledger.entries import code_key
-from exporter.ledger.scval_encode import encode_opaque
+from exporter.ledger.codec.entries import code_key
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain
@@ -25,6 +24,7 @@ from exporter.localnet.token_contract import (
     Token,
     run_token,
 )
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.k2 import K2
 from tests.localnet.direct_source import DirectSource

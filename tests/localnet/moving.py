@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Protocol
 
-from exporter.ledger.entries import code_key
-from exporter.ledger.scval_encode import encode_opaque
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec.entries import code_key
+from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Code, Contracts, wasm_hash
@@ -15,7 +16,6 @@ from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, PRO
 from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM, Token, run_token
-from exporter.networks import NETWORKS
 
 TOKENS: list[Token] = make_tokens(Random(1), 1, 0)[0]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from exporter.ledger.scval_encode import address, symbol, vec
-from exporter.ledger.simulation import invocation_envelope
+from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.compute import Tables, compute
 from exporter.deployments.local import made_address
-from exporter.ledger import scval
-from exporter.ledger.entries import TEMPORARY, data_key
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, symbol
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import TEMPORARY, data_key
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.alula import (
@@ -39,11 +39,11 @@ from exporter.localnet.chain import Change
 from exporter.localnet.contracts import Simulation
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.oracle_contract import price_entry
-from exporter.networks import NETWORKS
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
 from exporter.tables import VALID_PRICE
-from tests import alula_judge as judge
+from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
 
 YEAR = 31_556_926

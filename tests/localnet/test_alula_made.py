@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.compute import compute
-from exporter.ledger import entries, scval
-from exporter.ledger.entries import ContractData, decode_contract_data, instance_of
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_of
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval_encode import address, symbol, vec
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.alula import STATUSES, Market, Pool
 from exporter.localnet.alula_made import AlulaMarkets
 from exporter.localnet.made import MadeNetwork
+from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.layout import decode_pool
 from exporter.protocols.base import Candidate
-from tests import alula_judge as judge
+from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
 
 # docs/protocols/alula.md, "Keys"

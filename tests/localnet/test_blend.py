@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.deployments.local import made_address
-from exporter.ledger import entries, scval
-from exporter.ledger.entries import decode_contract_data
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import VOID, address
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import VOID, address
 from exporter.ledger.source import ContractCall
 from exporter.localnet.blend import SCALE_7, V1, V2, Generation, Reserve, ReserveConfig
 from exporter.localnet.contracts import Simulation
 from exporter.localnet.made import MadeNetwork
+from exporter.numbers import exact
 from exporter.protocols.blend import math
-from tests import judge
+from tests.judges import blend_judge as judge
 
 # Config A of docs/protocols/blend.md, "Vectors", and the two real ones
 CONFIG_A = {"util": 7500000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 15000000}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.deployments.local import made_address
-from exporter.ledger.entries import PERSISTENT, TEMPORARY, data_key
-from exporter.ledger.scval_encode import symbol
+from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, data_key
+from exporter.ledger.codec.scval_encode import symbol
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change, LedgerRangeError
 

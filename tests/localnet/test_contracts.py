@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from exporter.deployments.local import made_address
-from exporter.ledger import entries, scval
-from exporter.ledger.entries import PERSISTENT, TEMPORARY
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64
-from exporter.ledger.simulation import footprint_keys
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64
+from exporter.ledger.rpc.wire import footprint_keys
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Simulation, made_wasm, wasm_hash

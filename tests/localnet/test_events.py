@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, encode_scval, symbol, u32
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
 from exporter.localnet.rpc_methods import INVALID_PARAMS, INVALID_REQUEST
-from tests.blend_chain import contract
 from tests.localnet.rpc_client import LocalRpc
+from tests.protocols.blend_chain import contract
 
 FIRST = DEFAULT_START_LEDGER
 A, B = contract("a"), contract("b")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, symbol, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Change
 from exporter.localnet.contracts import Simulation

@@ -8,13 +8,13 @@ import pytest
 
 from exporter.deployments.local import K2 as DEPLOYMENT
 from exporter.deployments.local import K2_ROUTER_CODE
-from exporter.ledger import scval
-from exporter.ledger.entries import decode_contract_data, instance_key
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import decode_contract_data, instance_key
+from exporter.ledger.codec.scval import ScVal
 from exporter.localnet.k2 import BORROWING, FROZEN, ROUTER_WASM_HASH, Market, Reserve
 from exporter.protocols.k2.layout import reserve_key
 from exporter.tables import VALID_PRICE
-from tests import k2_judge as judge
+from tests.judges import k2_judge as judge
 from tests.localnet.k2_network import K2Network, read, tables_of
 
 # docs/protocols/k2.md, "Keys"

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from exporter.ledger import entries, scval
-from exporter.ledger.entries import ContractData, decode_contract_data, instance_of
-from exporter.ledger.scval_encode import address, symbol
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_of
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
 from exporter.localnet.blend import V1, V2
 from exporter.localnet.contracts import storage_of
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import FeedKind
-from exporter.networks import NETWORKS
 from tests.localnet.rpc_client import stellar_asset
 
 CONFIG_FIELDS = {

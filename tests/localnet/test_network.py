@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
-from exporter.ledger import entries
-from exporter.ledger.scval_encode import address
+from exporter.ledger.codec import entries
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.network import snapshot_network
-from exporter.networks import NETWORKS, network_id
 from tests.localnet.rpc_client import LocalRpc, text
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from exporter.compute import Tables, compute
 from exporter.deployments.local import PERIDOT
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, i128, symbol
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, i128, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.chain import Change
@@ -17,6 +16,7 @@ from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.peridot import PERIDOT_CODE, Boost, RateModel, Vault, u128, vault_state
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.peridot_oracle import by_symbol
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews

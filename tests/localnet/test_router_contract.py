@@ -14,12 +14,15 @@ from stellar_sdk import xdr
 from exporter.config import load
 from exporter.console import Console
 from exporter.deployments.local import LOCAL_ROUTER, ROUTER_CODE
-from exporter.ledger import entries, scval
+from exporter.deployments.networks import NETWORKS
+from exporter.job.report import RunReport
+from exporter.job.run import execute, prepare
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, vec
 from exporter.ledger.router import BUNDLE_SIZE, CALLER, MIN_BUNDLE
-from exporter.ledger.rpc import RpcSource
-from exporter.ledger.rpc_limits import RpcLimits
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, i128, symbol, u32, vec
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.blend import V2
@@ -30,9 +33,6 @@ from exporter.localnet.made_assets import Feed, FeedKind
 from exporter.localnet.router_contract import BUDGET_EXCEEDED, ROUTER_WASM_HASH, router_entries, run_router
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.networks import NETWORKS
-from exporter.pipeline import execute, prepare
-from exporter.report import RunReport
 from tests.localnet.rpc_client import LocalRpc, stellar_asset
 
 ROUTER = LOCAL_ROUTER.address

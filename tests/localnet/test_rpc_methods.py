@@ -10,8 +10,8 @@ import pytest
 from stellar_sdk import Keypair, xdr
 
 from exporter.deployments.local import made_address
-from exporter.ledger import entries
-from exporter.ledger.scval_encode import symbol
+from exporter.ledger.codec import entries
+from exporter.ledger.codec.scval_encode import symbol
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, MadeNetwork
 from exporter.localnet.rpc_methods import (

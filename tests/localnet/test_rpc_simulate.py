@@ -8,10 +8,10 @@ import pytest
 from stellar_sdk import Account, Asset, Keypair, Network, TransactionBuilder, xdr
 from stellar_sdk import scval as sdk
 
-from exporter.ledger import entries
-from exporter.ledger.scval import decode_scval
-from exporter.ledger.scval_encode import u32
-from exporter.ledger.simulation import footprint_keys
+from exporter.ledger.codec import entries
+from exporter.ledger.codec.scval import decode_scval
+from exporter.ledger.codec.scval_encode import u32
+from exporter.ledger.rpc.wire import footprint_keys
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import FeedKind
 from tests.localnet.rpc_client import LocalRpc, stellar_asset, text

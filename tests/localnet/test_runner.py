@@ -13,8 +13,8 @@ from stellar_sdk import Account, Network, SorobanServer, TransactionBuilder, xdr
 from stellar_sdk import scval as sdk
 from stellar_sdk.exceptions import SorobanRpcErrorResponse
 
-from exporter.ledger import entries
-from exporter.ledger.scval_encode import address
+from exporter.ledger.codec import entries
+from exporter.ledger.codec.scval_encode import address
 from exporter.localnet import runner
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork

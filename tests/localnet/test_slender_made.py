@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from exporter.compute import Tables, compute
 from exporter.deployments.local import SLENDER
-from exporter.ledger.scval import VOID, ScVal, decode_scval
-from exporter.ledger.scval_encode import address, symbol
+from exporter.ledger.codec.scval import VOID, ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews

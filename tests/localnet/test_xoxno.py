@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.compute import Tables, compute
 from exporter.deployments.local import XOXNO
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal, decode_scval
-from exporter.ledger.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain, Change
@@ -41,11 +40,12 @@ from exporter.localnet.xoxno import (
     state_entry,
 )
 from exporter.localnet.xoxno_made import XoxnoMarkets
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.views import Compared, NoView, ViewCall
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
-from tests import xoxno_judge as judge
+from tests.judges import xoxno_judge as judge
 from tests.localnet.direct_source import DirectSource
 
 

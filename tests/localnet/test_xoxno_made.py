@@ -7,15 +7,15 @@ from collections import Counter
 import pytest
 
 from exporter.deployments.local import XOXNO, XOXNO_POOLS
-from exporter.ledger.entries import decode_contract_data, instance_key, instance_of
-from exporter.ledger.scval_encode import symbol, vec
+from exporter.ledger.codec.entries import decode_contract_data, instance_key, instance_of
+from exporter.ledger.codec.scval_encode import symbol, vec
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.xoxno import parameters_entry, state_entry
 from exporter.localnet.xoxno_made import XoxnoMarkets
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.layout import CONFIGURATION
-from tests import xoxno_judge as judge
+from tests.judges import xoxno_judge as judge
 from tests.localnet.test_xoxno import XoxnoNetwork, judged
 
 # docs/protocols/xoxno.md, "Keys"

@@ -13,10 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import (
+    VOID,
+    address,
+    encode_scval,
+    i128,
+    string,
+    struct_map,
+    symbol,
+    u32,
+    u64,
+    vec,
+)
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.protocols.alula.layout import (
     MAX_POOLS,
@@ -28,7 +39,7 @@ from exporter.protocols.alula.layout import (
     market_keys,
     pool_key,
 )
-from tests.alula_chain import (
+from tests.protocols.alula_chain import (
     CODE,
     CURVE,
     STATE,
@@ -39,7 +50,7 @@ from tests.alula_chain import (
     pool_config,
     unit,
 )
-from tests.blend_chain import NOW, Raw, Written, account, contract, entry, instance
+from tests.protocols.blend_chain import NOW, Raw, Written, account, contract, entry, instance
 
 # docs/protocols/alula.md, "Discovery"
 MAIN = "CBP76I2FRMUKYKIYYBKN3DH7TSWMFAJF2WTDC7Q2OHQFBIVWP7CAAI5Q"

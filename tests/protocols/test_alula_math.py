@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
-from exporter.compute import Tables
 from exporter.errors import ExactDivisionError, ExactOverflowError
+from exporter.ledger.codec.scval_encode import u32, u64
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval_encode import u32, u64
+from exporter.numbers import exact
+from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math
 from exporter.protocols.alula.layout import POOL_NUMBERS
 from exporter.protocols.alula.math import project_pools
 from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
-from tests import alula_judge as judge
-from tests.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
-from tests.blend_chain import NOW, contract
+from tests.judges import alula_judge as judge
+from tests.protocols.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
+from tests.protocols.blend_chain import NOW, contract
 
 Pool = dict[str, int]
 

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from exporter.compute import Tables
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, string, symbol, u32, vec
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, string, symbol, u32, vec
 from exporter.ledger.source import ContractCall
-from exporter.networks import NETWORKS
+from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Unread
-from tests.alula_chain import (
+from tests.protocols.alula_chain import (
     CURVE,
     AlulaLedger,
     all_pools,
@@ -24,7 +24,7 @@ from tests.alula_chain import (
     pool_config,
     unit,
 )
-from tests.blend_chain import (
+from tests.protocols.blend_chain import (
     account,
     bare_token,
     contract,

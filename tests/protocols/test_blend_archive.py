@@ -15,9 +15,9 @@ import pytest
 from exporter.archive.archive_files import FolderFiles
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.checkpoint import HistoryArchive
-from exporter.compute import compute
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
+from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, i128, string, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, encode_scval, i128, string, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.protocols.blend.layout import (
     MAX_RESERVES,
@@ -34,7 +34,7 @@ from exporter.protocols.blend.layout import (
     reserve_data_key,
     reward_zone_key,
 )
-from tests.blend_chain import (
+from tests.protocols.blend_chain import (
     CODE,
     NOW,
     RATE,

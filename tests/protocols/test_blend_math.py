@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
 from exporter.protocols.blend import MAX_PRICE_AGE_SECONDS, Blend, math
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS
-from tests import judge
+from tests.judges import blend_judge as judge
 
 Reserve = dict[str, Any]
 

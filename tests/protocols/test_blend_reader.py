@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.api.pages import snapshots
-from exporter.api.render import check_markets
-from exporter.compute import Tables
-from exporter.ledger.scval import VEC, ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, vec
+from exporter.ledger.codec.scval import VEC, ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symbol, u32, vec
 from exporter.ledger.source import ContractCall
+from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Candidate, Unread
-from tests.blend_chain import (
+from exporter.render.pages import snapshots
+from exporter.render.tree import check_markets
+from tests.protocols.blend_chain import (
     UNKNOWN_CODE,
     BlendLedger,
     Written,

@@ -9,14 +9,14 @@ import pytest
 
 from exporter.deployments import BACKSTOP, FACTORY, MARKET, Deployment, KnownContract
 from exporter.errors import DecodeError
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, symbol, u32, vec
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, symbol, u32, vec
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, with_contract
 from exporter.protocols.blend import Blend
-from tests.blend_chain import (
+from tests.protocols.blend_chain import (
     CODE,
     UNKNOWN_CODE,
     BlendLedger,
@@ -151,7 +151,7 @@ class TestVerifying:
 
     def test_unknown_code_with_record(self) -> None:
         """A pool of the factory with code that nobody knows is read by the form of its entries, and flagged."""
-        from tests.blend_chain import pool_instance
+        from tests.protocols.blend_chain import pool_instance
 
         ledger = chain("C")
         ledger.replace(record("1", "C"), pool_instance("C", wasm_hash=UNKNOWN_CODE))

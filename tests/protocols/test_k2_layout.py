@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.protocols.k2.layout import (
     TokenState,
@@ -25,8 +25,8 @@ from exporter.protocols.k2.layout import (
     router_keys,
     shown_parameters,
 )
-from tests.blend_chain import Written, account, contract, entry, instance
-from tests.k2_chain import (
+from tests.protocols.blend_chain import Written, account, contract, entry, instance
+from tests.protocols.k2_chain import (
     CODE,
     MODEL,
     STATE,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
+from exporter.numbers import exact
 from exporter.protocols.k2 import K2, math
 from exporter.tables import PROTOCOL_COLUMNS
-from tests import k2_judge as judge
-from tests.blend_chain import contract
-from tests.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
+from tests.judges import k2_judge as judge
+from tests.protocols.blend_chain import contract
+from tests.protocols.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
 
 Reserve = dict[str, int]
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from exporter.compute import Tables
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
+from exporter.numbers.compute import Tables
+from exporter.numbers.wording import lasting
 from exporter.protocols.k2 import K2
 from exporter.tables import VALID_PRICE
-from exporter.wording import lasting
-from tests import k2_judge as judge
-from tests.blend_chain import NOW, account, contract
-from tests.k2_chain import (
+from tests.judges import k2_judge as judge
+from tests.protocols.blend_chain import NOW, account, contract
+from tests.protocols.k2_chain import (
     FRESH,
     PLAIN,
     RAY,
@@ -135,12 +135,15 @@ def test_fewer_prices_than_asked_for() -> None:
     assert VALID_PRICE == reasons_of(tables)["USDC"]
 
 
+HOUR_AND_MORE = "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
         (price_data(0), "the price is 0, not above zero"),
         (price_data(DOLLAR, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
-        (price_data(DOLLAR, NOW - 3_601), "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"),
+        (price_data(DOLLAR, NOW - 3_601), HOUR_AND_MORE),
         (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
         (price_data(DOLLAR, NOW + 1), "the price is of 1 second after the ledger"),
         (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from exporter.compute import Tables
 from exporter.deployments import deployments_of
-from exporter.ledger.scval import BOOL
-from exporter.ledger.scval_encode import address, u32
+from exporter.ledger.codec.scval import BOOL
+from exporter.ledger.codec.scval_encode import address, u32
+from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.k2 import K2
-from tests.blend_chain import account, bare_token, contract, entry, token_instance
-from tests.k2_chain import (
+from tests.protocols.blend_chain import account, bare_token, contract, entry, token_instance
+from tests.protocols.k2_chain import (
     CODE,
     DEBT,
     SUPPLY,

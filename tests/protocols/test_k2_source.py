@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.ledger import scval
-from exporter.ledger.entries import decode_contract_data
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.codec.scval import ScVal
 from exporter.localnet.k2 import (
     Entry,
     a_token_instance,

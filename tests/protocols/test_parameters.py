@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields
-from exporter.ledger.scval_encode import symbol
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import symbol
 from exporter.protocols.parameters import Parameter, parameters_of
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
+from exporter.numbers import exact
 from exporter.protocols.peridot import math
-from tests import peridot_judge as judge
+from tests.judges import peridot_judge as judge
 
 Vault = dict[str, int]
 NOW = 1_800_000_000

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.ledger import scval
-from exporter.ledger.entries import instance_key
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet.peridot import u128
 from exporter.protocols.base import Absent, Unread
@@ -18,9 +18,9 @@ from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.reader import balance_call
 from exporter.protocols.peridot.views import PeridotViews
 from exporter.protocols.views import Compared, ViewCall
-from tests import peridot_judge as judge
-from tests.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
-from tests.peridot_chain import (
+from tests.judges import peridot_judge as judge
+from tests.protocols.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
+from tests.protocols.peridot_chain import (
     CODE,
     FIXED_RATE,
     MODEL,

@@ -18,13 +18,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from exporter import exact
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import ContractData, data_key, decode_contract_data, variant_key
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, variant_key
+from exporter.ledger.codec.xdr_json import entry_data_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.ledger.xdr_json import entry_data_from_json
+from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import (
     Vault,

@@ -12,7 +12,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS
-from tests.blend_chain import NOW, BlendLedger, BlendSource, contract
+from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, contract
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 

@@ -14,26 +14,26 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from exporter import exact
-from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.fields import Fields, addresses, expect
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.numbers import exact
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Coverage, Market, Origin, ProtocolModule, ProtocolReading
 from exporter.protocols.collector import Collector
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import Given, shared_columns
 from exporter.tables import PROTOCOL_COLUMNS
-from tests.blend_chain import NOW, BlendLedger, BlendSource, contract, entry, instance, token_instance
+from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, contract, entry, instance, token_instance
 
 # ----------------------------------------------------------------------------- the module: exporter/protocols/pawn
 

@@ -16,26 +16,26 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.errors import ExactError
-from exporter.ledger import scval
-from exporter.ledger.entries import decode_contract_data
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import INSTANCE_KEY, address, symbol, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, symbol, u64, vec
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet import slender
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender_made import SlenderMarkets
+from exporter.numbers import exact
 from exporter.protocols.base import Candidate
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import ViewCall
-from tests.blend_chain import NOW, account, contract
-from tests.contract_spec import Spec, spec_of
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
-from tests.slender_chain import changed
+from tests.protocols.blend_chain import NOW, account, contract
+from tests.protocols.contract_spec import Spec, spec_of
+from tests.protocols.slender_chain import changed
 
 STORED_AS = {
     "ReserveAssetKey": "ReserveData", "PriceFeed": "PriceFeedConfig", "Pause": "PauseInfo", "PoolConfig": "PoolConfig",
@@ -131,7 +131,7 @@ def test_views_exist(spec: Spec) -> None:
 def host(wasm: bytes) -> Any:
     """The code, ready to run."""
     pytest.importorskip("wasmtime", reason="the package wasmtime, which runs the deployed code, is not installed")
-    return import_module("tests.wasm_host").WasmHost(wasm)
+    return import_module("tests.protocols.wasm_host").WasmHost(wasm)
 
 
 def as_stored(

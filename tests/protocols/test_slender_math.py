@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactOverflowError
+from exporter.numbers import exact
 from exporter.protocols.slender import math
-from tests import slender_judge as judge
+from tests.judges import slender_judge as judge
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000

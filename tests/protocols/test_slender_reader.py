@@ -5,17 +5,35 @@ from __future__ import annotations
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.ledger import scval
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, symbol, u32, u64, vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import Absent
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
 from exporter.protocols.views import Compared, ViewCall
-from tests import slender_judge as judge
-from tests.blend_chain import NOW, account, contract, instance, lastprice, price_data, struct_of, token_instance
-from tests.slender_chain import CODE, SlenderLedger, candidate, cash, demanded, price_feed, reserve_data, variant
+from tests.judges import slender_judge as judge
+from tests.protocols.blend_chain import (
+    NOW,
+    account,
+    contract,
+    instance,
+    lastprice,
+    price_data,
+    struct_of,
+    token_instance,
+)
+from tests.protocols.slender_chain import (
+    CODE,
+    SlenderLedger,
+    candidate,
+    cash,
+    demanded,
+    price_feed,
+    reserve_data,
+    variant,
+)
 
 S = contract("S")
 XLM, USDC = contract("XLM"), contract("USDC")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from exporter.compute import Tables, compute
 from exporter.deployments import MARKET, Deployment, KnownContract
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
-from tests import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain, xoxno_ledger
-from tests.blend_chain import UNKNOWN_CODE, Written, contract
+from tests.protocols import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain, xoxno_ledger
+from tests.protocols.blend_chain import UNKNOWN_CODE, Written, contract
 
 ASSETS = ("USDC", "XLM")
 HUB_MARKETS = ((1, "USDC"), (1, "XLM"))

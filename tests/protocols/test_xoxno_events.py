@@ -7,14 +7,14 @@ import pytest
 from exporter.deployments import deployments_of
 from exporter.deployments.local import XOXNO, made_address
 from exporter.errors import DecodeError
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.localnet.xoxno import HubMarket, created_event, parameters_event, state_event
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.events import MAX_POOLS_IN_EVENT
-from tests.blend_chain import account, contract
+from tests.protocols.blend_chain import account, contract
 
 CONTROLLER, POOL = XOXNO.markets[0], XOXNO.addresses("pool")[0]
 KNOWN = HubMarket(1, made_address("localnet token 1"), 7)

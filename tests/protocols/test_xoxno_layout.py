@@ -9,16 +9,16 @@ import pytest
 
 from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval_encode import address, string, symbol, u32, u64
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval_encode import address, string, symbol, u32, u64
 from exporter.ledger.source import RawEntry
 from exporter.protocols.parameters import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
-from tests.blend_chain import Written, account, contract, instance, token_instance
-from tests.xoxno_judge import RAY
-from tests.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
+from tests.judges.xoxno_judge import RAY
+from tests.protocols.blend_chain import Written, account, contract, instance, token_instance
+from tests.protocols.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 MAINNET_POOL = "CBXRNDQMAJFG4VUKMKFEMFS75UUXE2SPSNV4LEEFCSNBCN66PYRWBKXO"

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
-from exporter.ledger.scval_encode import u32
+from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import HubMarket
+from exporter.numbers import exact
 from exporter.protocols.xoxno import Xoxno, math
 from exporter.protocols.xoxno.math import project_pools
 from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
-from tests import xoxno_judge as judge
-from tests.blend_chain import NOW, contract
-from tests.xoxno_judge import RAY, YEAR
-from tests.xoxno_ledger import (
+from tests.judges import xoxno_judge as judge
+from tests.judges.xoxno_judge import RAY, YEAR
+from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.xoxno_ledger import (
     CODE,
     JUDGED,
     WAD,

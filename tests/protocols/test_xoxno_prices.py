@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from exporter.ledger import scval
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.prices import TOKENS_PER_CALL
-from tests.blend_chain import NOW, contract
-from tests.xoxno_ledger import (
+from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.xoxno_ledger import (
     UNUSABLE,
     WAD,
     LoggedSource,

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from exporter.compute import Tables
-from exporter.ledger.scval_encode import address, i128, u32
+from exporter.ledger.codec.scval_encode import address, i128, u32
+from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Origin
-from tests.blend_chain import NOW, bare_token, contract, token_instance
-from tests.xoxno_ledger import (
+from tests.protocols.blend_chain import NOW, bare_token, contract, token_instance
+from tests.protocols.xoxno_ledger import (
     XoxnoLedger,
     candidate,
     controller,

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.ledger.entries import PERSISTENT, ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import struct_map, symbol, u64, vec
+from exporter.ledger.codec.xdr_json import scval_from_json
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import struct_map, symbol, u64, vec
 from exporter.ledger.source import RawEntry
-from exporter.ledger.xdr_json import scval_from_json
 from exporter.localnet.xoxno import HubMarket, oracle_entry, parameters_value, state_value
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
-from tests import xoxno_judge as judge
-from tests.blend_chain import NOW, contract
+from tests.judges import xoxno_judge as judge
+from tests.protocols.blend_chain import NOW, contract
 from tests.protocols.test_xoxno_math import EMPTY, at
-from tests.xoxno_ledger import UNUSABLE
+from tests.protocols.xoxno_ledger import UNUSABLE
 
 VARIABLE = "EXPORTER_XOXNO_REPOSITORY"
 # Read now: the settings of the machine are kept out of the tests.

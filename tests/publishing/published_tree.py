@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from exporter.api.documents import HistoryFile, SystemStatus, page_token, timestamp
-from exporter.api.headers import POINTER_KEY
-from exporter.files import FileKind, RenderedFile
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, publish
-from exporter.publishing.published import INTENT_KEY, RUNS_PREFIX, read_current_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, read_current_listing, read_published
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -15,17 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.errors import CheckError, LostRaceError, StoreError
-from exporter.history.cache import catch_up, load_series, save_series
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
-from exporter.history.series import Series
+from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.publishing.compaction import compact_history, plan_compaction
-from exporter.publishing.sweep import sweep
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.documents import HistoryFile, HistoryManifest
 from tests.history.runs import frame_of, observe, places
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
@@ -188,7 +187,7 @@ class TestRows:
 
     def test_many_markets(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rows are taken a stretch of markets at a time, and none falls between two stretches."""
-        monkeypatch.setattr("exporter.history.compacted_file.ROW_GROUP_ROWS", 3)
+        monkeypatch.setattr("exporter.publishing.compaction.ROW_GROUP_ROWS", 3)
         store = MemoryStore()
         record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY], pools=3)
         before = every_row(store)

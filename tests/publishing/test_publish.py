@@ -9,21 +9,22 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from exporter.api.documents import HistoryManifest, RunManifest
-from exporter.api.headers import POINTER_KEY
-from exporter.api.render import HISTORY_MANIFEST_KEY
 from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
-from exporter.files import FileKind, RenderedFile
 from exporter.publishing.publish import RunSummary, publish
-from exporter.publishing.published import INTENT_KEY, LedgerNotNewerError, check_newer
-from exporter.publishing.sweep import sweep
-from exporter.stores.folder_store import FolderStore
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError, check_newer
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
+from exporter.tree.documents import HistoryManifest, RunManifest
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import (
     START,
     TestClock,
@@ -51,7 +52,7 @@ def phase(call: Call) -> int:
     return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 4, POINTER_KEY: 6}.get(call.key, 5)
 
 
-def stored_json(store: Store, key: str) -> dict[str, object]:
+def stored_json(store: Store, key: str) -> dict[str, Any]:
     stored = store.get(key)
     assert stored is not None
     document = json.loads(stored.data)
@@ -207,6 +208,13 @@ def test_a_ledger_that_no_network_can_reach_is_refused(ledger: int, seconds: int
         check_newer(store, ledger, CLOSED + seconds)
 
 
+def history_ledgers(store: Store) -> list[int]:
+    """The ledgers that the history's manifest has."""
+    stored = store.get(HISTORY_MANIFEST_KEY)
+    assert stored is not None
+    return [file.first_ledger for file in msgspec.json.decode(stored.data, type=HistoryManifest).files]
+
+
 def test_replacing_a_ledger_that_the_network_never_had() -> None:
     """A tree whose pointer is ahead goes back in one swap: the history loses the false ledgers, readers nothing."""
     store, clock = MemoryStore(), TestClock()
@@ -224,7 +232,7 @@ def test_replacing_a_ledger_that_the_network_never_had() -> None:
     assert Call("swap", POINTER_KEY) == bucket.writes()[-1]
     assert_whole(store, run)
     assert false == stored_json(store, POINTER_KEY)["previous_run_id"]
-    assert [100, 101] == [file["first_ledger"] for file in stored_json(store, HISTORY_MANIFEST_KEY)["files"]]
+    assert [100, 101] == history_ledgers(store)
     assert 101 == stored_json(store, HISTORY_MANIFEST_KEY)["observed_ledger"]
     assert 5 == len(walk(store, make_run(1_000_100).document("v1/assets/index.json")))  # who pages there goes on
 
@@ -262,7 +270,7 @@ def test_replacing_an_unfinished_run() -> None:
     publish(store, run.files, status_of, observed_ledger=101, history=run.history, replaced_ledger=1_000_100)
 
     assert_whole(store, run)
-    assert [100, 101] == [file["first_ledger"] for file in stored_json(store, HISTORY_MANIFEST_KEY)["files"]]
+    assert [100, 101] == history_ledgers(store)
 
 
 def test_an_unfinished_run_bars_earlier_ledgers() -> None:

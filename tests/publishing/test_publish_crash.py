@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import exporter.stores.folder_store
+import exporter.stores.folder
 from exporter.errors import StoreError
-from exporter.publishing.sweep import CACHE_MARGIN, sweep
-from exporter.publishing.verify import verify
-from exporter.stores.folder_files import write_file
-from exporter.stores.folder_store import TEMPORARY_PREFIX, FolderStore
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.publish import verify
+from exporter.publishing.retention import CACHE_MARGIN, sweep
+from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now
 from tests.publishing.published_tree import (
     MadeRun,
@@ -191,8 +190,8 @@ def effect_hook(before_effect: Callable[[], None]) -> Iterator[None]:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporter.stores.folder_store, "write_file", hooked(write_file))
-        patch.setattr(exporter.stores.folder_store, "make_durable", hooked(lambda *_: None))
+        patch.setattr(exporter.stores.folder, "write_file", hooked(write_file))
+        patch.setattr(exporter.stores.folder, "make_durable", hooked(lambda *_: None))
         for name in ("mkdir", "replace", "hardlink_to", "unlink"):
             patch.setattr(Path, name, hooked(getattr(Path, name)))
         yield
@@ -258,7 +257,7 @@ def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
             path.write_bytes(data)
 
         with effect_hook(lambda: None), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(exporter.stores.folder_store, "write_file", refuse)
+            patch.setattr(exporter.stores.folder, "write_file", refuse)
             try:
                 publish_run(store, NEW)
                 break
@@ -276,8 +275,8 @@ def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
 CHILD = """
 import os, signal, sys
 from tests.publishing.published_tree import TestClock, make_run, publish_run
-from exporter.stores.folder_store import FolderStore
-import exporter.stores.folder_store as module
+from exporter.stores.folder import FolderStore
+import exporter.stores.folder as module
 
 left = int(sys.argv[2])
 def counted(step):

@@ -1,4 +1,4 @@
-"""Tests of exporter/publishing/spool.py: documents that wait."""
+"""Tests of exporter/publishing/publish.py: documents that wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import StoreError
-from exporter.publishing.spool import Spool
+from exporter.publishing.publish import Spool
 
 
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([1, 50, 10_000]))

@@ -1,4 +1,4 @@
-"""Tests of `exporter.publishing.sweep` and `.retention`: what is removed, when, and what never is."""
+"""Tests of `exporter.publishing.retention` and `.retention`: what is removed, when, and what never is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from itertools import pairwise
 
 import pytest
 
-import exporter.publishing.sweep
-from exporter.api.headers import POINTER_KEY
-from exporter.api.render import HISTORY_MANIFEST_KEY
+import exporter.publishing.retention
 from exporter.errors import StoreError
-from exporter.files import FileKind, RenderedFile
 from exporter.publishing.publish import publish
-from exporter.publishing.published import INTENT_KEY, RUNS_PREFIX
-from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.publishing.sweep import CACHE_MARGIN, SweepResult, sweep
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
+from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import (
     TestClock,
     assert_every_head_leads_to_its_end,
@@ -141,7 +140,7 @@ def test_order_of_removals() -> None:
 @pytest.mark.parametrize("batch", [1, 3, 100_000])
 def test_batches_of_pages(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """However few pages are looked at together, the same ones are removed."""
-    monkeypatch.setattr(exporter.publishing.sweep, "BATCH_PAGES", batch)
+    monkeypatch.setattr(exporter.publishing.retention, "BATCH_PAGES", batch)
     clock = TestClock()
     store = MemoryStore(clock=clock)
     for ledger in (100, 101, 102):

@@ -1,4 +1,4 @@
-"""Tests of exporter/publishing/verify.py: reading back after publishing."""
+"""Tests of exporter/publishing/publish.py: reading back after publishing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.api.headers import POINTER_KEY
 from exporter.errors import PublishedCheckError, StoreError
-from exporter.publishing.verify import verify
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.publish import verify
+from exporter.stores.memory import MemoryStore
+from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.whole_tree import publish_tree
 from tests.readers.snippets import Worker, other_python
 from tests.readers.trees import Row, extreme_tree, manifest_of, rows_of
+from tests.render.whole_tree import publish_tree
 
 
 @pytest.fixture(scope="package")

@@ -16,8 +16,8 @@ import pytest
 
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.sweep import sweep
-from exporter.stores.folder_store import FolderStore
+from exporter.publishing.retention import sweep
+from exporter.stores.folder import FolderStore
 from exporter.stores.store import utc_now
 from tests.publishing.published_tree import TestClock, make_run, publish_run
 from tests.readers.trees import DAY, FIRST_LEDGER, LAST_DAY, extreme_frame, record

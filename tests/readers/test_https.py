@@ -11,7 +11,7 @@ import pytest
 
 from exporter.history.schema import ParquetType, column_names
 from exporter.publishing.compaction import compact_history
-from exporter.stores.folder_store import FolderStore
+from exporter.stores.folder import FolderStore
 from tests.history.frames import pools_frame
 from tests.readers.snippets import (
     Worker,

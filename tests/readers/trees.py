@@ -18,13 +18,13 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.api.documents import HistoryFile, HistoryManifest
-from exporter.api.render import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import MAX_DECIMAL, ParquetType, column_names
 from exporter.publishing.compaction import compact_history
-from exporter.stores.folder_store import FolderStore
+from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
+from exporter.stores.folder import FolderStore
+from exporter.tree.documents import HistoryFile, HistoryManifest
 from tests.history.frames import pools_frame
 
 Row = Mapping[str, Any]

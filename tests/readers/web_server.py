@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.nginx_server import free_port, nginx_or_skip, running, write_main
+from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_main
 
 _HTTP = """
     log_format asked escape=json

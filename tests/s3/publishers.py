@@ -18,8 +18,8 @@ from threading import Event
 
 from exporter.errors import ExporterError
 from exporter.publishing.publish import publish
-from exporter.publishing.sweep import CACHE_MARGIN, sweep
-from exporter.stores.s3_options import S3Options
+from exporter.publishing.retention import CACHE_MARGIN, sweep
+from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Store, open_store, utc_now
 from tests.publishing.published_tree import status_of

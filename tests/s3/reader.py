@@ -12,12 +12,12 @@ from functools import cache
 
 import msgspec
 
-from exporter.api.headers import POINTER_KEY
-from exporter.files import FileKind
-from exporter.publishing.published import ListedFile, Pointer, RunListing
-from exporter.stores.aliases import alias_of
-from tests.api.rendering import contract
+from exporter.publishing.standing import ListedFile, Pointer, RunListing
+from exporter.tree.files import FileKind
+from exporter.tree.headers import POINTER_KEY
+from exporter.tree.routes import alias_of
 from tests.publishing.published_tree import MadeRun, make_run
+from tests.render.rendering import contract
 
 Fetch = Callable[[str], bytes | None]
 """Gives the bytes under a key, None where the bucket says 404; ConnectionError where it cannot be asked."""

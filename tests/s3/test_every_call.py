@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.errors import LostRaceError, StoreError
+from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_headers import LEASE_KEY
-from exporter.stores.s3_options import S3Options
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset

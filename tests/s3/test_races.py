@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
-from exporter.publishing.sweep import sweep
+from exporter.publishing.retention import sweep
 from tests.s3.faults import Stall
 from tests.s3.places import (
     FAST,

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from exporter.stores.memory_store import MemoryStore
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, one_by_one
 
 WRITES = frozenset({"put", "put_new", "swap", "delete", "remove_leftovers"})

@@ -24,8 +24,8 @@ import pytest
 from boto3.session import Session
 from moto.server import ThreadedMotoServer
 
+from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_lease import monotonic
-from exporter.stores.s3_options import S3Options
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.wire_bucket import WireBucket

@@ -1,11 +1,10 @@
-"""Extensionless copies of documents (exporter/stores/aliases.py): api.md section 4, "Files behind it"."""
+"""Extensionless copies of documents (exporter/tree/routes.py): api.md section 4, "Files behind it"."""
 
 from __future__ import annotations
 
 import pytest
 
-from exporter.api.routes import Served, route
-from exporter.stores.aliases import alias_of, is_alias
+from exporter.tree.routes import Served, alias_of, is_alias, route
 
 M = "C" + "A" * 55
 T = "C" + "B" * 55

@@ -1,4 +1,4 @@
-"""Tests of exporter/stores/folder_store.py: what holds for a folder beyond the promises of every store."""
+"""Tests of exporter/stores/folder.py: what holds for a folder beyond the promises of every store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-import exporter.stores.folder_durability
-import exporter.stores.folder_store
+import exporter.stores.folder
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
-from exporter.stores.folder_durability import make_durable
-from exporter.stores.folder_store import LOCK_NAME, TEMPORARY_PREFIX, FolderStore
+from exporter.stores.folder import LOCK_NAME, TEMPORARY_PREFIX, FolderStore, make_durable
 
 
 def files_below(folder: Path) -> list[str]:
@@ -171,7 +169,7 @@ def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
         raise OSError(number, os.strerror(number), str(path))
 
     store = FolderStore(tmp_path)
-    monkeypatch.setattr(exporter.stores.folder_store, "write_file", refuse)
+    monkeypatch.setattr(exporter.stores.folder, "write_file", refuse)
     with pytest.raises(StoreError, match=f"cannot write v1/a.json: {advice}"):
         store.put("v1/a.json", b"{}")
 
@@ -231,10 +229,10 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
 
         return run
 
-    monkeypatch.setattr(exporter.stores.folder_store, "make_durable", note)
+    monkeypatch.setattr(exporter.stores.folder, "make_durable", note)
     monkeypatch.setattr(Path, "replace", noting(Path.replace))
     monkeypatch.setattr(Path, "hardlink_to", noting(Path.hardlink_to))
-    monkeypatch.setattr(exporter.stores.folder_store, "BATCH_FILES", 4)
+    monkeypatch.setattr(exporter.stores.folder, "BATCH_FILES", 4)
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
     assert 10 == len(named)
@@ -252,10 +250,10 @@ def test_make_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: in
     files = [tmp_path / str(number) for number in range(count)]
     for file in files:
         file.write_bytes(b"1")
-    if has_syncfs and exporter.stores.folder_durability._sync_file_system() is None:
+    if has_syncfs and exporter.stores.folder._sync_file_system() is None:
         pytest.skip("this system has no syncfs")
     if not has_syncfs:
-        monkeypatch.setattr(exporter.stores.folder_durability, "_sync_file_system", lambda: None)
+        monkeypatch.setattr(exporter.stores.folder, "_sync_file_system", lambda: None)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     make_durable(files, [tmp_path])
@@ -273,7 +271,7 @@ def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     store = FolderStore(tmp_path)
     store.put("v1/a.json", b"old")
-    monkeypatch.setattr(exporter.stores.folder_store, "make_durable", refuse)
+    monkeypatch.setattr(exporter.stores.folder, "make_durable", refuse)
     with pytest.raises(StoreError, match=r"make durable 1 files, the first v1/a\.json: Input/output error"):
         store.put("v1/a.json", b"new")
 
@@ -283,7 +281,7 @@ def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 HOLDER = """
 import sys, time
-from exporter.stores.folder_store import FolderStore
+from exporter.stores.folder import FolderStore
 with FolderStore(sys.argv[1]).exclusive():
     print("held", flush=True)
     time.sleep(60)

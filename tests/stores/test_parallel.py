@@ -1,4 +1,4 @@
-"""Many small things at once (exporter/stores/parallel.py)."""
+"""Many small things at once (exporter/stores/store.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.stores.parallel import in_parallel
+from exporter.stores.store import in_parallel
 
 
 def test_results() -> None:

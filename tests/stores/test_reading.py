@@ -8,9 +8,8 @@ import time
 import pytest
 
 from exporter.errors import StoreError
-from exporter.stores.memory_store import MemoryStore
-from exporter.stores.reading import read_many
-from exporter.stores.store import StoredObject
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import StoredObject, read_many
 
 
 class DistantStore(MemoryStore):

@@ -1,4 +1,4 @@
-"""URIs of buckets, and how credentials, region and endpoint are found (exporter/stores/s3_connection.py)."""
+"""URIs of buckets, and how credentials, region and endpoint are found (exporter/stores/s3_client.py)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from exporter.errors import ConfigError, ExporterError
-from exporter.stores.s3_connection import S3Connection, parse_s3_uri
-from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_client import S3Connection, S3Options, parse_s3_uri
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import open_store
 

@@ -1,4 +1,4 @@
-"""What people are told when a bucket refuses (exporter/stores/s3_errors.py), alike from both clients."""
+"""What people are told when a bucket refuses (exporter/stores/s3_client.py), alike from both clients."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from botocore import exceptions as botocore
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
-from exporter.stores.s3_options import S3Options
+from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, S3Options, explained, refusal_of
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.faults import Answer, Cut, Hang, Reset

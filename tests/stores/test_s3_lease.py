@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.errors import ConfigError, LostRaceError, StoreError
-from exporter.stores.s3_client import S3Client
-from exporter.stores.s3_connection import S3Connection
+from exporter.stores.s3_client import S3Client, S3Connection
 from exporter.stores.s3_headers import LEASE_KEY
 from exporter.stores.s3_lease import Lease, monotonic
 from exporter.stores.s3_store import S3Store

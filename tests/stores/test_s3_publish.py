@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from exporter.api.headers import POINTER_KEY
 from exporter.errors import LostRaceError
-from exporter.publishing.published import LedgerNotNewerError
-from exporter.publishing.sweep import sweep
-from exporter.publishing.verify import verify
-from exporter.stores.aliases import alias_of
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.publish import verify
+from exporter.publishing.retention import sweep
+from exporter.publishing.standing import LedgerNotNewerError
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.headers import POINTER_KEY
+from exporter.tree.routes import alias_of
 from tests.publishing.published_tree import (
     TestClock,
     assert_whole,

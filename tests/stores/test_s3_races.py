@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.api.headers import POINTER_KEY
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
+from exporter.tree.headers import POINTER_KEY
 from tests.s3 import bucket_objects
 from tests.s3.faults import Stall
 from tests.s3.wire_bucket import WireBucket

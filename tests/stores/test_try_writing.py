@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import ConfigError, StoreError
-from exporter.stores.folder_store import FolderStore
+from exporter.stores.folder import FolderStore
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.faults import Answer
@@ -42,7 +42,7 @@ def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("exporter.stores.folder_files.os.open", refuse)
+    monkeypatch.setattr("exporter.stores.folder.os.open", refuse)
     with pytest.raises(StoreError, match=f"cannot write into {tmp_path}: {os.strerror(code)}; "):
         FolderStore(tmp_path).try_writing()
 

@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter.api.headers import content_type, kind_of
-from exporter.api.routes import Served, route
-from exporter.files import FileKind
-from exporter.publishing.sweep import sweep
-from exporter.stores.aliases import alias_of
-from exporter.stores.memory_store import MemoryStore
+from exporter.publishing.retention import sweep
+from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_headers import PRIVATE, object_headers
 from exporter.stores.store import etag_of
 from exporter.tree.families import FAMILIES, Sweep, family_of, prefixes
+from exporter.tree.files import FileKind
+from exporter.tree.headers import content_type, kind_of
 from exporter.tree.policy import bucket_policy
-from tests.api.rendering import contract
-from tests.api.whole_tree import publish_tree
+from exporter.tree.routes import Served, alias_of, route
+from tests.render.rendering import contract
+from tests.render.whole_tree import publish_tree
 
 M, T = contract(1), contract(2)
 DIGEST = "0123456789ab"

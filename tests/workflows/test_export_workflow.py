@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.check.freshness import Bounds, tell_status
 from exporter.console import Console
-from exporter.status import Bounds, tell_status
 from tests.workflows.act import JobRun
 from tests.workflows.conftest import ActMaker
 from tests.workflows.fake_gh import FakeGitHub

@@ -1,7 +1,7 @@
 """Alula's math over columns of pools, function by function as the contract has it.
 
-The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`;
-tests/alula_judge.py holds the same ones for a single pool in plain Python. The contract's views do not accrue
+The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
+tests/judges/alula_judge.py holds the same ones for a single pool in plain Python. The contract's views do not accrue
 interest, and neither does this: all numbers are those of the state as it is stored.
 
 Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
-from exporter.exact.failures import failure
+from exporter.numbers import exact
+from exporter.numbers.exact import failure
 from exporter.protocols.alula.layout import VERSION
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
@@ -59,12 +59,14 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        self.check_code(market, instance.wasm_hash, self.deployments, VERSION)
         if list_entry is None and instance.status != FROZEN:
-            self.notice(
-                f"market {market} is {instance.status} and has no list of pools, which only one that has just been "
-                f"deployed, and is {FROZEN}, should lack; it was read as one without pools"
-            )
+            del self.members[market]
+            self.unread(
+                market, None, "absent", f"the market is {instance.status} and has no list of pools; only one lacks it "
+                f"that has just been deployed, and is {FROZEN}",
+            )  # fmt: skip
+            return
+        self.check_code(market, instance.wasm_hash, self.deployments, VERSION)
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields, expect
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.alula.layout import STATUS_NAMES
 from exporter.protocols.base import ProtocolReading

@@ -1,7 +1,8 @@
 """Blend's interest math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.exact`;
-tests/judge.py holds the same ones for a single reserve in plain Python. Both contract generations are computed in one
+The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
+tests/judges/blend_judge.py holds the same ones for a single reserve in plain Python. Both contract generations are
+computed in one
 frame: they differ in the scale of the rates (R), the scale of the rate modifier (M) and the cap of the utilization.
 
 Scales: utilization, rates a year and every configured factor have 7 decimals in both generations (S7); b_rate and
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns
 

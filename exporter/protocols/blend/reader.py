@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
+from exporter.numbers.wording import counted
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend.layout import (
     SETUP,
@@ -27,7 +28,6 @@ from exporter.protocols.blend.layout import (
 )
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector
-from exporter.wording import counted
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -89,13 +89,15 @@ class _Reader(Collector):
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
+        if list_entry is None and instance.status != SETUP:
+            del self.assets[market]
+            self.unread(
+                market, None, "absent", f"the market is {instance.status} and has no list of reserves, which only one "
+                f"in {SETUP} lacks",
+            )  # fmt: skip
+            return
         if not instance.known_code:
             self.unknown_code(market, instance.wasm_hash, instance.generation)
-        if list_entry is None and instance.status != SETUP:
-            self.notice(
-                f"market {market} is {instance.status} and has no list of reserves, which only one in {SETUP} should "
-                "lack; it was read as one without pools"
-            )
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.events import ContractEvent
-from exporter.ledger.fields import Fields, expect
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval_encode import address
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 from exporter.protocols.blend.layout import WASM_HASHES, decode_reward_zone, reward_zone_key

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.ledger.fields import Fields
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.views import Compared, NoView, Row, ViewCall

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.fields import Fields, addresses, expect
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
 from exporter.protocols.parameters import Parameter
 
 VERSION = "v1"

@@ -1,7 +1,7 @@
 """K2's math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.exact`;
-tests/k2_judge.py holds the same ones for a single reserve in plain Python.
+The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
+tests/judges/k2_judge.py holds the same ones for a single reserve in plain Python.
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
 totals before the index. ray_mul and ray_div round half up; everything else is rounded down.
@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
-from exporter.exact.failures import failure
+from exporter.numbers import exact
+from exporter.numbers.exact import failure
 from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns

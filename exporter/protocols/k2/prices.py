@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields, expect
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, symbol, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, amount

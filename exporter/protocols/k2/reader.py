@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView

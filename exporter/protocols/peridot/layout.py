@@ -14,13 +14,13 @@ from enum import IntEnum
 from typing import Any
 
 from exporter.errors import DecodeError
-from exporter.exact import INT128_MAX
-from exporter.ledger import scval
-from exporter.ledger.entries import instance_key, instance_of, variant_key
-from exporter.ledger.fields import Fields, expect
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address, encode_scval, symbol, vec
+from exporter.numbers.exact import INT128_MAX
 from exporter.protocols.parameters import Parameter
 
 VERSION = "v1"

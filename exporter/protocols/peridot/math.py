@@ -1,4 +1,5 @@
-"""Peridot's math over columns of vaults (docs/protocols/peridot.md, "Formulas"); tests/peridot_judge.py has one's.
+"""Peridot's math over columns of vaults (docs/protocols/peridot.md, "Formulas"); tests/judges/peridot_judge.py has
+one's.
 
 Scales: utilization, rates a year and factors have 6 decimals, the borrow index 18; amounts are token base units. The
 contract computes in unsigned 128 bits; here every value that has a name must fit into signed 128, and a vault for
@@ -11,8 +12,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
-from exporter.exact.failures import failure
+from exporter.numbers import exact
+from exporter.numbers.exact import failure
 from exporter.protocols.peridot.layout import SCALE, VERSION, BoostRule
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.entries import instance_key, instance_of
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key, instance_of
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView

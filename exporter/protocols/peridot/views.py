@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.ledger.scval import ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.peridot.layout import SCALE, decode_amount

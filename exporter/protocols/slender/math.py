@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns
 from exporter.protocols.slender.layout import VERSION

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
-from exporter.ledger.entries import instance_key
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
-from exporter.ledger.scval import ScVal
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading

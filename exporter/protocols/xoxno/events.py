@@ -12,10 +12,10 @@ from functools import cache
 from exporter.deployments import Deployment, deployments_of
 from exporter.deployments.local import XOXNO
 from exporter.errors import DecodeError
-from exporter.ledger import scval, strkey
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.fields import Fields, expect
-from exporter.ledger.scval import ScVal
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno.layout import HubAsset
 from exporter.protocols.xoxno.reader import POOL, PROTOCOL

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval, strkey
-from exporter.ledger.entries import instance_of, variant_key
-from exporter.ledger.fields import Fields
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import instance_of, variant_key
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import VOID, address, encode_scval, struct_map, symbol, u32, vec
 from exporter.protocols.parameters import Parameter, parameters_of
 
 VERSION = "v1"

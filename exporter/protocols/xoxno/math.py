@@ -1,7 +1,7 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`;
-tests/xoxno_judge.py holds the same ones for a single hub market in plain Python.
+The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.numbers.exact`;
+tests/judges/xoxno_judge.py holds the same ones for a single hub market in plain Python.
 
 Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
 is RAY as well. `cash` and what is published of the totals are token base units, the reserve factor is basis points,
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter.numbers import exact
 from exporter.protocols.published import utilization_bps
 from exporter.protocols.shared_columns import raw_rows, shared_columns
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields, expect
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.oracles import Quote
-from exporter.ledger.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.xoxno.layout import decode_max_age, price_key

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from exporter.errors import DecodeError
-from exporter.ledger import scval
-from exporter.ledger.fields import Fields, expect
-from exporter.ledger.scval import ScVal
-from exporter.ledger.scval_encode import vec
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.views import Compared, NoView, Row, ViewCall

@@ -1,1 +1,0 @@
-"""The API as files: wire models, pages, documents, the rule from URL to file, and the preview server."""

@@ -1,0 +1,147 @@
+"""Where a published tree is read from when it is checked: a folder, or a web server. Every wait and size is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from exporter.errors import ConfigError, SourceError, StoreError
+from exporter.ledger.rpc.endpoints import url_or_none
+from exporter.stores.store import Store, open_store
+
+IN_FLIGHT = 8
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 30.0
+REQUEST_SECONDS = 300.0
+TRIES = 4
+RETRY_SECONDS = 0.5
+"""Before the first retry; doubled for each further one."""
+
+_ABSENT = (403, 404, 410)
+"""A bucket whose keys may not be listed answers 403 for one that it does not have."""
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+
+class TreeSource(Protocol):
+    """Gives the files of a tree by key."""
+
+    uri: str
+
+    async def get(self, key: str, most: int) -> bytes | None:
+        """The file of a key, or its first ``most`` + 1 bytes if it has more; None when there is none.
+
+        Raises `SourceError` when it cannot be told.
+        """
+        ...
+
+
+class StoreSource:
+    """A tree in a store: a folder or a bucket."""
+
+    def __init__(self, store: Store) -> None:
+        self.uri = store.uri
+        self._store = store
+        self._distant = store.reads_at_once > 1
+
+    async def get(self, key: str, most: int) -> bytes | None:
+        """See `TreeSource`."""
+        try:
+            if self._distant:  # files that are asked for together come together
+                stored = await asyncio.to_thread(self._store.get, key)
+            else:
+                stored = self._store.get(key)
+        except StoreError as error:
+            raise SourceError(str(error)) from error
+        return None if stored is None else stored.data[: most + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer: ``body`` is cut off when it is longer than was asked for."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpSource:
+    """A tree on a web server, below a base URL."""
+
+    def __init__(self, base: str, client: httpx.AsyncClient) -> None:
+        self.uri = base
+        self._client = client
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+
+    async def get(self, key: str, most: int) -> bytes | None:
+        """See `TreeSource`."""
+        answer = await self.ask(key, most)
+        if answer.status in _ABSENT:
+            return None
+        if answer.status != 200:
+            raise SourceError(f"{self.uri}{key} is answered with HTTP status {answer.status}, not 200 or 404")
+        return answer.body
+
+    async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
+        """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""
+        wait = RETRY_SECONDS
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with self._slots, asyncio.timeout(REQUEST_SECONDS):
+                    answer = await self._send(path, most, headers)
+                problem = f"HTTP status {answer.status}"
+                if answer.status not in _PASSING:
+                    if 300 <= answer.status < 400:
+                        raise SourceError(
+                            f"{self.uri}{path} is answered with a redirect ({answer.status}); check the URL it leads to"
+                        )
+                    return answer
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                problem = str(error) or type(error).__name__
+            if attempt < TRIES:
+                await asyncio.sleep(wait)
+                wait *= 2
+        raise SourceError(f"{self.uri}{path} cannot be read: {problem} ({TRIES} tries)")
+
+    async def _send(self, path: str, most: int, headers: Mapping[str, str] | None) -> Answer:
+        async with self._client.stream("GET", self.uri + path, headers=dict(headers or {})) as response:
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > most:
+                    break
+            return Answer(response.status_code, response.headers, bytes(body[: most + 1]))
+
+
+@asynccontextmanager
+async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
+    """Open a tree by its URI: an http or https URL, or what `exporter.stores.store.open_store` takes.
+
+    Raises `ConfigError` for a URI that cannot be one of a tree, `SourceError` for a folder that is not there.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise ConfigError(f"this is the URI of no tree: {error}") from None
+    if parts.scheme not in ("http", "https"):
+        store = open_store(uri)
+        folder = Path(parts.path if parts.scheme == "file" else uri)
+        if parts.scheme != "s3" and not folder.is_dir():
+            raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
+        yield StoreSource(store)
+        return
+    if url_or_none(uri) is None:
+        raise ConfigError("this is not the URL of a tree: its host or its port cannot be one; write https://host/path")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
+    limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
+    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    headers = {"cache-control": "no-cache"}  # what a cache may still have of an earlier run is not what is checked
+    async with httpx.AsyncClient(limits=limits, timeout=timeout, headers=headers, follow_redirects=False) as client:
+        yield HttpSource(uri.rstrip("/") + "/", client)

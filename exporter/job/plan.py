@@ -1,0 +1,112 @@
+"""What a run would read and write, told without doing either: no request is made, no file is written.
+
+Only what stands in the output is looked at: what is published there, and what earlier runs remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from exporter.config import Configuration
+from exporter.deployments.networks import network_id, network_of
+from exporter.discovery import candidates
+from exporter.discovery.memory import Memory, load_memory
+from exporter.ledger.rpc.endpoints import parse_endpoints
+from exporter.ledger.rpc.redaction import printable
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+from exporter.numbers.wording import counted
+from exporter.protocols import PROTOCOLS
+from exporter.publishing.standing import read_published
+from exporter.stores.store import open_store
+
+
+def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
+    """The plan, line by line: the settings with their origins, what would be read first, what stands published."""
+    settings = configuration.settings
+    yield "settings (default unless an origin is given)"
+    for key, value in _flat(msgspec.to_builtins(settings)):
+        if key == "network.rpc_urls" and settings.network.rpc_urls:
+            value = [endpoint.label for endpoint in parse_endpoints(settings.network.rpc_urls)]
+        origin = configuration.origins.get(key)
+        yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
+
+    network = network_of(settings.passphrase)
+    store = open_store(settings.output.uri)
+    memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
+    found = candidates(settings, network, PROTOCOLS, found=() if memory is None else memory.candidates())
+    yield "reads"
+    if snapshot is not None:
+        yield f"  the ledger snapshot file {snapshot}, and every market whose contract code is known in it"
+    elif not settings.network.rpc_urls:
+        yield "  nothing: no Stellar RPC is given (network.rpc_urls, --rpc-url) and no file (--snapshot)"
+    for name, items in found.items():
+        markets = [item for item in items if item.pool is None]
+        demanded = sum(item.demanded for item in markets)
+        yield f"  {name}: {counted(len(markets), 'known market')}, {demanded} named in [[markets]]"
+        zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
+        if settings.discovery.enabled and zones:
+            yield f"  {name}: more from the reward zones of {', '.join(zones)}"
+        own = [item for item in network.deployments if item.protocol == name]
+        pools = sum(len(item.pools) for item in own)
+        if settings.discovery.enabled and pools:
+            yield f"  {name}: {counted(pools, 'known pool')} that no contract lists"
+        if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
+            yield f"  {name}: more from events that its contracts publish"
+    keys = 2 * sum(map(len, found.values()))
+    if memory is not None:
+        yield f"  {_remembered(memory)}"
+        yield from (f"  {notice}" for notice in memory.notices)
+    requests = counted(-(-keys // MAX_KEYS_PER_REQUEST), "request")
+    yield f"  first wave: at least {counted(keys, 'ledger key')}, {requests}"
+
+    published = read_published(store)
+    yield f"writes to {store.uri}"
+    if published is None:
+        yield "  nothing is published there yet"
+    else:
+        pointer = published.pointer
+        yield f"  published: run {pointer.run_id} at ledger {pointer.observed_ledger}; a run must be of a later ledger"
+        if snapshot is None and pointer.network not in (None, settings.passphrase):
+            yield f"  and it is of another network ({printable(pointer.network)}): name another output"
+    sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
+    yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
+    yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
+    yield "  v1/protocols, v1/openapi.json, and pages for people: index.html, markets, pools, tokens"
+    yield "  v1/markets/<market>, v1/history and one Parquet file, v1/system/status last"
+    if settings.history.compact:
+        months = settings.history.months
+        yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
+    yield f"  removes pages of runs superseded more than {counted(settings.output.retention_hours, 'hour')} ago"
+
+
+def _remembered(memory: Memory) -> str:
+    """What earlier runs into the output found, of this network."""
+    read = [market for market in memory.markets.values() if market.confirmed]
+    markets = sum(market.pool is None for market in read)
+    tried = len(memory.markets) - len(read)
+    return (
+        f"remembered from earlier runs: {counted(markets, 'market')}, and {counted(len(read) - markets, 'pool')} that "
+        f"nothing on the chain lists; {tried} more were named by events and never read"
+    )
+
+
+def _toml(value: Any) -> str:
+    """A setting as it can be written into the configuration file."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tables.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

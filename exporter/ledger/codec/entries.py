@@ -1,0 +1,203 @@
+"""Ledger keys and ledger entries: what to ask for, and what comes back.
+
+Layouts: Stellar-ledger-entries.x (docs/protocols/blend.md, "Keys" and facts/stellar-rpc.md 1.1, 5.3).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_scval, read_value
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol, vec
+from exporter.ledger.source import RawEntry
+
+ACCOUNT: Final = 0
+TRUSTLINE: Final = 1
+OFFER: Final = 2
+DATA: Final = 3
+CLAIMABLE_BALANCE: Final = 4
+LIQUIDITY_POOL: Final = 5
+CONTRACT_DATA: Final = 6
+CONTRACT_CODE: Final = 7
+CONFIG_SETTING: Final = 8
+TTL: Final = 9
+
+_OF_CONTRACT: Final = struct.pack(">II", CONTRACT_DATA, 1)
+_INSTANCE_KEY_END: Final = encode_scval(INSTANCE_KEY) + struct.pack(">I", 1)
+
+_word = struct.Struct(">I").unpack_from
+_two_words = struct.Struct(">II").unpack_from
+
+TEMPORARY: Final = 0
+PERSISTENT: Final = 1
+
+ENTRY_NAMES: Final = (
+    "account", "trustline", "offer", "data", "claimable balance", "liquidity pool", "contract data", "contract code",
+    "config setting", "ttl",
+)  # fmt: skip
+
+
+class ContractDataKey(NamedTuple):
+    """The parts of a contract data key: ``contract`` is a strkey, ``durability`` TEMPORARY or PERSISTENT."""
+
+    contract: str
+    key: ScVal
+    durability: int
+
+
+class ContractData(NamedTuple):
+    """A contract data entry: ``contract`` is a strkey, ``durability`` TEMPORARY or PERSISTENT."""
+
+    contract: str
+    key: ScVal
+    durability: int
+    value: ScVal
+
+
+def data_key(contract: str, key: ScVal, durability: int = PERSISTENT) -> bytes:
+    """The LedgerKey XDR of a contract data entry."""
+    return b"\0\0\0\x06" + encode_address(contract) + encode_scval(key) + struct.pack(">I", durability)
+
+
+def instance_key(contract: str) -> bytes:
+    """The LedgerKey XDR of a contract's instance entry."""
+    return data_key(contract, INSTANCE_KEY)
+
+
+def is_instance_key(key: bytes) -> bool:
+    """Whether a LedgerKey XDR is that of a contract's instance entry."""
+    return len(key) == 48 and key[:8] == _OF_CONTRACT and key[40:] == _INSTANCE_KEY_END
+
+
+def names_no_contract(key: bytes) -> bool:
+    """Whether a LedgerKey XDR is of data of an account or another address that is no contract: nothing has such."""
+    return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
+
+
+def variant_key(contract: str, variant: str, *values: ScVal, durability: int = PERSISTENT) -> bytes:
+    """The LedgerKey XDR for a Rust enum variant as key: a vector of the variant's symbol and its values."""
+    return data_key(contract, vec(symbol(variant), *values), durability)
+
+
+def code_key(wasm_hash: bytes) -> bytes:
+    """The LedgerKey XDR of a contract's code."""
+    if len(wasm_hash) != 32:
+        raise DecodeError("a wasm hash has 32 bytes")
+    return b"\0\0\0\x07" + wasm_hash
+
+
+def decode_contract_data(data: bytes) -> ContractData:
+    """Decode the LedgerEntryData XDR of a contract data entry. Raises `DecodeError` for any other bytes."""
+    try:
+        kind, extension = _two_words(data, 0)
+    except struct.error:
+        raise DecodeError("the bytes end inside an entry") from None
+    if kind != CONTRACT_DATA:
+        name = ENTRY_NAMES[kind] if kind < len(ENTRY_NAMES) else f"of unknown kind {kind}"
+        raise DecodeError(f"the entry is not contract data but {name}")
+    if extension != 0:
+        raise DecodeError(f"unknown extension of a contract data entry: {extension}")
+    try:
+        contract, position = read_address(data, 8)
+        key, position = read_value(data, position)
+        (durability,) = _word(data, position)
+        if durability > PERSISTENT:
+            raise DecodeError(f"unknown durability: {durability}")
+        value, position = read_value(data, position + 4)
+    except struct.error:
+        raise DecodeError("the bytes end inside an entry") from None
+    if position != len(data):
+        raise DecodeError(f"{len(data) - position} bytes follow the entry")
+    return ContractData(contract, key, durability, value)
+
+
+def encode_contract_data(entry: ContractData) -> bytes:
+    """The LedgerEntryData XDR of a contract data entry."""
+    head = b"\0\0\0\x06\0\0\0\0" + encode_address(entry.contract) + encode_scval(entry.key)
+    return head + struct.pack(">I", entry.durability) + encode_scval(entry.value)
+
+
+def decode_data_key(data: bytes) -> ContractDataKey:
+    """Decode the LedgerKey XDR of a contract data entry. Raises `DecodeError` for any other bytes."""
+    key, end = _read_data_key(data, 0)
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes follow the key")
+    return key
+
+
+def _read_data_key(data: bytes, position: int) -> tuple[ContractDataKey, int]:
+    try:
+        (kind,) = struct.unpack_from(">I", data, position)
+        if kind != CONTRACT_DATA:
+            raise DecodeError("the key is not one of contract data")
+        contract, position = read_address(data, position + 4)
+        key, position = read_scval(data, position)
+        (durability,) = struct.unpack_from(">I", data, position)
+    except struct.error:
+        raise DecodeError("the bytes end inside a key") from None
+    if durability > PERSISTENT:
+        raise DecodeError(f"unknown durability: {durability}")
+    return ContractDataKey(contract, key, durability), position + 4
+
+
+def ledger_key_end(data: bytes, position: int) -> int:
+    """Where the LedgerKey that begins at ``position`` ends, for the kinds that a footprint can hold."""
+    try:
+        (kind,) = struct.unpack_from(">I", data, position)
+        if kind == CONTRACT_DATA:
+            return _read_data_key(data, position)[1]
+        if kind in (CONTRACT_CODE, TTL):
+            end = position + 36
+        elif kind == ACCOUNT:
+            end = position + 40
+        elif kind == TRUSTLINE:
+            (asset,) = struct.unpack_from(">I", data, position + 40)
+            sizes = {0: 4, 1: 4 + 4 + 36, 2: 4 + 12 + 36, 3: 4 + 32}  # native, alphanum4, alphanum12, pool share
+            if asset not in sizes:
+                raise DecodeError(f"unknown kind of asset: {asset}")
+            end = position + 40 + sizes[asset]
+        else:
+            raise DecodeError(f"a footprint cannot hold a key of kind {kind}")
+    except struct.error:
+        raise DecodeError("the bytes end inside a key") from None
+    if end > len(data):
+        raise DecodeError("the bytes end inside a key")
+    return end
+
+
+def instance_of(entry: ContractData) -> ContractInstance:
+    """The contract instance that an instance entry holds. Raises `DecodeError` when it holds something else."""
+    kind, payload = entry.value
+    if kind != scval.CONTRACT_INSTANCE:
+        raise DecodeError(f"an instance entry holds a {scval.KIND_NAMES[kind]}")
+    instance: ContractInstance = payload
+    return instance
+
+
+# What a ledger entry looks like to a reader once its time to live is over.
+#
+# An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,
+# and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (facts/stellar-rpc.md 1.4).
+
+ARCHIVED = 0
+"""What `RawEntry.live_until` is for an archived entry; when it expired is not told."""
+
+
+def is_temporary(key: bytes) -> bool:
+    """Whether a LedgerKey is that of a temporary contract data entry."""
+    return key[:4] == b"\0\0\0\x06" and key[-4:] == b"\0\0\0\0"
+
+
+def seen_at(key: bytes, entry: RawEntry, ledger: int) -> RawEntry | None:
+    """A stored entry as a reader at ``ledger`` sees it, or None where it sees none.
+
+    ``entry.live_until`` is the true last ledger of the entry's life, or None for an entry that does not expire.
+    """
+    if entry.live_until is None or entry.live_until >= ledger:
+        return entry
+    if is_temporary(key):
+        return None
+    return RawEntry(data=entry.data, last_modified=entry.last_modified, live_until=ARCHIVED)

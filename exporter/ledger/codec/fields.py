@@ -1,0 +1,103 @@
+"""Reading a contract's struct by field name and kind, with errors that name the field.
+
+Contracts store a Rust struct as a map from symbols; its order is the ledger's business, so fields are always
+taken by name. Fields that are not asked for are ignored: a contract upgrade may add some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import KIND_NAMES, ScVal
+
+
+def expect(value: ScVal, kind: int, what: str) -> Any:
+    """The payload of a value that must be of ``kind``. Raises `DecodeError` naming ``what`` otherwise."""
+    if value[0] != kind:
+        raise DecodeError(f"{what}: expected {KIND_NAMES[kind]}, found {KIND_NAMES[value[0]]}")
+    return value[1]
+
+
+def text_of(content: bytes) -> str:
+    """A contract's string as text; bytes that are not UTF-8 are shown as ``\\xNN`` rather than lost."""
+    return content.decode("utf-8", "backslashreplace")
+
+
+def addresses(value: ScVal, what: str, most: int) -> tuple[str, ...]:
+    """A vector of at most ``most`` addresses, as strkeys. Raises `DecodeError`."""
+    items = expect(value, scval.VEC, what)
+    if items is None:
+        raise DecodeError(f"{what}: the vector is missing")
+    if len(items) > most:
+        raise DecodeError(f"{what}: {len(items)} addresses, more than {most}")
+    return tuple(expect(item, scval.ADDRESS, f"{what}[{index}]") for index, item in enumerate(items))
+
+
+class Fields:
+    """The fields of a struct, or the storage of a contract instance: by symbol, each read as one kind.
+
+    ``what`` names the struct in errors. All readers raise `DecodeError` for a missing field or another kind.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[ScVal, ScVal]] | None, what: str) -> None:
+        self._what = what
+        self._values: dict[str, ScVal] = {}
+        for key, value in pairs or ():
+            if key[0] == scval.SYMBOL:  # other keys (a token's own enum keys) are none of our fields
+                if key[1] in self._values:
+                    raise DecodeError(f"{what}: field {key[1]} stands twice")
+                self._values[key[1]] = value
+
+    @classmethod
+    def of(cls, value: ScVal, what: str) -> Fields:
+        """The fields of a map value."""
+        return cls(expect(value, scval.MAP, what), what)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str) -> ScVal | None:
+        """The value of a field of any kind, or None."""
+        return self._values.get(name)
+
+    def _take(self, name: str, kind: int) -> Any:
+        value = self._values.get(name)
+        if value is None:
+            raise DecodeError(f"{self._what}: field {name} is missing")
+        return expect(value, kind, f"{self._what}: field {name}")
+
+    def u32(self, name: str) -> int:
+        """An unsigned 32-bit field."""
+        result: int = self._take(name, scval.U32)
+        return result
+
+    def u64(self, name: str) -> int:
+        """An unsigned 64-bit field."""
+        result: int = self._take(name, scval.U64)
+        return result
+
+    def i128(self, name: str) -> int:
+        """A signed 128-bit field."""
+        result: int = self._take(name, scval.I128)
+        return result
+
+    def boolean(self, name: str) -> bool:
+        """A bool field."""
+        result: bool = self._take(name, scval.BOOL)
+        return result
+
+    def address(self, name: str) -> str:
+        """An address field, as a strkey."""
+        result: str = self._take(name, scval.ADDRESS)
+        return result
+
+    def string(self, name: str) -> str:
+        """A string field, as text."""
+        return text_of(self._take(name, scval.STRING))
+
+    def struct(self, name: str) -> Fields:
+        """A field that is itself a struct."""
+        return Fields(self._take(name, scval.MAP), f"{self._what}.{name}")

@@ -1,0 +1,366 @@
+"""ScVal, the value type of Soroban contracts, as plain Python values, and its XDR form both ways.
+
+An ScVal is a pair ``(kind, payload)``: lossless, hashable, and it encodes back to the same bytes, so that a
+hash over it is a hash over what the ledger holds. The kinds and their payloads:
+
+| kind | payload |
+|---|---|
+| BOOL | bool |
+| VOID, LEDGER_KEY_CONTRACT_INSTANCE | None |
+| ERROR | (type, code), two integers |
+| U32, I32, U64, I64, TIMEPOINT, DURATION, U128, I128, U256, I256, LEDGER_KEY_NONCE | int |
+| BYTES, STRING, EXECUTABLE_TAG | bytes (a contract's string may hold any bytes) |
+| SYMBOL | str of at most 32 characters of ``a-zA-Z0-9_`` |
+| VEC | tuple of ScVals, or None (an absent vector is not an empty one) |
+| MAP | tuple of (key, value) pairs of ScVals in the order of the ledger, or None |
+| ADDRESS | strkey (G, C, M, B, L, W) |
+| CONTRACT_INSTANCE | `ContractInstance` |
+
+Decoding is strict (truncated, trailing or non-canonical bytes are errors) and bounded in depth. An unknown
+union arm raises `DecodeError`, so it costs the one entry it stands in and no other.
+Source of the layout: Stellar-contract.x of stellar-xdr, protocol 30.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import strkey
+
+ScVal: TypeAlias = tuple[int, Any]
+
+(
+    BOOL, VOID, ERROR, U32, I32, U64, I64, TIMEPOINT, DURATION, U128, I128, U256, I256, BYTES, STRING, SYMBOL,
+    VEC, MAP, ADDRESS, CONTRACT_INSTANCE, LEDGER_KEY_CONTRACT_INSTANCE, LEDGER_KEY_NONCE, EXECUTABLE_TAG,
+) = range(23)  # fmt: skip
+
+KIND_NAMES: Final = (
+    "bool", "void", "error", "u32", "i32", "u64", "i64", "timepoint", "duration", "u128", "i128", "u256", "i256",
+    "bytes", "string", "symbol", "vec", "map", "address", "contract instance", "ledger key contract instance",
+    "ledger key nonce", "executable tag",
+)  # fmt: skip
+
+MAX_DEPTH = 100
+"""Nesting beyond this is refused; the contract host itself allows no more."""
+
+_SYMBOL = re.compile(r"[a-zA-Z0-9_]{0,32}", re.ASCII)
+_ERROR_TYPES = 10
+_ERROR_CODES = 10
+
+WASM: Final = 0
+STELLAR_ASSET: Final = 1
+EXTERNAL_REF: Final = 2
+
+
+class ContractInstance(NamedTuple):
+    """What stands under a contract's instance key.
+
+    ``executable`` is WASM, STELLAR_ASSET or EXTERNAL_REF. ``wasm_hash`` is set for WASM only; ``external`` is
+    (owner strkey, tag bytes) for EXTERNAL_REF only, where another contract's entry decides which code runs.
+    ``storage`` holds the (key, value) pairs of the instance storage, or None.
+    """
+
+    executable: int
+    wasm_hash: bytes | None
+    external: tuple[str, bytes] | None
+    storage: tuple[tuple[ScVal, ScVal], ...] | None
+
+
+_u32 = struct.Struct(">I").unpack_from
+_two_u32 = struct.Struct(">II").unpack_from
+_i32 = struct.Struct(">i").unpack_from
+_u64 = struct.Struct(">Q").unpack_from
+_i64 = struct.Struct(">q").unpack_from
+_u128 = struct.Struct(">QQ").unpack_from
+_i128 = struct.Struct(">qQ").unpack_from
+_u256 = struct.Struct(">QQQQ").unpack_from
+_i256 = struct.Struct(">qQQQ").unpack_from
+
+_symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked once
+_MAX_CACHED_SYMBOLS = 1 << 14
+
+_VOID_VALUE: ScVal = (VOID, None)
+_INSTANCE_KEY_VALUE: ScVal = (LEDGER_KEY_CONTRACT_INSTANCE, None)
+_TRUE: ScVal = (BOOL, True)
+_FALSE: ScVal = (BOOL, False)
+
+
+def is_symbol(text: str) -> bool:
+    """Whether a text can be a symbol: at most 32 characters of ``a-zA-Z0-9_``."""
+    return _SYMBOL.fullmatch(text) is not None
+
+
+def decode_scval(data: bytes) -> ScVal:
+    """Decode the XDR of exactly one ScVal. Raises `DecodeError` on anything else."""
+    value, end = read_scval(data, 0)
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes follow the value")
+    return value
+
+
+def read_scval(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
+    """Decode the ScVal that begins at ``position``; gives it and the position after it."""
+    try:
+        return read_value(data, position, depth)
+    except struct.error:
+        raise DecodeError("the bytes end inside a value") from None
+
+
+def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
+    """As `read_scval`, but where the bytes end too early it raises `struct.error`, for a caller to say inside what."""
+    (kind,) = _u32(data, position)
+    if kind >= len(_READERS):
+        raise DecodeError(f"unknown kind of value: {kind}")
+    result: tuple[ScVal, int] = _READERS[kind](data, position + 4, depth)
+    return result
+
+
+def _read_bool(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    (flag,) = _u32(data, position)
+    if flag > 1:
+        raise DecodeError(f"{flag} is not a bool")
+    return (_TRUE if flag else _FALSE), position + 4
+
+
+def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    error_type, code = struct.unpack_from(">II", data, position)
+    if error_type >= _ERROR_TYPES:
+        raise DecodeError(f"unknown type of error: {error_type}")
+    if error_type != 0 and code >= _ERROR_CODES:  # a contract's own errors (type 0) may have any code
+        raise DecodeError(f"unknown code of error: {code}")
+    return (ERROR, (error_type, code)), position + 8
+
+
+def _read_u32(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (U32, _u32(data, position)[0]), position + 4
+
+
+def _read_i32(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (I32, _i32(data, position)[0]), position + 4
+
+
+def _read_u64(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (U64, _u64(data, position)[0]), position + 8
+
+
+def _read_i64(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (I64, _i64(data, position)[0]), position + 8
+
+
+def _read_timepoint(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (TIMEPOINT, _u64(data, position)[0]), position + 8
+
+
+def _read_duration(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (DURATION, _u64(data, position)[0]), position + 8
+
+
+def _read_u128(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    high, low = _u128(data, position)
+    return (U128, high << 64 | low), position + 16
+
+
+def _read_i128(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    high, low = _i128(data, position)
+    return (I128, high << 64 | low), position + 16
+
+
+def _read_u256(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    a, b, c, d = _u256(data, position)
+    return (U256, a << 192 | b << 128 | c << 64 | d), position + 32
+
+
+def _read_i256(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    a, b, c, d = _i256(data, position)
+    return (I256, a << 192 | b << 128 | c << 64 | d), position + 32
+
+
+def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
+    """Variable-length opaque bytes: a length, the bytes, and zeros up to a multiple of four."""
+    (length,) = _u32(data, position)
+    start = position + 4
+    end = start + length
+    padded = start + ((length + 3) & ~3)
+    if padded > len(data):
+        raise DecodeError("the bytes end inside a value")
+    if padded != end and any(data[end:padded]):
+        raise DecodeError("the padding of a value is not zero")
+    return data[start:end], padded
+
+
+def _read_bytes(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    content, position = read_opaque(data, position)
+    return (BYTES, content), position
+
+
+def _read_string(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    content, position = read_opaque(data, position)
+    return (STRING, content), position
+
+
+def _read_tag(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    content, position = read_opaque(data, position)
+    return (EXECUTABLE_TAG, content), position
+
+
+def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    (length,) = _u32(data, position)
+    end = position + 4 + (length + 3 & ~3)
+    known = _symbols.get(data[position:end])
+    if known is not None:
+        return known, end
+    content, end = read_opaque(data, position)
+    text = content.decode("ascii", "replace")
+    if not is_symbol(text):
+        raise DecodeError(f"{content[:40]!r} is not a symbol")
+    if len(_symbols) < _MAX_CACHED_SYMBOLS:
+        _symbols[data[position:end]] = (SYMBOL, text)
+    return (SYMBOL, text), end
+
+
+def _read_count(data: bytes, position: int, smallest: int, depth: int) -> int:
+    """How many values an optional vector or map has; -1 when it is absent."""
+    (present,) = _u32(data, position)
+    if present != 1:
+        if present:
+            raise DecodeError(f"{present} is not the flag of an optional value")
+        return -1
+    count: int
+    (count,) = _u32(data, position + 4)
+    if count * smallest > len(data) - position - 8:
+        raise DecodeError(f"the bytes cannot hold the {count} values they announce")
+    if depth >= MAX_DEPTH:
+        raise DecodeError(f"values nest deeper than {MAX_DEPTH}")
+    return count
+
+
+def _read_vec(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
+    count = _read_count(data, position, 4, depth)
+    if count < 0:
+        return (VEC, None), position + 4
+    position += 8
+    items = []
+    depth += 1
+    readers = _READERS
+    kinds = len(readers)
+    for _ in range(count):
+        (kind,) = _u32(data, position)
+        if kind >= kinds:
+            raise DecodeError(f"unknown kind of value: {kind}")
+        item, position = readers[kind](data, position + 4, depth)
+        items.append(item)
+    return (VEC, tuple(items)), position
+
+
+def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScVal, ScVal], ...] | None, int]:
+    """The pairs of an optional map, or None."""
+    count = _read_count(data, position, 8, depth)
+    if count < 0:
+        return None, position + 4
+    position += 8
+    pairs: list[tuple[ScVal, ScVal]] = []
+    depth += 1
+    # Maps from symbols, to amounts above all, are most of what contracts store: this loop spares them the calls.
+    readers = _READERS
+    kinds = len(readers)
+    for _ in range(count):
+        kind, length = _two_u32(data, position)
+        end = position + 8 + (length + 3 & ~3)
+        known = _symbols.get(data[position + 4 : end]) if kind == SYMBOL else None
+        key: ScVal
+        if known is not None:
+            key, position = known, end
+        elif kind < kinds:
+            key, position = readers[kind](data, position + 4, depth)
+        else:
+            raise DecodeError(f"unknown kind of value: {kind}")
+        (kind,) = _u32(data, position)
+        if kind == I128:
+            high, low = _i128(data, position + 4)
+            pairs.append((key, (I128, high << 64 | low)))
+            position += 20
+            continue
+        if kind >= kinds:
+            raise DecodeError(f"unknown kind of value: {kind}")
+        value, position = readers[kind](data, position + 4, depth)
+        pairs.append((key, value))
+    return tuple(pairs), position
+
+
+def _read_map(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
+    pairs, position = _read_pairs(data, position, depth)
+    return (MAP, pairs), position
+
+
+def read_address(data: bytes, position: int) -> tuple[str, int]:
+    """An SCAddress, as its strkey."""
+    (arm,) = _u32(data, position)
+    position += 4
+    if arm == 1:
+        end = position + 32
+        if end > len(data):
+            raise DecodeError("the bytes end inside a value")
+        return strkey.encode(strkey.CONTRACT, data[position:end]), end
+    if arm == 0:
+        if _u32(data, position)[0] != 0:
+            raise DecodeError("unknown kind of public key")
+        return strkey.encode(strkey.ACCOUNT, _fixed(data, position + 4, 32)), position + 36
+    if arm == 2:  # XDR has the id before the key, the strkey has it behind
+        body = _fixed(data, position, 40)
+        return strkey.encode(strkey.MUXED_ACCOUNT, body[8:] + body[:8]), position + 40
+    if arm == 3:
+        if _u32(data, position)[0] != 0:
+            raise DecodeError("unknown kind of claimable balance")
+        return strkey.encode(strkey.CLAIMABLE_BALANCE, b"\0" + _fixed(data, position + 4, 32)), position + 36
+    if arm == 4:
+        return strkey.encode(strkey.LIQUIDITY_POOL, _fixed(data, position, 32)), position + 32
+    if arm == 5:
+        body = _fixed(data, position, 40)
+        return strkey.encode(strkey.MUXED_CONTRACT, body[8:] + body[:8]), position + 40
+    raise DecodeError(f"unknown kind of address: {arm}")
+
+
+def _fixed(data: bytes, position: int, size: int) -> bytes:
+    content = data[position : position + size]
+    if len(content) != size:
+        raise DecodeError("the bytes end inside a value")
+    return content
+
+
+def _read_address_value(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    address, position = read_address(data, position)
+    return (ADDRESS, address), position
+
+
+def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
+    (executable,) = _u32(data, position)
+    position += 4
+    wasm_hash: bytes | None = None
+    external: tuple[str, bytes] | None = None
+    if executable == WASM:
+        wasm_hash = _fixed(data, position, 32)
+        position += 32
+    elif executable == EXTERNAL_REF:
+        owner, position = read_address(data, position)
+        tag, position = read_opaque(data, position)
+        external = (owner, tag)
+    elif executable != STELLAR_ASSET:
+        raise DecodeError(f"unknown kind of executable: {executable}")
+    storage, position = _read_pairs(data, position, depth)
+    return (CONTRACT_INSTANCE, ContractInstance(executable, wasm_hash, external, storage)), position
+
+
+def _read_nonce(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    return (LEDGER_KEY_NONCE, _i64(data, position)[0]), position + 8
+
+
+_READERS: Final[tuple[Callable[[bytes, int, int], tuple[ScVal, int]], ...]] = (
+    _read_bool, lambda _data, position, _depth: (_VOID_VALUE, position), _read_error, _read_u32, _read_i32, _read_u64,
+    _read_i64, _read_timepoint, _read_duration, _read_u128, _read_i128, _read_u256, _read_i256, _read_bytes,
+    _read_string, _read_symbol, _read_vec, _read_map, _read_address_value, _read_instance,
+    lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position), _read_nonce, _read_tag,
+)  # fmt: skip

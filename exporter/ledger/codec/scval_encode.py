@@ -1,0 +1,164 @@
+"""The way back of `exporter.ledger.codec.scval`: XDR of ScVals, and short constructors for the kinds keys are made
+of.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+
+_FIXED = {
+    scval.U32: struct.Struct(">I"),
+    scval.I32: struct.Struct(">i"),
+    scval.U64: struct.Struct(">Q"),
+    scval.I64: struct.Struct(">q"),
+    scval.TIMEPOINT: struct.Struct(">Q"),
+    scval.DURATION: struct.Struct(">Q"),
+    scval.LEDGER_KEY_NONCE: struct.Struct(">q"),
+}
+_WIDE = {scval.U128: (16, False), scval.I128: (16, True), scval.U256: (32, False), scval.I256: (32, True)}
+_OPAQUE = (scval.BYTES, scval.STRING, scval.EXECUTABLE_TAG)
+_ADDRESS_ARMS = {
+    strkey.ACCOUNT: b"\0\0\0\0\0\0\0\0",
+    strkey.CONTRACT: b"\0\0\0\1",
+    strkey.CLAIMABLE_BALANCE: b"\0\0\0\3\0\0\0",  # the strkey's own type byte completes the union's
+    strkey.LIQUIDITY_POOL: b"\0\0\0\4",
+}
+_MUXED_ARMS = {strkey.MUXED_ACCOUNT: b"\0\0\0\2", strkey.MUXED_CONTRACT: b"\0\0\0\5"}
+
+
+def u32(value: int) -> ScVal:
+    """An unsigned 32-bit value."""
+    return (scval.U32, value)
+
+
+def u64(value: int) -> ScVal:
+    """An unsigned 64-bit value."""
+    return (scval.U64, value)
+
+
+def i128(value: int) -> ScVal:
+    """A signed 128-bit value."""
+    return (scval.I128, value)
+
+
+def symbol(text: str) -> ScVal:
+    """A symbol."""
+    return (scval.SYMBOL, text)
+
+
+def string(text: str) -> ScVal:
+    """A string, in UTF-8."""
+    return (scval.STRING, text.encode())
+
+
+def address(text: str) -> ScVal:
+    """An address, from its strkey."""
+    return (scval.ADDRESS, text)
+
+
+def vec(*items: ScVal) -> ScVal:
+    """A vector."""
+    return (scval.VEC, items)
+
+
+def struct_map(fields: dict[str, ScVal]) -> ScVal:
+    """A Rust struct as contracts store it: a map of symbols in ascending byte order."""
+    return (scval.MAP, tuple((symbol(name), fields[name]) for name in sorted(fields)))
+
+
+VOID: ScVal = (scval.VOID, None)
+INSTANCE_KEY: ScVal = (scval.LEDGER_KEY_CONTRACT_INSTANCE, None)
+
+
+def encode_scval(value: ScVal) -> bytes:
+    """The canonical XDR of a value. Raises `DecodeError` when a payload does not fit its kind."""
+    parts: list[bytes] = []
+    try:
+        _write(value, parts)
+    except (struct.error, OverflowError, TypeError, AttributeError) as error:
+        raise DecodeError(f"a value does not fit its kind: {error}") from None
+    except RecursionError:
+        raise DecodeError("a value nests too deeply") from None
+    return b"".join(parts)
+
+
+def encode_opaque(content: bytes) -> bytes:
+    """Variable-length opaque bytes: a length, the bytes, and zeros up to a multiple of four."""
+    return struct.pack(">I", len(content)) + content + b"\0" * (-len(content) % 4)
+
+
+def encode_address(text: str) -> bytes:
+    """The SCAddress XDR of a strkey."""
+    version, payload = strkey.decode(text)
+    if version in _MUXED_ARMS:
+        return _MUXED_ARMS[version] + payload[32:] + payload[:32]
+    return _ADDRESS_ARMS[version] + payload
+
+
+def _write(value: ScVal, parts: list[bytes]) -> None:
+    kind, payload = value
+    parts.append(struct.pack(">I", kind))
+    if kind in _FIXED:
+        parts.append(_FIXED[kind].pack(payload))
+    elif kind in _WIDE:
+        size, signed = _WIDE[kind]
+        parts.append(int(payload).to_bytes(size, "big", signed=signed))
+    elif kind == scval.SYMBOL:
+        if not scval.is_symbol(payload):
+            raise DecodeError(f"{payload[:40]!r} is not a symbol")
+        parts.append(encode_opaque(payload.encode("ascii")))
+    elif kind in _OPAQUE:
+        parts.append(encode_opaque(payload))
+    elif kind == scval.ADDRESS:
+        parts.append(encode_address(payload))
+    elif kind == scval.BOOL:
+        parts.append(struct.pack(">I", bool(payload)))
+    elif kind == scval.VEC:
+        _write_vec(payload, parts)
+    elif kind == scval.MAP:
+        _write_pairs(payload, parts)
+    elif kind == scval.ERROR:
+        parts.append(struct.pack(">II", *payload))
+    elif kind == scval.CONTRACT_INSTANCE:
+        _write_instance(payload, parts)
+    elif kind not in (scval.VOID, scval.LEDGER_KEY_CONTRACT_INSTANCE):
+        raise DecodeError(f"unknown kind of value: {kind}")
+
+
+def _write_vec(items: tuple[ScVal, ...] | None, parts: list[bytes]) -> None:
+    if items is None:
+        parts.append(b"\0\0\0\0")
+        return
+    parts.append(struct.pack(">II", 1, len(items)))
+    for item in items:
+        _write(item, parts)
+
+
+def _write_pairs(pairs: Iterable[tuple[ScVal, ScVal]] | None, parts: list[bytes]) -> None:
+    if pairs is None:
+        parts.append(b"\0\0\0\0")
+        return
+    pairs = tuple(pairs)
+    parts.append(struct.pack(">II", 1, len(pairs)))
+    for key, item in pairs:
+        _write(key, parts)
+        _write(item, parts)
+
+
+def _write_instance(instance: ContractInstance, parts: list[bytes]) -> None:
+    parts.append(struct.pack(">I", instance.executable))
+    if instance.executable == scval.WASM:
+        if instance.wasm_hash is None or len(instance.wasm_hash) != 32:
+            raise DecodeError("a wasm executable needs a hash of 32 bytes")
+        parts.append(instance.wasm_hash)
+    elif instance.executable == scval.EXTERNAL_REF:
+        if instance.external is None:
+            raise DecodeError("an external executable needs its owner and tag")
+        owner, tag = instance.external
+        parts.append(encode_address(owner) + encode_opaque(tag))
+    _write_pairs(instance.storage, parts)

@@ -1,0 +1,406 @@
+"""What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results.
+
+Anything that is not exactly as documented (facts/stellar-rpc.md 1.1, 2, 3), or that contradicts itself, makes the
+answer unusable: it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they
+differ between versions.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import ledger_key_end
+from exporter.ledger.codec.scval import decode_scval
+from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
+from exporter.ledger.events import MAX_EVENTS_PER_PAGE, MAX_FILTERS, ContractEvent, EventFilter, EventsPage
+from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
+from exporter.ledger.source import ContractCall, RawEntry
+
+Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
+LiveUntil: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+T = TypeVar("T")
+
+LATEST_CLOSE_TIME: Final = 253_402_300_799
+"""Unix seconds of the end of the year 9999; a later close time is not one."""
+
+_MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
+_DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+class RpcError(Struct):
+    """The error member of a JSON-RPC answer."""
+
+    code: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    message: str
+
+
+class Reply(Struct, Generic[T]):
+    """A JSON-RPC answer; exactly one of ``result`` and ``error`` is there."""
+
+    jsonrpc: str
+    id: int | str | None = None
+    result: T | None = None
+    error: RpcError | None = None
+
+
+class HealthResult(Struct, rename="camel"):
+    """Result of getHealth."""
+
+    status: str
+    latest_ledger: Ledger
+
+
+class NetworkResult(Struct):
+    """Result of getNetwork."""
+
+    passphrase: Annotated[str, Meta(min_length=1)]
+
+
+class LedgerInfo(Struct, rename="camel"):
+    """One ledger of getLedgers; the close time is a number or a string of digits, by method and version."""
+
+    sequence: Ledger
+    ledger_close_time: int | str
+
+
+class LedgersResult(Struct):
+    """Result of getLedgers."""
+
+    ledgers: Annotated[list[LedgerInfo], Meta(min_length=1)]
+
+
+class EntryInfo(Struct, rename="camel"):
+    """One entry of getLedgerEntries in the base64 format."""
+
+    key: str
+    xdr: str
+    last_modified_ledger_seq: Ledger
+    live_until_ledger_seq: LiveUntil | None = None
+
+
+class EntriesResult(Struct, rename="camel"):
+    """Result of getLedgerEntries. Go writes an empty list as null where it was never filled."""
+
+    latest_ledger: Ledger
+    entries: list[EntryInfo] | None
+
+
+class CallResult(Struct):
+    """The returned value of a simulated call."""
+
+    xdr: str
+
+
+class SimulationResult(Struct, rename="camel"):
+    """Result of simulateTransaction: an ``error``, or one element of ``results`` and the transaction data."""
+
+    latest_ledger: Ledger
+    error: str | None = None
+    results: list[CallResult] | None = None
+    transaction_data: str | None = None
+
+
+class EventInfo(Struct, rename="camel"):
+    """One event of getEvents in the base64 format. Older RPCs also give those of calls that failed."""
+
+    ledger: Ledger
+    contract_id: str
+    topic: list[str] | None
+    value: str
+    in_successful_contract_call: bool = True
+
+
+class EventsResult(Struct, rename="camel"):
+    """Result of getEvents; ``cursor`` is that of the last event, or the end of the ledgers that were looked at."""
+
+    latest_ledger: Ledger
+    cursor: Annotated[str, Meta(max_length=40)]
+    events: list[EventInfo] | None
+
+
+HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
+NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
+LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
+ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
+SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
+EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_request(request_id: int, method: str, params: Mapping[str, Any] | None) -> bytes:
+    """The body of one JSON-RPC request; parameters go by name, as the RPC refuses them by position."""
+    request: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    if params is not None:
+        request["params"] = params
+    return _ENCODER.encode(request)
+
+
+def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
+    """The result in an answer's body. Raises `AttemptError` for an RPC error and for an unusable answer."""
+    try:
+        reply = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        problem = f"the answer is not as documented: {error}"
+    except RecursionError:
+        problem = "the answer is nested too deeply"
+    except ValueError:  # malformed JSON, or a string that is not UTF-8
+        problem = "the answer is not JSON"
+    else:
+        return _result_of(reply, request_id)
+    return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
+
+
+def _result_of(reply: Reply[T], request_id: int) -> T:
+    if reply.jsonrpc != "2.0":
+        unusable("the answer is not JSON-RPC 2.0")
+    if (reply.result is None) == (reply.error is None):
+        unusable("the answer must have a result or an error")
+    # An endpoint that could not even read the request does not know its id.
+    if reply.id != request_id and not (reply.id is None and reply.error is not None):
+        unusable("the answer is to another request (its id is not ours)")
+    if reply.error is not None:
+        raise AttemptError(Failure(FailureKind.RPC, reply.error.message[:_MESSAGE_LENGTH], code=reply.error.code))
+    assert reply.result is not None  # for the type checker; tested above
+    return reply.result
+
+
+def unusable(problem: str) -> NoReturn:
+    """Refuse an answer."""
+    raise AttemptError(Failure(FailureKind.UNUSABLE, problem))
+
+
+def decode_base64(text: str, name: str) -> bytes:
+    """Bytes of canonical base64: standard alphabet, padded, no stray bits or white space."""
+    try:
+        data = msgspec.convert(text, bytes)  # as strict as binascii, in a third of the time
+        canonical = binascii.b2a_base64(data, newline=False) == text.encode("ascii")
+    except (ValueError, msgspec.ValidationError):  # ValueError includes UnicodeEncodeError
+        canonical = False
+    if not canonical:
+        unusable(f"{name} is not canonical base64")
+    return data
+
+
+def encode_base64(data: bytes) -> str:
+    """Canonical base64 of bytes."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def tip_of(result: HealthResult) -> int:
+    """The newest ledger of a healthy endpoint; raises `AttemptError` for one that is not healthy."""
+    if result.status != "healthy":
+        raise AttemptError(Failure(FailureKind.STALE, f"its health is {result.status[:40]!r}"))
+    return result.latest_ledger
+
+
+def close_time_of(result: LedgersResult, ledger: int) -> int:
+    """The close time of ``ledger`` in unix seconds, from an answer that must begin with this ledger."""
+    info = result.ledgers[0]
+    if info.sequence != ledger:
+        unusable(f"ledger {ledger} was asked for and ledger {info.sequence} was given")
+    given = info.ledger_close_time
+    if isinstance(given, str):
+        given = int(given) if _DIGITS.fullmatch(given) else 0
+    if not 1 <= given <= LATEST_CLOSE_TIME:
+        unusable(f"the close time of ledger {ledger} is not in unix seconds")
+    return given
+
+
+def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes, RawEntry]:
+    """The entries found, by LedgerKey XDR. ``asked`` maps the base64 of every key that was asked to the key."""
+    entries: dict[bytes, RawEntry] = {}
+    for info in result.entries or ():
+        key = asked.get(info.key)
+        if key is None:
+            unusable("an entry's key was not asked for")
+        if key in entries:
+            unusable("an entry is given twice")
+        if info.last_modified_ledger_seq > result.latest_ledger:
+            unusable("an entry was changed after the ledger that the answer is of")
+        data = decode_base64(info.xdr, "an entry")
+        if not data or len(data) % 4:
+            unusable("an entry is not XDR")
+        entries[key] = RawEntry(data, info.last_modified_ledger_seq, info.live_until_ledger_seq)
+    return entries
+
+
+def call_of(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
+    """The returned ScVal XDR and the footprint's keys of a simulation without error."""
+    value, read, written = call_parts(result)
+    return value, read + written
+
+
+def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+    """The returned ScVal XDR of a simulation without error, and the keys it only reads and those it writes."""
+    if result.results is None or len(result.results) != 1 or not result.transaction_data:
+        unusable("a simulation must give one result and its transaction data, or an error")
+    value = decode_base64(result.results[0].xdr, "the result of a call")
+    if not value or len(value) % 4:
+        unusable("the result of a call is not XDR")
+    transaction_data = decode_base64(result.transaction_data, "transaction data")
+    try:
+        return value, *footprint_parts(transaction_data)
+    except DecodeError as error:
+        problem = f"the footprint of a call cannot be read: {error}"
+    return unusable(problem)
+
+
+# ``getEvents``: what it is asked with, and what its answers say (facts/stellar-rpc.md 3).
+
+MAX_EVENT_BYTES: Final = 64 * 1024
+"""Base64 of a topic or value; a longer one names no market."""
+
+_MAX_TOPICS: Final = 4
+_CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
+_RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
+
+
+def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, Any]:
+    """The parameters of one request. A cursor stands for the ledger to start at."""
+    if not 1 <= len(filters) <= MAX_FILTERS or any(len(each.contracts) > MAX_FILTERS for each in filters):
+        raise ValueError(f"a request has 1 to {MAX_FILTERS} filters, of at most {MAX_FILTERS} contracts each")
+    asked = [
+        {
+            "type": "contract",
+            "contractIds": list(each.contracts),
+            "topics": [[*(encode_base64(encode_scval(symbol(topic))) for topic in each.topics), "**"]],
+        }
+        for each in filters
+    ]
+    pagination: dict[str, Any] = {"limit": MAX_EVENTS_PER_PAGE}
+    if isinstance(start, str):
+        return {"filters": asked, "pagination": pagination | {"cursor": start}}
+    return {"startLedger": start, "filters": asked, "pagination": pagination}
+
+
+def range_of(failure: Failure) -> tuple[int, int] | None:
+    """The oldest and the latest ledger with events, where a failure says that another one was asked for."""
+    if failure.kind is not FailureKind.RPC or failure.code != -32600:
+        return None
+    found = _RANGE.search(failure.text)
+    oldest, latest = (int(found[1]), int(found[2])) if found else (0, 0)
+    return (oldest, latest) if 1 <= oldest <= latest < 2**32 else None
+
+
+def events_page(result: EventsResult, start: int | str) -> EventsPage:
+    """The page of a result. An event that cannot be decoded is counted; a cursor that cannot makes it unusable."""
+    at = _CURSOR.fullmatch(result.cursor)
+    if at is None:
+        unusable("the cursor of a page of events is not one")
+    ledger = int(at[1]) >> 32
+    events: list[ContractEvent] = []
+    given = result.events or []
+    if len(given) > MAX_EVENTS_PER_PAGE:
+        unusable("a page of events has more of them than were asked for")
+    undecodable = 0
+    for info in given:
+        if info.ledger > result.latest_ledger:
+            unusable("an event is of a ledger after the one that the answer is of")
+        if info.in_successful_contract_call:
+            try:
+                events.append(_event(info))
+            except (DecodeError, AttemptError):
+                undecodable += 1
+    full = len(given) == MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
+    through = min(ledger - 1 if full else ledger, result.latest_ledger)
+    if full or through < result.latest_ledger:
+        cursor = result.cursor
+        if cursor == start or (isinstance(start, int) and ledger < start):
+            unusable("the cursor of a page of events does not go on")
+    else:
+        cursor = None
+    return EventsPage(tuple(events), max(through, 0), cursor, result.latest_ledger, undecodable)
+
+
+def _event(info: EventInfo) -> ContractEvent:
+    strkey.decode_contract(info.contract_id)
+    topics = info.topic or []
+    if len(topics) > _MAX_TOPICS or any(len(text) > MAX_EVENT_BYTES for text in (*topics, info.value)):
+        raise DecodeError("an event is larger than any that names a market")
+    values = [decode_scval(decode_base64(text, "an event")) for text in (*topics, info.value)]
+    return ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1])
+
+
+# What ``simulateTransaction`` is sent and what it answers with, in XDR.
+#
+# A simulated read needs an envelope with exactly one InvokeHostFunction operation, no memo, no signature and any
+# source account: the host checks neither that the account exists nor its sequence (facts/stellar-rpc.md 2).
+
+MAX_FOOTPRINT = 1000
+"""No network allows more entries in a footprint (400 in facts/stellar-rpc.md 2); more is refused unread."""
+
+_BEFORE_CALL = struct.pack(
+    ">II32sIqIIIIII",
+    2,  # envelope type: transaction
+    0,  # source account: ed25519 ...
+    bytes(32),  # ... the all-zero key GAAAA...WHF, which nobody can hold
+    100,  # fee in stroops; never charged
+    0,  # sequence number
+    0,  # preconditions: none
+    0,  # memo: none
+    1,  # one operation
+    0,  # with the transaction's source
+    24,  # invoke host function
+    0,  # invoke contract
+)
+_AFTER_CALL = struct.pack(">III", 0, 0, 0)  # no authorization, no transaction extension, no signature
+
+
+def invocation_envelope(call: ContractCall) -> bytes:
+    """The TransactionEnvelope XDR that asks for one call of a contract function."""
+    arguments = struct.pack(">I", len(call.arguments)) + b"".join(encode_scval(value) for value in call.arguments)
+    return (
+        _BEFORE_CALL
+        + encode_address(call.contract)
+        + encode_opaque(call.function.encode("ascii"))
+        + arguments
+        + _AFTER_CALL
+    )
+
+
+def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
+    """The LedgerKey XDR of everything in a SorobanTransactionData's footprint, read-only keys first.
+
+    Raises `DecodeError` when the bytes are something else.
+    """
+    read, written = footprint_parts(transaction_data)
+    return read + written
+
+
+def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """As `footprint_keys`, but apart: what is only read, and what is written (an archived entry by restoring it)."""
+    try:
+        (extension,) = struct.unpack_from(">I", transaction_data, 0)
+        position = 4
+        if extension == 1:  # indexes of archived entries that the call would restore
+            (count,) = struct.unpack_from(">I", transaction_data, position)
+            position += 4 + 4 * count
+        elif extension != 0:
+            raise DecodeError(f"unknown extension of transaction data: {extension}")
+        keys: list[bytes] = []
+        read_only = 0
+        for _ in ("read only", "read write"):
+            read_only = len(keys)
+            (count,) = struct.unpack_from(">I", transaction_data, position)
+            position += 4
+            if len(keys) + count > MAX_FOOTPRINT:
+                raise DecodeError(f"a footprint announces more than {MAX_FOOTPRINT} keys")
+            for _ in range(count):
+                end = ledger_key_end(transaction_data, position)
+                keys.append(transaction_data[position:end])
+                position = end
+    except struct.error:
+        raise DecodeError("the bytes end inside the transaction data") from None
+    if len(transaction_data) - position != 4 + 4 + 4 + 8:  # instructions, read bytes, write bytes, resource fee
+        raise DecodeError("transaction data of an unknown layout")
+    return tuple(keys[:read_only]), tuple(keys[read_only:])

@@ -1,0 +1,259 @@
+"""What stands in a store: the published run, the run that was begun, and the listings of their files.
+
+Only the fields that are needed are read, and unknown ones ignored, so that a tree of an earlier or later version
+of the documents can be published over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.deployments.networks import network_of
+from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError
+from exporter.ledger.rpc.redaction import printable
+from exporter.stores.store import Store, StoredObject, check_key, etag_of
+from exporter.tree.decoding import decode_json
+from exporter.tree.headers import POINTER_KEY
+
+INTENT_KEY = "v1/system/intent.json"
+"""Which run began to replace documents last. The publisher's own record, no part of the API."""
+
+RUNS_PREFIX = "v1/runs/"
+
+MAX_LEDGERS_PER_SECOND = 10
+"""No network closes ledgers faster than this, by its own clock; Stellar takes five seconds or so for one."""
+
+SPARE_LEDGERS = 1_000
+"""Allowed beyond that, because close times are rounded and clocks of validators differ."""
+
+_Ledger = Annotated[int, Meta(ge=1)]
+_Decoded = TypeVar("_Decoded", bound=Struct)
+
+
+class Pointer(Struct, frozen=True):
+    """What the publisher needs of the status document: which run is the published one, and of which network."""
+
+    run_id: str
+    observed_ledger: _Ledger
+    manifest_key: str
+    manifest_sha256: str
+    ledger_close_time: datetime | None = None
+    network: str | None = None
+
+
+class Intent(Struct, frozen=True):
+    """Written before a run replaces its first document.
+
+    While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
+    already, so a run at an earlier ledger would take them backwards.
+    """
+
+    run_id: str
+    observed_ledger: _Ledger
+    started_at: str
+
+
+class ListedFile(Struct, frozen=True):
+    """One file of a run, as its manifest lists it."""
+
+    key: str
+    kind: str
+    bytes: int
+    sha256: str
+
+
+class RunListing(Struct, frozen=True):
+    """The files of a run."""
+
+    run_id: str
+    files: list[ListedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The pointer as it stands, with the etag to swap it by."""
+
+    pointer: Pointer
+    etag: str
+
+
+class LedgerNotNewerError(NotNewerError):
+    """A run's ledger is not above the published one, or below that of a run that was begun.
+
+    Attributes:
+        run_ledger: the ledger of the refused run.
+        standing_ledger: the ledger it was compared with.
+        unfinished: True when that is the ledger of a run that was begun but not finished.
+    """
+
+    def __init__(self, message: str, *, run_ledger: int, standing_ledger: int, unfinished: bool) -> None:
+        super().__init__(message)
+        self.run_ledger = run_ledger
+        self.standing_ledger = standing_ledger
+        self.unfinished = unfinished
+
+    @property
+    def already_published(self) -> bool:
+        """Say whether the very ledger of the refused run is the published one: there is nothing to do."""
+        return not self.unfinished and self.run_ledger == self.standing_ledger
+
+
+def read_published(store: Store) -> Published | None:
+    """Read the pointer; None when nothing was published yet.
+
+    Raises:
+        StoreError: there is a pointer that cannot be understood.
+    """
+    stored = store.get(POINTER_KEY)
+    if stored is None:
+        return None
+    pointer = _decode(POINTER_KEY, stored, Pointer)
+    check_key(pointer.manifest_key)
+    return Published(pointer, stored.etag)
+
+
+def read_intent(store: Store) -> Intent | None:
+    """Read the intent; None when no run ever replaced a document.
+
+    Raises:
+        StoreError: there is an intent that cannot be understood.
+    """
+    stored = store.get(INTENT_KEY)
+    return None if stored is None else _decode(INTENT_KEY, stored, Intent)
+
+
+def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
+    """Give the run that began to replace documents and did not finish; None when the last one did."""
+    if intent is None or (published is not None and intent.observed_ledger <= published.pointer.observed_ledger):
+        return None
+    return intent
+
+
+def read_listing(store: Store, key: str) -> RunListing | None:
+    """Read the manifest of a run; None when there is none under this key.
+
+    Raises:
+        StoreError: it cannot be understood.
+    """
+    stored = store.get(key)
+    return None if stored is None else _decode(key, stored, RunListing)
+
+
+def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
+    """Read the manifest that the pointer names, and check it against the digest there.
+
+    Raises:
+        StoreError: it is missing, has another digest, or cannot be understood.
+    """
+    stored = store.get(pointer.manifest_key)
+    if stored is None:
+        raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
+    if etag_of(stored.data) != pointer.manifest_sha256:
+        raise StoreError(f"{pointer.manifest_key} does not have the digest that {POINTER_KEY} gives for it")
+    return _decode(pointer.manifest_key, stored, RunListing)
+
+
+def standing_ledger(published: Published | None, intent: Intent | None) -> int | None:
+    """The newest ledger that was published, or at which a run was begun."""
+    pointer = None if published is None else published.pointer
+    return max((each.observed_ledger for each in (pointer, intent) if each is not None), default=None)
+
+
+def refuse_not_newer(
+    published: Published | None, intent: Intent | None, observed_ledger: int, *, replaced_ledger: int | None = None
+) -> None:
+    """Refuse a ledger that would take readers backwards.
+
+    A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
+    very same ledger is allowed there, because it gives the same documents. Where the operator names the newest
+    ledger that stands there, ``replaced_ledger``, as one that the network never had, a run below it is allowed.
+
+    Raises:
+        LedgerNotNewerError: the run must not be published.
+        ConfigError: ``replaced_ledger`` is not the newest that stands there.
+    """
+    if replaced_ledger is not None:
+        standing = standing_ledger(published, intent)
+        if standing != replaced_ledger:
+            found = (
+                "nothing is published" if standing is None else f"the newest that was published or begun is {standing}"
+            )
+            raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger that stands in the way; {found}")
+        if observed_ledger < standing:
+            return
+    if published is not None and observed_ledger <= published.pointer.observed_ledger:
+        standing = published.pointer.observed_ledger
+        raise LedgerNotNewerError(
+            f"the run's ledger {observed_ledger} is "
+            + ("published already" if observed_ledger == standing else f"below the published ledger {standing}")
+            + "; the published run stays. If this lasts, the endpoints lag: use another rpc_url",
+            run_ledger=observed_ledger,
+            standing_ledger=standing,
+            unfinished=False,
+        )
+    if intent is not None and observed_ledger < intent.observed_ledger:
+        raise LedgerNotNewerError(
+            f"the run's ledger {observed_ledger} is below {intent.observed_ledger}, at which a run began to replace "
+            "documents and did not finish; publishing it would take readers back. Run again when the endpoints have "
+            "reached that ledger",
+            run_ledger=observed_ledger,
+            standing_ledger=intent.observed_ledger,
+            unfinished=True,
+        )
+
+
+def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
+    """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published now.
+
+    Raises:
+        LedgerNotNewerError: it could not.
+        SourceError: no network can have closed so many ledgers since the published one.
+        ConfigError: ``replaced_ledger`` is not the newest ledger that stands there.
+        StoreError: what stands in the store cannot be understood.
+    """
+    published = read_published(store)
+    refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
+    if published is None or published.pointer.ledger_close_time is None or replaced_ledger is not None:
+        return
+    ledgers = observed_ledger - published.pointer.observed_ledger
+    before = published.pointer.ledger_close_time
+    seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
+    if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * max(seconds, 0):
+        standing = published.pointer.observed_ledger
+        raise SourceError(
+            f"the run's ledger {observed_ledger} is {ledgers} above the published one, {standing}, and closed "
+            f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
+            f"the published run be the wrong one, run once with --replace-ledger {standing}"
+        )
+
+
+def check_network(store: Store, network: str) -> None:
+    """Ask before anything is read whether the tree is of this network (a passphrase), if there is one.
+
+    Raises:
+        ConfigError: it is of another; one history would hold the numbers of both.
+        StoreError: what stands in the store cannot be understood.
+    """
+    published = read_published(store)
+    found = None if published is None else published.pointer.network
+    if found is not None and found != network:
+        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
+        raise ConfigError(
+            f"output.uri: {store.uri} holds the network {held}, and this run reads {read}; name another output, or "
+            "remove that one if nothing in it is worth keeping"
+        )
+
+
+def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
+    try:
+        return decode_json(stored.data, model)
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"{key} cannot be understood ({error}). Restore it from a copy; only if nothing in this tree is worth "
+            "keeping, remove the tree and run again"
+        ) from error

@@ -1,0 +1,314 @@
+"""The detail of every asset: the pool snapshot, with what an analyst wants beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from exporter.deployments import Deployment
+from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.numbers.compute import Tables
+from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.parameters import Parameter
+from exporter.render.tree import render_document
+from exporter.tree.documents import (
+    AssetDetail,
+    AssetIndexes,
+    AssetPrice,
+    AssetRates,
+    ContractVersion,
+    Excluded,
+    KnownAddress,
+    MarketEntry,
+    MarketList,
+    PoolReference,
+    ProtocolCoverage,
+    ProtocolList,
+    ProtocolSummary,
+    ProtocolTotals,
+    RateModelParameter,
+    TokenDocument,
+    timestamp,
+)
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import ERRORS_FOLDER, METHODS
+from exporter.tree.problems import Problem, encode_problem, not_found, problem
+from exporter.tree.routes import asset_key, token_key
+
+
+def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Iterator[RenderedFile]:
+    """Render the detail of each pool that was read. CheckError for a value that the API does not allow."""
+    for row in tables.pools.iter_rows(named=True):
+        market, pool = row["market"], row["pool"]
+        detail = asset_detail(row, tables.parameters.get((market, pool), ()), modules[row["protocol"]].coverage)
+        yield render_document(asset_key(market, pool), detail)
+
+
+def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], coverage: Coverage) -> AssetDetail:
+    """The detail from a row of the pools frame, the parameters of its pool, and what the protocol's numbers mean."""
+
+    def digits(name: str) -> str | None:
+        return None if row[name] is None else str(row[name])
+
+    def struct_of(model: Any, names: Mapping[str, str]) -> Any:
+        return model(
+            **{field: row[name] if name.endswith("decimals") else str(row[name]) for field, name in names.items()}
+        )
+
+    return AssetDetail(
+        market=row["market"],
+        pool=row["pool"],
+        token_address=row["token_address"],
+        symbol=row["symbol"],
+        decimals=row["decimals"],
+        supply_apy_bps=row["supply_apy_bps"],
+        borrow_apy_bps=row["borrow_apy_bps"],
+        utilization_bps=row["utilization_bps"],
+        total_supplied=str(row["total_supplied"]),
+        total_borrowed=str(row["total_borrowed"]),
+        oracle_price_usd=row["oracle_price_usd"],
+        tvl_usd_cents=digits("tvl_usd_cents"),
+        observed_ledger=row["observed_ledger"],
+        ledger_close_time=timestamp(row["ledger_close_time"]),
+        protocol=row["protocol"],
+        version=row["version"],
+        market_name=row["market_name"],
+        market_status=row["market_status"],
+        contract_wasm_hash=row["wasm_hash"],
+        total_collateral=str(row["total_collateral"]),
+        backstop_credit=str(row["backstop_credit"]),
+        last_accrual_time=timestamp(row["last_accrual_time"]),
+        price=AssetPrice(
+            oracle=row["oracle"],
+            validity=row["price_reason"],
+            value=digits("oracle_price"),
+            decimals=row["oracle_decimals"],
+            time=printed_time(row["price_timestamp"]),
+        ),
+        rates=struct_of(AssetRates, {name: name for name in AssetRates.__struct_fields__}),
+        indexes=struct_of(
+            AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
+        ),
+        rate_model=[
+            RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
+        ],
+        supply_compounding=coverage.supply_compounding,
+        borrow_compounding=coverage.borrow_compounding,
+    )
+
+
+def printed_time(seconds: int | None) -> str | None:
+    """The time of a price; an oracle may give one that cannot be written as a date."""
+    if seconds is None or not 0 <= seconds <= MAX_TIMESTAMP_SECONDS:
+        return None
+    return timestamp(seconds)
+
+
+# The documents over all markets: their list, the tokens, and the protocols' totals.
+
+MARKETS_KEY = "v1/markets.json"
+SUMMARY_KEY = "v1/protocol/summary.json"
+
+
+def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[RenderedFile]:
+    """Render the list of markets, the summary of the protocols, and the document of each token.
+
+    ``first_seen`` has the lowest ledger of each token in the history, this run's own included. CheckError for a value
+    that the API does not allow.
+    """
+    yield render_document(MARKETS_KEY, market_list(tables))
+    yield render_document(SUMMARY_KEY, protocol_summary(tables))
+    for document in token_documents(tables, first_seen):
+        yield render_document(token_key(document.address), document)
+
+
+def market_list(tables: Tables) -> MarketList:
+    """Every market that was read, in the order of the markets frame."""
+    entries = [
+        MarketEntry(
+            market=row["market"],
+            protocol=row["protocol"],
+            version=row["version"],
+            name=row["name"],
+            status=row["status"],
+            observed_ledger=row["observed_ledger"],
+            pool_count=row["pool_count"],
+            tvl_usd_cents=_digits(row["tvl_usd_cents"]),
+        )
+        for row in tables.markets.iter_rows(named=True)
+    ]
+    return MarketList(observed_ledger=tables.ledger, data=entries)
+
+
+def protocol_summary(tables: Tables) -> ProtocolSummary:
+    """The counts and values of all markets, and of each protocol's. Sums are of any size."""
+    by_protocol: dict[str, list[tuple[int, int | None]]] = {}
+    for protocol, pool_count, tvl in tables.markets.select("protocol", "pool_count", "tvl_usd_cents").iter_rows():
+        by_protocol.setdefault(protocol, []).append((pool_count, tvl))
+    everything = [market for markets in by_protocol.values() for market in markets]
+    return ProtocolSummary(
+        observed_ledger=tables.ledger,
+        market_count=len(everything),
+        pool_count=sum(count for count, _ in everything),
+        tvl_usd_cents=_total(value for _, value in everything),
+        protocols=[
+            ProtocolTotals(
+                protocol=protocol,
+                market_count=len(markets),
+                pool_count=sum(count for count, _ in markets),
+                tvl_usd_cents=_total(value for _, value in markets),
+            )
+            for protocol, markets in sorted(by_protocol.items())
+        ],
+    )
+
+
+def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[TokenDocument]:
+    """The document of each token that a pool of the pools frame has, ascending by address.
+
+    Decimals are those that the token's contract gives; a market may compute with others, which stand in its pools.
+    """
+    pools: dict[str, list[PoolReference]] = {}
+    noted: dict[str, tuple[str, int]] = {}
+    columns = ("market", "pool", "token_address", "symbol", "decimals")
+    for market, pool, address, symbol, decimals in tables.pools.select(columns).iter_rows():
+        pools.setdefault(address, []).append(PoolReference(market, pool))
+        noted.setdefault(address, (symbol, decimals))
+    for address, references in sorted(pools.items()):
+        symbol, decimals = noted[address]
+        token = tables.tokens.get(address)
+        if token is not None:
+            symbol = token.symbol if token.symbol is not None else symbol
+            decimals = token.decimals if token.decimals is not None else decimals
+        yield TokenDocument(
+            address=address,
+            symbol=symbol,
+            decimals=decimals,
+            first_seen_ledger=min(first_seen.get(address, tables.ledger), tables.ledger),
+            observed_ledger=tables.ledger,
+            pools=references,
+        )
+
+
+def _total(values: Iterable[int | None]) -> str | None:
+    known = [value for value in values if value is not None]
+    return str(sum(known)) if known else None
+
+
+def _digits(value: int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+# ``/v1/protocols``: what a run covers, what it could not read, and what is left out on purpose.
+
+COVERAGE_KEY = "v1/protocols.json"
+
+
+@cache
+def excluded_on(network: str) -> tuple[Excluded, ...]:
+    """What is left out on purpose on a network, by its name in the configuration."""
+    text = files("exporter.deployments").joinpath("excluded.toml").read_text("utf-8")
+    listed = msgspec.convert(tomllib.loads(text), dict[str, tuple[Excluded, ...]])
+    return listed.get(network, ())
+
+
+def render_coverage(covered: ProtocolList) -> RenderedFile:
+    """Render the document."""
+    return render_document(COVERAGE_KEY, covered)
+
+
+def protocol_list(
+    tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
+) -> ProtocolList:
+    """The document, from what a run read, the modules it read with, and the lists it began from.
+
+    ``network`` is the name of a known network, or any other for one of which nothing is known. Protocols
+    ascend by name.
+    """
+    unread = Counter(item.protocol for item in tables.unread)
+    absent = Counter(item.protocol for item in tables.absent)
+    protocol_of = dict(tables.markets.select("market", "protocol").iter_rows())
+    unpriced = Counter(protocol_of[item.market] for item in tables.unpriced)
+    data = []
+    for name in sorted(modules):
+        described, versions, pool_count = modules[name].coverage, _versions(tables, name), _pool_count(tables, name)
+        data.append(
+            ProtocolCoverage(
+                protocol=name,
+                **{field: getattr(described, field) for field in described.__slots__},
+                market_count=sum(version.market_count for version in versions),
+                pool_count=pool_count,
+                unread_count=unread[name],
+                unpriced_count=unpriced[name],
+                absent_count=absent[name],
+                contract_versions=versions,
+                known_contracts=_known(deployments, name),
+            )
+        )
+    return ProtocolList(tables.ledger, data, list(excluded_on(network)))
+
+
+def _versions(tables: Tables, protocol: str) -> list[ContractVersion]:
+    rows = tables.markets.select("protocol", "version", "wasm_hash").iter_rows()
+    counts = Counter((version, wasm_hash) for name, version, wasm_hash in rows if name == protocol)
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    return [ContractVersion(version, wasm_hash, count) for (version, wasm_hash), count in ordered]
+
+
+def _pool_count(tables: Tables, protocol: str) -> int:
+    rows = tables.markets.select("protocol", "pool_count").iter_rows()
+    return sum(count for name, count in rows if name == protocol)
+
+
+def _known(deployments: Sequence[Deployment], protocol: str) -> list[KnownAddress]:
+    return [
+        KnownAddress(
+            deployment=deployment.label,
+            role=contract.role,
+            address=contract.address,
+            name=contract.name,
+            wasm_hash=contract.wasm_hash,
+            source=contract.source,
+            date=contract.date.isoformat(),
+        )
+        for deployment in deployments
+        if deployment.protocol == protocol
+        for contract in deployment.contracts
+    ]
+
+
+# The problem documents as files of the tree, for platforms that answer an error with a file of the host.
+#
+# They say what is true of every request with that status: a platform cannot put a client's own value into a file.
+
+MAX_URL_LENGTH = 8192
+"""Bytes of path and query together; CloudFront's bound."""
+
+INVALID = problem(400, "A parameter or a name in the path has a value that is not accepted.")
+METHOD_NOT_ALLOWED = problem(405, f"This is a read-only API; the methods are {METHODS}.")
+URL_TOO_LONG = problem(414, f"A URL may have {MAX_URL_LENGTH} bytes at most.")
+RANGE_NOT_SATISFIABLE = problem(416, "No byte of the range is in the file.")
+FAILED = problem(500, "The request could not be answered.")
+UNAVAILABLE = problem(503, "The files cannot be reached at the moment. Try again in a minute.")
+
+
+def generic_problems() -> tuple[Problem, ...]:
+    """One problem for each status that a platform may answer with, ascending."""
+    return (INVALID, not_found(), METHOD_NOT_ALLOWED, URL_TOO_LONG, RANGE_NOT_SATISFIABLE, FAILED, UNAVAILABLE)
+
+
+def error_key(status: int) -> str:
+    """The key of the problem document for an HTTP status."""
+    return f"{ERRORS_FOLDER}{status}.json"
+
+
+def render_errors() -> Iterator[RenderedFile]:
+    """The problem documents. They are the same in every run."""
+    for document in generic_problems():
+        yield RenderedFile(error_key(document.status), encode_problem(document), FileKind.DOCUMENT)

@@ -1,0 +1,99 @@
+"""The small parts that tables are made of, as HTML: short for people, exact on hover and for sorting.
+
+They are functions and not macros of the templates because a site has a million of them, most of them alike. All text
+that comes from the chain is escaped here, as the templates escape theirs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+from exporter.render.site.text import (
+    NAME_LENGTH,
+    TITLE_LENGTH,
+    amount,
+    dollars,
+    exact_amount,
+    exact_dollars,
+    exact_percent,
+    harmless,
+    named,
+    percent,
+    words,
+)
+
+_GOOD = ("active", "admin_active")
+
+
+@lru_cache(maxsize=1 << 14)
+def name(text: str, length: int = NAME_LENGTH) -> Markup:
+    """A name that the chain gives: cut, isolated from the text around it, and in full on hover."""
+    shown, full = named(text, length)
+    title = "" if full is None else f' title="{escape(full)}"'
+    return Markup(f"<bdi{title}>{escape(shown)}</bdi>")
+
+
+@lru_cache(maxsize=1 << 14)
+def rate(basis_points: int, kind: str) -> Markup:
+    """A cell with a rate; ``kind`` is ``supply`` or ``borrow``."""
+    return Markup(
+        f'<td class="number {kind}" data-value="{basis_points}" title="{exact_percent(basis_points)}">'
+        f"{percent(basis_points)}</td>"
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def use(basis_points: int) -> Markup:
+    """A cell with a utilization, and a bar as long as it."""
+    return Markup(
+        f'<td class="number minor" data-value="{basis_points}" title="{exact_percent(basis_points)}">'
+        f'{percent(basis_points)}<svg class="gauge" viewBox="0 0 100 4" aria-hidden="true"><path d="M0 2H100"/>'
+        f'<path class="full" d="M0 2H{min(basis_points // 100, 100)}"/></svg></td>'
+    )
+
+
+def money(cents: int | None, reason: str = "") -> Markup:
+    """A cell with an amount of money, or that there is no price, with the reason on hover."""
+    if cents is None:
+        title = f' title="{escape(harmless(reason)[:TITLE_LENGTH])}"' if reason else ""
+        return Markup(f'<td class="number none" data-value=""{title}>{dollars(None)}</td>')
+    return Markup(f'<td class="number" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>')
+
+
+def tokens(units: int, decimals: int) -> Markup:
+    """A cell with an amount of a token."""
+    return Markup(
+        f'<td class="number minor" data-value="{units}" title="{exact_amount(units, decimals)}">'
+        f"{amount(units, decimals)}</td>"
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def status(text: str) -> Markup:
+    """A market's status in the protocol's own words."""
+    return Markup(f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>')
+
+
+def address(text: str) -> Markup:
+    """An address or id in full."""
+    return Markup(f'<code class="address">{escape(text)}</code>')
+
+
+def figure(label: str, shown: str, exact: str = "", kind: str = "") -> Markup:
+    """One of the large figures that pages begin with, a pair of a list of terms."""
+    title = f' title="{escape(exact)}"' if exact else ""
+    return Markup(f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>')
+
+
+def fact(label: str, shown: str | Markup, exact: str = "") -> Markup:
+    """One line of a list of facts; the value is escaped unless it is HTML already."""
+    title = f' title="{escape(exact)}"' if exact else ""
+    return Markup(f"<div><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>")
+
+
+@lru_cache(maxsize=1 << 10)
+def code(text: str) -> Markup:
+    """A name of a contract's own, as code."""
+    return Markup(f"<code>{escape(named(text)[0])}</code>")

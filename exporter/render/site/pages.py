@@ -1,0 +1,283 @@
+"""Every page of the web site, one after the other, from what a run has computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from exporter.deployments.networks import network_of
+from exporter.history.series import Series
+from exporter.numbers.compute import Tables
+from exporter.render.documents import printed_time
+from exporter.render.site.charts import ALL, BUCKET_WORDS, MONEY, RATE, GroupTrend, Line, Trend, Trends, chart, table
+from exporter.render.site.reference import api_reference
+from exporter.render.site.rows import (
+    LEAST_VALUE,
+    Best,
+    Row,
+    best_by_token,
+    by_value,
+    grouped,
+    market_rows,
+    pages_of,
+    pool_rows,
+)
+from exporter.render.site.snippets import EXAMPLE_BASE, snippets
+from exporter.render.site.templates import environment, static_files
+from exporter.render.site.text import Symbols, harmless, named, not_mainnet
+from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
+from exporter.tree.files import FileKind, RenderedFile
+
+TOP_TOKENS, TOP_MARKETS, TOP_PROBLEMS = 12, 20, 6
+"""Rows that the overview shows; the rest is on pages of their own."""
+
+MAX_PROBLEMS = 200
+"""Problems of each kind that their page shows; the status document has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFacts:
+    """What the site is made of: the tables, and what a run knows beside them.
+
+    ``series`` has the run itself; ``history`` is the manifest as this run leaves it. Without them the pages say so.
+    """
+
+    tables: Tables
+    network: str
+    coverage: ProtocolList
+    series: Series | None = None
+    history: HistoryManifest | None = None
+
+
+def render_site(facts: SiteFacts) -> Iterator[RenderedFile]:
+    """Render the site. It depends on the facts alone: the same run gives the same bytes."""
+    yield from static_files()
+    yield from _Site(facts).files()
+
+
+@dataclass(slots=True)
+class _Site:
+    facts: SiteFacts
+    common: dict[str, Any] = field(init=False)
+    symbols: Symbols = field(init=False)
+    frames: dict[tuple[str, str, str], Markup] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tables = self.facts.tables
+        self.symbols = Symbols(self.facts.network)
+        self.common = {
+            "ledger": tables.ledger,
+            "closed": timestamp(tables.close_time),
+            "close_time": tables.close_time,
+            "least_value": LEAST_VALUE,
+            "network_name": network_of(self.facts.network).name,
+            "elsewhere": not_mainnet(self.facts.network),
+        }
+
+    def files(self) -> Iterator[RenderedFile]:
+        """All pages, the overview last: whatever it links to is there before it."""
+        tables = self.facts.tables
+        markets, pools = market_rows(tables), pool_rows(tables, self.symbols)
+        by_market, by_token = grouped(pools, "market"), grouped(pools, "token_address")
+        tokens = best_by_token(by_token, tables.parameters)
+        trends = Trends(self.facts.series, tables.pools)
+
+        yield from self._pool_pages(trends)
+        yield from self._market_pages(markets, by_market, trends.of_groups("market"))
+        yield from self._token_pages(tokens, by_token, trends.of_groups("token_address"))
+        yield from self._list("markets", markets)
+        yield from self._list("pools", by_value(pools))
+        yield from self._list("tokens", tokens)
+        problems = self._problems()
+        yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
+        yield self._page("data.html", "data", history=self.facts.history, newest=self._newest_file(),
+                         snippets=snippets(), example_base=EXAMPLE_BASE)  # fmt: skip
+        yield self._page("api.html", "api", reference=api_reference())
+        yield self._page("about.html", "about", coverage=self.facts.coverage)
+        whole = trends.of_groups(ALL).get("")
+        yield self._page(
+            "index.html", "overview", value=None if whole is None else _value_chart(whole), counts=self._counts(),
+            tokens=tokens, markets=markets, problems=problems,
+            top_tokens=TOP_TOKENS, top_markets=TOP_MARKETS, top_problems=TOP_PROBLEMS,
+        )  # fmt: skip
+
+    def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
+        root = "../" * key.count("/")
+        page = (
+            environment()
+            .get_template(f"{template}.html.j2")
+            .render(
+                self.common,
+                root=root,
+                key=key,
+                top=self._frame("top", root, key),
+                foot=self._frame("foot", root, key),
+                **context,
+            )
+        )
+        return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
+
+    def _frame(self, part: str, root: str, key: str) -> Markup:
+        """What stands above or below the content of a page; only pages at the root are in the navigation themselves."""
+        name = part, root, "" if root else key
+        if name not in self.frames:
+            template = environment().get_template(f"{part}.html.j2")
+            self.frames[name] = Markup(template.render(self.common, root=root, key=name[2]).rstrip("\n"))
+        return self.frames[name]
+
+    def _list(self, name: str, rows: Sequence[Any]) -> Iterator[RenderedFile]:
+        for page in pages_of(rows, name):
+            yield self._page(page.key, name, page=page)
+
+    def _newest_file(self) -> str | None:
+        """The key of the run's own Parquet file, which stands under it until the day is over."""
+        files = [] if self.facts.history is None else self.facts.history.files
+        return next((file.key for file in files if file.last_ledger == self.facts.tables.ledger), None)
+
+    def _counts(self) -> dict[str, Any]:
+        tables = self.facts.tables
+        values = [value for value in tables.markets["tvl_usd_cents"].to_list() if value is not None]
+        return {
+            "tvl": sum(values) if values else None,
+            "markets": tables.markets.height,
+            "pools": int(tables.markets["pool_count"].sum()),
+            "tokens": tables.pools["token_address"].n_unique(),
+            "protocols": tables.markets["protocol"].n_unique(),
+            "unpriced": len(tables.unpriced),
+        }
+
+    def _problems(self) -> dict[str, list[Any]]:
+        tables = self.facts.tables
+        names = dict(tables.markets.select("market", "name").iter_rows())
+        symbols = {
+            (market, pool): self.symbols.of(symbol, token)
+            for market, pool, symbol, token in tables.pools.select(
+                "market", "pool", "symbol", "token_address"
+            ).iter_rows()
+        }
+        return {
+            "unread": [
+                {"item": item, "market_name": names.get(item.market), "known": item.market in names}
+                for item in tables.unread
+            ],
+            "unpriced": [
+                {"item": item, "market_name": names.get(item.market), "symbol": symbols[item.market, item.pool]}
+                for item in tables.unpriced
+            ],
+            "bounded": [
+                {"item": item, "market_name": names.get(item.market), "symbol": symbols[item.market, item.pool]}
+                for item in tables.bounded
+            ],
+            "absent": list(tables.absent),
+            "notices": [harmless(notice) for notice in tables.notices],
+        }
+
+    def _pool_pages(self, trends: Trends) -> Iterator[RenderedFile]:
+        tables = self.facts.tables
+        coverage = {item.protocol: item for item in self.facts.coverage.data}
+        for row, trend in zip(tables.pools.iter_rows(named=True), trends.of_pools(), strict=True):
+            row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
+            place = row["market"], row["pool"]
+            about = coverage[row["protocol"]]
+            yield self._page(
+                f"pools/{place[0]}/{place[1]}.html", "pool", pool=row, trend=trend,
+                bucket=BUCKET_WORDS[trend.bucket], charts=_pool_charts(trend),
+                parameters=tables.parameters.get(place, ()), price_time=printed_time(row["price_timestamp"]),
+                supply_compounding=about.supply_compounding, borrow_compounding=about.borrow_compounding,
+            )  # fmt: skip
+
+    def _market_pages(
+        self, markets: Sequence[Row], by_market: dict[str, list[Row]], trends: dict[str, GroupTrend]
+    ) -> Iterator[RenderedFile]:
+        unread: dict[str, list[Any]] = {}
+        for item in self.facts.tables.unread:
+            unread.setdefault(item.market, []).append(item)
+        for market in markets:
+            pools = by_market.get(market["market"], [])
+            labels = {(pool["market"], pool["pool"]): pool["symbol"] for pool in pools}
+            yield from self._group_pages(
+                f"markets/{market['market']}", "market", pools, trends.get(market["market"]), labels,
+                market=market, unread=unread.get(market["market"], []),
+            )  # fmt: skip
+
+    def _token_pages(
+        self, tokens: Sequence[Best], by_token: dict[str, list[Row]], trends: dict[str, GroupTrend]
+    ) -> Iterator[RenderedFile]:
+        for token in tokens:
+            pools = by_token[token.address]
+            labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in pools}
+            yield from self._group_pages(
+                f"tokens/{token.address}", "token", pools, trends.get(token.address), labels, token=token
+            )
+
+    def _group_pages(
+        self,
+        name: str,
+        template: str,
+        pools: Sequence[Row],
+        trend: GroupTrend | None,
+        labels: dict[tuple[str, str], str],
+        **context: Any,
+    ) -> Iterator[RenderedFile]:
+        """The pages of a market or token: the first with charts, the others with further pools."""
+        bucket = None if trend is None else BUCKET_WORDS[trend.bucket]
+        for page in pages_of(pools, name):
+            charts = _group_charts(trend, labels) if trend is not None and page.number == 1 else ()
+            yield self._page(page.key, template, page=page, charts=charts, bucket=bucket, **context)
+
+
+def _pool_charts(trend: Trend) -> tuple[Markup, ...]:
+    if not trend.starts:
+        return ()
+    starts = trend.starts
+    return (
+        chart("rates", "Supply and borrow rate", RATE, starts,
+              [Line("Supply APY", 1, trend.supply), Line("Borrow APY", 2, trend.borrow)]),
+        chart("use", "Utilization", RATE, starts, [Line("Lent out", 3, trend.utilization)], area=True),
+        chart("value", "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
+        table(
+            starts,
+            [("Supply APY", RATE, trend.supply), ("Borrow APY", RATE, trend.borrow),
+             ("Utilization", RATE, trend.utilization), ("TVL", MONEY, trend.value)],
+            "Rates, utilization and value over time",
+        ),
+    )  # fmt: skip
+
+
+def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tuple[Markup, ...]:
+    if not trend.starts:
+        return ()
+    names = [named(labels.get(place, place[1]), 22)[0] for place, _ in trend.pools]
+    columns = [
+        [_aligned(pool, values, trend.starts) for values in (pool.supply, pool.borrow, pool.utilization)]
+        for _, pool in trend.pools
+    ]
+    titles = ("Supply APY", "Borrow APY", "Utilization")
+    drawn = [_value_chart(trend)]
+    for number, (identity, title) in enumerate(zip(("supply", "borrow", "use"), titles, strict=True)):
+        lines = [
+            Line(label, colour, values[number])
+            for colour, (label, values) in enumerate(zip(names, columns, strict=True), 1)
+        ]
+        drawn.append(chart(identity, title, RATE, trend.starts, lines))
+    cells = [("TVL", MONEY, trend.value)] + [
+        (f"{label}: {title}", RATE, values[number])
+        for label, values in zip(names, columns, strict=True)
+        for number, title in enumerate(titles)
+    ]
+    return (*drawn, table(trend.starts, cells, "Value and rates over time"))
+
+
+def _value_chart(trend: GroupTrend) -> Markup:
+    return chart("value", "Total value", MONEY, trend.starts, [Line("TVL", 4, trend.value)], area=True)
+
+
+def _aligned(trend: Trend, values: Sequence[int], starts: Sequence[int]) -> Sequence[int | None]:
+    """The values of a pool at the starts of its group, of which it may lack some."""
+    if len(values) == len(starts):
+        return values
+    known = dict(zip(trend.starts, values, strict=True))
+    return [known.get(start) for start in starts]

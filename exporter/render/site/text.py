@@ -1,0 +1,280 @@
+"""Numbers for people, from exact integers: short where they are read, exact where they are asked for.
+
+Short forms are rounded to the nearest, halves up, in integer arithmetic. What has no value is never a zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from markupsafe import Markup
+
+from exporter.deployments.networks import NETWORKS, network_of
+from exporter.ledger.codec import strkey
+
+NO_PRICE = "no price"
+
+NOTHING = "\N{EN DASH}"
+"""Stands where there is no value at all."""
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+MAX_DECIMALS = 60
+"""Decimals of a token beyond which an amount is shown in base units: 10^decimals would have to be computed."""
+
+_THIN = "\N{NARROW NO-BREAK SPACE}"
+_SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@lru_cache(maxsize=1 << 15)
+def percent(basis_points: int) -> str:
+    """Basis points in three digits: 320 is ``3.20 %``, 1234 is ``12.3 %``, 123456 is ``1,235 %``."""
+    if basis_points >= 10**9:
+        return f"{_scientific(basis_points // 100)}{_THIN}%"
+    if basis_points >= 99_950:
+        return f"{(basis_points + 50) // 100:,}{_THIN}%"
+    if basis_points >= 1_000:
+        tenths = (basis_points + 5) // 10
+        return f"{tenths // 10}.{tenths % 10}{_THIN}%"
+    return f"{basis_points // 100}.{basis_points % 100:02d}{_THIN}%"
+
+
+@lru_cache(maxsize=1 << 15)
+def exact_percent(basis_points: int) -> str:
+    """Basis points with both decimals: 123456 is ``1,234.56 %``."""
+    return f"{basis_points // 100:,}.{basis_points % 100:02d}{_THIN}%"
+
+
+@lru_cache(maxsize=1 << 15)
+def dollars(cents: int | None) -> str:
+    """US cents in three digits or four: ``$0.05``, ``$987``, ``$1,234``, ``$12.3K``, ``$1.23M``; or no price."""
+    if cents is None:
+        return NO_PRICE
+    if cents < 10_000:
+        return f"${cents // 100}.{cents % 100:02d}"
+    if cents < 999_950:
+        return f"${(cents + 50) // 100:,}"
+    if cents >= 99_950 * 10**12:
+        return f"${_scientific(cents // 100)}"
+    return f"${_sized((cents + 50) // 100)}"
+
+
+def exact_dollars(cents: int | None) -> str:
+    """US cents in full: ``$1,234.56``."""
+    return NO_PRICE if cents is None else f"${cents // 100:,}.{cents % 100:02d}"
+
+
+def amount(units: int, decimals: int) -> str:
+    """An amount of base units in whole tokens: ``1,234,567``; below a thousand with decimals, in four digits."""
+    if not 0 <= decimals <= MAX_DECIMALS:
+        return f"{units:,} units"
+    one = 10**decimals
+    whole, part = divmod(units, one)
+    if whole >= 10**15:
+        return _scientific(whole)
+    if whole >= 1000 or not part:
+        return f"{(units + one // 2) // one:,}"
+    places = 4 - len(str(whole)) if whole else 4
+    scaled = (units * 10**places + one // 2) // one
+    if not scaled:
+        return "<0.0001"
+    digits = str(scaled).rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
+
+
+def exact_amount(units: int, decimals: int) -> str:
+    """An amount in whole tokens with every decimal: ``1,234.5000000``."""
+    if not 0 <= decimals <= MAX_DECIMALS:
+        return f"{units:,} base units of 10^-{decimals}"
+    if not decimals:
+        return f"{units:,}"
+    whole, part = divmod(units, 10**decimals)
+    return f"{whole:,}.{part:0{decimals}d}"
+
+
+def price(printed: str | None) -> str:
+    """A price, printed with all of its decimals, in a few: ``$1,234.56``, ``$0.1234``; the rest is cut off."""
+    if printed is None:
+        return NO_PRICE
+    whole, _, part = printed.partition(".")
+    if len(whole) > 15:
+        return f"${_scientific(int(whole))}"
+    if whole != "0":
+        return f"${int(whole):,}.{(part + '00')[:2]}"
+    leading = len(part) - len(part.lstrip("0"))
+    return f"$0.{part[: leading + 4] or '00'}"
+
+
+def fixed_point(value: int, decimals: int) -> str:
+    """An integer in units of 10^-decimals, in full, without zeros at its end."""
+    if not 0 <= decimals <= MAX_DECIMALS:
+        return f"{value:,} {TIMES} 10^-{decimals}"
+    sign, digits = ("-" if value < 0 else ""), str(abs(value)).rjust(decimals + 1, "0")
+    whole, part = (digits[:-decimals], digits[-decimals:].rstrip("0")) if decimals else (digits, "")
+    return f"{sign}{int(whole):,}{'.' + part if part else ''}"
+
+
+def count(number: int) -> str:
+    """A count, with separators."""
+    return f"{number:,}"
+
+
+def compounded(compounding: str) -> str:
+    """How a yield follows from a rate (`exporter.tree.fields.Compounding`): ``compounded 52 times a year``."""
+    return "not compounded" if compounding == "simple" else f"compounded {int(compounding):,} times a year"
+
+
+def yields(supply: str, borrow: str) -> str:
+    """How both yields of a protocol follow from the rates."""
+    both = compounded(supply), compounded(borrow)
+    return both[0] if supply == borrow else f"supply: {both[0]}; borrow: {both[1]}"
+
+
+def size(number: int) -> str:
+    """Bytes in three digits: ``12.3 kB``."""
+    for least, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if number >= least:
+            return f"{_three_digits(number, least)}{_THIN}{unit}"
+    return f"{number}{_THIN}bytes"
+
+
+@lru_cache(maxsize=1 << 12)
+def moment(seconds: int) -> str:
+    """A time as people write it: ``21 Nov 2026, 12:00 UTC``."""
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
+
+
+def _sized(number: int) -> str:
+    for least, unit in _SIZES:
+        if 2 * number >= 2 * least - least // 1000:
+            return f"{_three_digits(number, least)}{unit}"
+    return str(number)
+
+
+def _three_digits(number: int, least: int) -> str:
+    """A number in units of ``least``, which it is not below, in three digits."""
+    hundredths = (number * 100 + least // 2) // least
+    if hundredths < 1_000:
+        return f"{hundredths // 100}.{hundredths % 100:02d}"
+    tenths = (number * 10 + least // 2) // least
+    return f"{tenths // 10}.{tenths % 10}" if tenths < 1_000 else f"{(number + least // 2) // least:,}"
+
+
+def _scientific(number: int) -> str:
+    digits = str(number)
+    return f"{digits[0]}.{digits[1:3]}{TIMES}10{str(len(digits) - 1).translate(_SUPERSCRIPTS)}"
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+# Text of the chain for people: any contract may call itself anything, so nothing of it is trusted.
+#
+# Escaping is the templates' own work (autoescape); here is what escaping leaves as it is: characters that are not
+# seen or that turn the text around them, and names that are too long for a table.
+
+NAME_LENGTH = 36
+"""Characters of a name that a table shows."""
+
+SYMBOL_LENGTH = 14
+
+TITLE_LENGTH = 400
+"""Characters of a name in full, which is shown on hover."""
+
+_COMBINING = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_MARKS = re.compile(f"([{_COMBINING}]{{2}})[{_COMBINING}]+")
+_NAMELESS = "(no name)"
+
+
+@lru_cache(maxsize=1 << 14)
+def harmless(text: str) -> str:
+    """A text in which nothing is invisible: control, bidirectional and unassigned characters become U+FFFD.
+
+    Of marks that combine with a letter two stay, since many would cover the lines above. Spaces of all kinds become
+    one plain space, so that a text of spaces is seen to be empty: it is ``(no name)``.
+    """
+    if not (text.isascii() and text.isprintable()):
+        shown = "".join(
+            " " if character.isspace() else character if character.isprintable() else "\ufffd" for character in text
+        )
+        text = _MARKS.sub(r"\1", shown)
+    return " ".join(text.split()) or _NAMELESS
+
+
+@lru_cache(maxsize=1 << 14)
+def cut(text: str, length: int = NAME_LENGTH) -> str:
+    """A harmless text of at most so many characters; what is cut ends in an ellipsis."""
+    text = harmless(text)
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def named(text: str, length: int = NAME_LENGTH) -> tuple[str, str | None]:
+    """A name as it is shown, and in full where it was cut."""
+    full = harmless(text)
+    shown = cut(text, length)
+    return shown, None if shown == full else full[:TITLE_LENGTH]
+
+
+def short_address(address: str) -> str:
+    """The beginning and end of an address or a pool's id: ``CAS3…OWMA``."""
+    return address if len(address) <= 12 else f"{address[:4]}…{address[-4:]}"
+
+
+def words(name: str) -> str:
+    """A name in the protocols' own spelling as words: ``admin_on_ice`` is ``admin on ice``."""
+    return harmless(name).replace("_", " ")
+
+
+@lru_cache
+def native_asset(passphrase: str) -> str:
+    """The contract of a network's native asset: SHA-256 over the contract id preimage of asset type native (CAP-46)."""
+    network = hashlib.sha256(passphrase.encode()).digest()
+    preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
+    return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
+
+
+def not_mainnet(passphrase: str) -> str | None:
+    """What every page of a network other than mainnet says first; None for mainnet."""
+    known = network_of(passphrase).name
+    if known == "mainnet":
+        return None
+    shown = f"“{cut(passphrase, TITLE_LENGTH)}”"
+    if known == "testnet":
+        return f"This is testnet ({shown}), not mainnet: its tokens are worth nothing."
+    if known == "local":
+        return (
+            f"This is not mainnet. It is a network of one machine ({shown}), as the demo makes one: markets, amounts "
+            "and prices are made up."
+        )
+    return f"This is not mainnet. It is the network {shown}."
+
+
+class Symbols:
+    """The symbols of tokens on one network as people know them: the native asset's, `native`, is XLM.
+
+    On a public network only the contract of the native asset is meant, whatever others call themselves.
+    """
+
+    def __init__(self, passphrase: str) -> None:
+        """For the network of a passphrase."""
+        public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
+        self._native = native_asset(passphrase) if public else None
+
+    def of(self, symbol: str, token_address: str) -> str:
+        """The symbol of a token, harmless and in full."""
+        if symbol == "native" and self._native in (None, token_address):
+            return "XLM"
+        return harmless(symbol)
+
+
+def prose(text: str) -> Markup:
+    """A text of the documentation with what stands in backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else part for position, part in enumerate(parts)
+    )

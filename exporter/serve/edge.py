@@ -1,0 +1,398 @@
+"""Regular expressions for the nginx rule, which sees queries as they were sent and cannot compare numbers.
+
+Every expression is of PCRE and anchored by whoever uses it. Parameter names, digits and the names of buckets match
+in their percent-encoded forms too, because what follows from them is a constant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import jinja2
+import msgspec
+
+from exporter.config import Settings
+from exporter.errors import ConfigError, StoreError
+from exporter.ledger.rpc.endpoints import url_or_none
+from exporter.render import documents
+from exporter.render.site.templates import template_folder
+from exporter.stores.store import scheme_of
+from exporter.tree import headers, problems, routes
+from exporter.tree.families import prefixes
+from exporter.tree.files import FileKind
+from exporter.tree.problems import Problem, encode_problem, problem
+from exporter.tree.routes import BUCKET_NAMES, MAX_LIMIT
+
+_DIGIT_PREFIX = "(?:%3)?"
+"""``%30`` to ``%39`` are the digits."""
+
+
+ENCODED_CURSOR = "(?:[A-Za-z0-9_-]|%(?:2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])){1,128}"
+"""A cursor with any of its characters percent-encoded."""
+
+
+def either_form(text: str) -> str:
+    """Matches a word of ASCII as it stands or with any of its characters percent-encoded."""
+    return "".join(f"(?:{character}|%{_hexadecimal(character)})" for character in text)
+
+
+def _hexadecimal(character: str) -> str:
+    digits = f"{ord(character):02x}"
+    return "".join(digit if digit.isdigit() else f"[{digit.upper()}{digit}]" for digit in digits)
+
+
+def first_value(name: str) -> str:
+    """Captures the first value of a parameter in a query; matches nothing where that is absent or empty.
+
+    Pairs of other names are passed over without ever going back (``*+``), so a long query costs its length.
+    """
+    own = either_form(name)
+    return f"^(?:(?!{own}(?:=|&|$))[^&]*&)*+{own}=([^&]+)"
+
+
+def integers(low: int, high: int) -> str:
+    """Matches the whole numbers from ``low`` to ``high``, with any leading zeros, digits encoded or not."""
+    return f"(?:{_DIGIT_PREFIX}0)*+(?:{'|'.join(_ranges(low, high))})"
+
+
+def _ranges(low: int, high: int) -> Iterator[str]:
+    """One expression for each run of numbers that share their first digits and end in free ones."""
+    while low <= high:
+        # The largest block 10^k that begins at low and does not go beyond high.
+        free = 0
+        while low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
+            free += 1
+        # Blocks of that size one after another differ in one digit.
+        block = 10**free
+        fixed, first = divmod(low // block, 10)
+        count = min(10 - first, (high - low + 1) // block)
+        digits = [str(digit) for digit in str(fixed)] if fixed else []
+        shared = "".join(f"{_DIGIT_PREFIX}{digit}" for digit in digits)
+        rest = f"(?:{_DIGIT_PREFIX}[0-9]){{{free}}}" if free else ""
+        yield f"{shared}{_DIGIT_PREFIX}{_digits(first, first + count - 1)}{rest}"
+        low += count * block
+
+
+def _digits(first: int, last: int) -> str:
+    return str(first) if first == last else f"[{first}-{last}]"
+
+
+def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
+    """(page size, expression of the limits that it answers), ascending; the first is the page without rows."""
+    bounds = [*sizes[1:], MAX_LIMIT + 1]
+    pages = [(size, integers(size, above - 1)) for size, above in zip(sizes, bounds, strict=True)]
+    return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
+
+
+def buckets() -> list[tuple[str, str]]:
+    """(name of a bucket, expression that matches it)."""
+    return [(name, either_form(name)) for name in BUCKET_NAMES]
+
+
+# The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
+#
+# `exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of
+# them
+# (tests/serve/edge). Page sizes, texts and headers are put in from where the preview server takes them.
+
+PLATFORMS = ("nginx", "cloudfront", "cloudflare")
+
+MAX_FUNCTION_BYTES = 10_240
+"""What CloudFront accepts as the code of a function."""
+
+_UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
+"""What cannot stand in a quoted path of an nginx configuration (``$`` has no escape there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Where the tree is: what is configured, and what the command line names instead."""
+
+    uri: str
+    root: str | None
+    origin: str | None
+
+
+def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
+    """The files of a platform's rule, by name.
+
+    Args:
+        platform: one of `PLATFORMS`.
+        settings: for the page sizes, and the folder that nginx serves unless ``root`` names another.
+        root: nginx: the folder of the tree.
+        origin: Cloudflare: the URL under which the keys of the tree are found; None for a bound R2 bucket.
+
+    Raises:
+        ConfigError: an option is not for this platform, or not usable in its configuration.
+    """
+    if platform not in PLATFORMS:
+        raise ConfigError(f"there is no rule for {platform!r}; there are {', '.join(PLATFORMS)}")
+    if root is not None and platform != "nginx":
+        raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
+    if origin is not None and platform != "cloudflare":
+        raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
+    sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
+    files = _RENDERERS[platform](_environment(), sizes, _Options(settings.output.uri, root, origin))
+    function = files.get("function.js", "")
+    if len(function.encode()) > MAX_FUNCTION_BYTES:
+        raise ConfigError(f"output.page_sizes: so many sizes make a function above {MAX_FUNCTION_BYTES} bytes")
+    return files
+
+
+def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write the files of a rule into a folder, which is made if need be; gives their paths."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            written.append(folder / name)
+    except OSError as error:
+        raise StoreError(f"cannot write into {folder}: {error.strerror}. Choose another --out") from error
+    return written
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_folder() / "edge"),
+        autoescape=False,  # scripts and configuration files; every value is quoted where it stands
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["js"] = _javascript
+    environment.filters["body"] = _nginx_body
+    environment.filters["quoted"] = _nginx_quoted
+    return environment
+
+
+def _javascript(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _nginx_body(document: Problem) -> str:
+    """A problem document as a quoted parameter of nginx; variables in it are filled in by nginx."""
+    return _nginx_quoted(encode_problem(document).decode())
+
+
+def _nginx_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _refused(name: str, accepted: str) -> Problem:
+    """400 without the client's own value, which a rule would have to escape."""
+    return problem(400, f"{name} must be {accepted}.")
+
+
+def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "sizes": sizes,
+        "max_limit": routes.MAX_LIMIT,
+        "max_url": documents.MAX_URL_LENGTH,
+        "empty_page": routes.EMPTY_PAGE_KEY,
+        "bucket_names": routes.BUCKET_NAMES,
+        "default_bucket": routes.DEFAULT_BUCKET,
+        "problem_type": headers.PROBLEM_CONTENT_TYPE,
+        "types": headers.CONTENT_TYPES,
+        "every_answer": headers.EVERY_ANSWER,
+        "preflight": headers.PREFLIGHT,
+        "methods": headers.METHODS,
+        "error_cache": headers.ERROR_CACHE_CONTROL,
+        "uncached": headers.UNCACHED,
+        "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
+        "immutable": (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY)),
+        "pointer": headers.POINTER_KEY,
+        "errors_folder": headers.ERRORS_FOLDER,
+        "generic": {document.status: document for document in documents.generic_problems()},
+        "titles": {document.status: document.title for document in documents.generic_problems()},
+        "shown": problems.SHOWN_CHARACTERS,
+        "missing_page": problems.MISSING_PAGE,
+        "mistakable": routes.MISTAKABLE,
+    }
+
+
+def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:
+    market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
+    values = _common(sizes) | {
+        "root": _folder(options.root, options.uri),
+        "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
+        "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
+        "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
+        "limits": limits(sizes),
+        "buckets": buckets(),
+        "encoded_cursor": ENCODED_CURSOR,
+        "refused": {
+            "market": _refused("market", routes.STRKEY_ACCEPTED),
+            "token": _refused("token", routes.STRKEY_ACCEPTED),
+            "address": _refused("address", routes.STRKEY_ACCEPTED),
+            "pool": _refused("pool", routes.POOL_ACCEPTED),
+            "limit": _refused("limit", routes.LIMIT_ACCEPTED),
+            "bucket": _refused("bucket", routes.BUCKET_ACCEPTED),
+            "assets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/assets", routes.ASSETS_PARAMETERS),
+            "markets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/markets", routes.MARKETS_PARAMETERS),
+            "cursor": problem(400, "cursor must be sent as it was given, without percent-encoding."),
+        },
+        "unknown": {
+            "cursor": problems.unknown_cursor(),
+            "bucket_page": problems.unknown_bucket_page(),
+            "market": problems.unknown_market(market),
+            "pool": problems.unknown_pool(market, pool),
+            "token": problems.unknown_token(token),
+            "path": problems.not_found(),
+        },
+    }
+    return {
+        name: environment.get_template(f"{name}.j2").render(values) for name in ("nginx-http.conf", "nginx-server.conf")
+    }
+
+
+def _folder(root: str | None, uri: str) -> str:
+    """The absolute path of the folder that nginx serves."""
+    parts = urlsplit(uri)
+    if root is None and scheme_of(uri) not in (None, "file"):
+        raise ConfigError(f"output.uri begins with {scheme_of(uri)}:; name the folder that nginx serves with --root")
+    path = str(Path(root or (parts.path if parts.scheme == "file" else uri)).absolute())
+    if _UNQUOTABLE.search(path):
+        raise ConfigError(f"--root: nginx cannot serve {path!r}: no quotes, backslashes, $ or control characters")
+    return path
+
+
+def _details() -> dict[str, str]:
+    """The texts of the JavaScript rules; ``{1}`` and ``{2}`` stand for names out of the path."""
+    return {
+        "nothing": problems.not_found().detail,
+        "cursor": problems.unknown_cursor().detail,
+        "page": problems.unknown_bucket_page().detail,
+        "market": problems.unknown_market("{1}").detail,
+        "pool": problems.unknown_pool("{1}", "{2}").detail,
+        "token": problems.unknown_token("{1}").detail,
+        "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
+        "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
+        "method": documents.METHOD_NOT_ALLOWED.detail,
+        "long": documents.URL_TOO_LONG.detail,
+        "strkey": routes.STRKEY_ACCEPTED,
+        "pool_id": routes.POOL_ACCEPTED,
+        "bucket": routes.BUCKET_ACCEPTED,
+        "limit": routes.LIMIT_ACCEPTED,
+    }
+
+
+def _compact(script: str) -> str:
+    """A script without indentation and, but for those at its top, without comments: a function may have few bytes."""
+    lines = [line.strip() for line in script.splitlines()]
+    top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
+    return "\n".join([*lines[:top], *(line for line in lines[top:] if line and not line.startswith("//")), ""])
+
+
+def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
+    values = _common(sizes) | {"details": _details()}
+    files = {name: environment.get_template(f"{name}.j2").render(values) for name in ("function.js", "missing.js")}
+    files["function.js"] = _compact(files["function.js"])
+    return files | {
+        "response-headers-policy.json": _pretty(_response_headers_policy()),
+        "cache-policy.json": _pretty(_CACHE_POLICY),
+        "custom-error-responses.json": _pretty(_custom_error_responses()),
+        "origin-group.json": _pretty(_ORIGIN_GROUPS),
+    }
+
+
+def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:
+    origin = options.origin
+    if origin is not None:
+        if url_or_none(origin) is None:
+            raise ConfigError("--origin: its host or its port cannot be one; write it as https://host/path")
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ConfigError(f"--origin must be an http(s) URL without a query; got a {parts.scheme or 'bare'} one")
+        if parts.username is not None:
+            raise ConfigError("--origin: the URL must hold no user or password; the rule would publish them")
+        origin = origin.rstrip("/")
+    values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
+    values |= {"origin": origin, "unavailable": documents.UNAVAILABLE.detail}
+    return {"worker.js": environment.get_template("worker.js.j2").render(values)}
+
+
+def _response_headers_policy() -> dict[str, Any]:
+    exposed = headers.EVERY_ANSWER["access-control-expose-headers"].split(", ")
+    allowed = headers.PREFLIGHT["access-control-allow-headers"].split(", ")
+    methods = headers.METHODS.split(", ")
+    return {
+        "Name": "lending-markets",
+        "Comment": "Any origin may read every answer, errors among them",
+        "CorsConfig": {
+            "AccessControlAllowOrigins": _items(["*"]),
+            "AccessControlAllowHeaders": _items(allowed),
+            "AccessControlAllowMethods": _items(methods),
+            "AccessControlAllowCredentials": False,
+            "AccessControlExposeHeaders": _items(exposed),
+            "AccessControlMaxAgeSec": int(headers.PREFLIGHT["access-control-max-age"]),
+            "OriginOverride": True,
+        },
+        "SecurityHeadersConfig": {"ContentTypeOptions": {"Override": True}},
+    }
+
+
+_CACHE_POLICY: dict[str, Any] = {
+    "Name": "lending-markets",
+    "Comment": "By path alone: the function maps the query into the path; lifetimes are those of the objects",
+    "MinTTL": 0,
+    "DefaultTTL": 30,
+    "MaxTTL": 31_536_000,
+    "ParametersInCacheKeyAndForwardedToOrigin": {
+        "EnableAcceptEncodingGzip": True,
+        "EnableAcceptEncodingBrotli": True,
+        "HeadersConfig": {"HeaderBehavior": "none"},
+        "CookiesConfig": {"CookieBehavior": "none"},
+        "QueryStringsConfig": {"QueryStringBehavior": "none"},
+    },
+}
+
+_ORIGIN_GROUPS: dict[str, Any] = {
+    "Quantity": 1,
+    "Items": [
+        {
+            "Id": "tree-then-missing",
+            "FailoverCriteria": {"StatusCodes": {"Quantity": 2, "Items": [403, 404]}},
+            "Members": {"Quantity": 2, "Items": [{"OriginId": "tree"}, {"OriginId": "missing"}]},
+        }
+    ],
+}
+
+
+def _custom_error_responses() -> dict[str, Any]:
+    """What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
+    answers = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
+    responses = [
+        {
+            "ErrorCode": code,
+            "ResponsePagePath": f"/{documents.error_key(answer)}",
+            "ResponseCode": str(answer),
+            "ErrorCachingMinTTL": 5 if answer == 404 else 0,
+        }
+        for code, answer in answers.items()
+    ]
+    # The second distribution says what is missing; its answer is passed on as it stands.
+    responses.append({"ErrorCode": 404, "ResponsePagePath": "", "ResponseCode": "", "ErrorCachingMinTTL": 5})
+    return _items(responses)
+
+
+def _items(values: list[Any]) -> dict[str, Any]:
+    return {"Quantity": len(values), "Items": values}
+
+
+def _pretty(document: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+_RENDERERS: dict[str, Callable[..., dict[str, str]]] = {
+    "nginx": _nginx,
+    "cloudfront": _cloudfront,
+    "cloudflare": _cloudflare,
+}

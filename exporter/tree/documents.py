@@ -1,0 +1,561 @@
+"""The document that says what is covered: protocols, the code of their contracts, and what is left out on purpose."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.tree.fields import (
+    Amount,
+    BasisPoints,
+    BucketName,
+    Compounding,
+    ConfigHash,
+    ContractAddress,
+    Count,
+    Cursor,
+    Digest,
+    FileKindName,
+    FileReference,
+    FixedPoint,
+    Ledger,
+    ObjectKey,
+    PoolId,
+    Positive,
+    Price,
+    ProtocolName,
+    Reason,
+    RunId,
+    Scale,
+    Timestamp,
+    TokenDecimals,
+    TokenSymbol,
+    UsdCents,
+    Version,
+    Words,
+)
+from exporter.tree.problems import Problem
+
+Day = Annotated[
+    str,
+    Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"]),
+]
+
+
+class ContractVersion(Struct, frozen=True, forbid_unknown_fields=True):
+    """Markets that were read and run the same code; `wasm_hash` is null for those that have none."""
+
+    version: Words
+    wasm_hash: Digest | None
+    market_count: Count
+
+
+class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
+    """A contract that was known beforehand: what it is to the protocol, and where its address was taken from."""
+
+    deployment: Words
+    role: Words
+    address: ContractAddress
+    name: Words
+    wasm_hash: Digest | None
+    source: Words
+    date: Day
+
+
+class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is read of a protocol, and what its numbers mean.
+
+    `year_seconds` is the year that the protocol's annual rates are of; the texts say what is a market and a pool of
+    it, how the yields follow from the rates, of which state rates and totals are and what is part of them, where the
+    price comes from, and what is not in the numbers. In these the protocols differ. The counts are those of the
+    published run.
+    """
+
+    protocol: ProtocolName
+    title: Words
+    structure: Words
+    year_seconds: Positive
+    supply_yield: Words
+    borrow_yield: Words
+    supply_compounding: Compounding
+    borrow_compounding: Compounding
+    rates: Words
+    totals: Words
+    prices: Words
+    limits: Words
+    market_count: Count
+    pool_count: Count
+    unread_count: Count
+    unpriced_count: Count
+    absent_count: Count
+    contract_versions: list[ContractVersion]
+    known_contracts: list[KnownAddress]
+
+
+class Excluded(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out on purpose, and why."""
+
+    name: Words
+    kind: Words
+    reason: Words
+
+
+class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every protocol that a run looks for, also where it found nothing of it, and what is left out on purpose.
+
+    What could not be read, and what has no price, is named in `/v1/system/status`.
+    """
+
+    observed_ledger: Ledger
+    data: list[ProtocolCoverage]
+    excluded: list[Excluded]
+
+
+# The documents of a single asset, field for field: its detail, and its history in buckets of time.
+
+
+class AssetPrice(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where `oracle_price_usd` comes from, or why there is none.
+
+    `value`, divided by 10^`decimals`, is the price of one token in USD as the contract `oracle` gave it, and `time` the
+    time that it gave with it (null also beyond the year 9999). `validity` is `valid`, or says why the market itself
+    would refuse to use a price; then the other three are null.
+    """
+
+    oracle: ContractAddress | None
+    validity: Words
+    value: FixedPoint | None
+    decimals: Scale | None
+    time: Timestamp | None
+
+
+class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
+    """Annual rates without compounding, and the utilization and modifier that they follow from.
+
+    `stored` ones follow from the state as the contract has stored it, `accrued` ones from the state brought to the
+    close time of the ledger; the two are equal where a protocol's own view does not accrue.
+    """
+
+    apr_decimals: Scale
+    stored_supply_apr: FixedPoint
+    stored_borrow_apr: FixedPoint
+    accrued_supply_apr: FixedPoint
+    accrued_borrow_apr: FixedPoint
+    utilization_decimals: Scale
+    stored_utilization: FixedPoint
+    accrued_utilization: FixedPoint
+    rate_modifier_decimals: Scale
+    rate_modifier: FixedPoint
+
+
+class AssetIndexes(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one share of supply and one share of debt are worth, in base units of the token."""
+
+    decimals: Scale
+    supply: FixedPoint
+    borrow: FixedPoint
+
+
+class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
+    """One parameter of the pool's configuration, under the name that the contract has for it.
+
+    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0. With `no_limit` the contract takes this value to
+    mean that there is no limit.
+    """
+
+    name: Words
+    value: FixedPoint
+    decimals: Scale
+    no_limit: bool
+
+
+class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
+    """The pool snapshot, with what an analyst wants beside it.
+
+    The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
+    `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
+    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
+    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates.
+    """
+
+    market: ContractAddress
+    pool: PoolId
+    token_address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    supply_apy_bps: BasisPoints
+    borrow_apy_bps: BasisPoints
+    utilization_bps: BasisPoints
+    total_supplied: Amount
+    total_borrowed: Amount
+    oracle_price_usd: Price | None
+    tvl_usd_cents: UsdCents | None
+    observed_ledger: Ledger
+    ledger_close_time: Timestamp
+    protocol: ProtocolName
+    version: Words
+    market_name: Words
+    market_status: Words
+    contract_wasm_hash: Digest | None
+    total_collateral: Amount
+    backstop_credit: FixedPoint
+    last_accrual_time: Timestamp
+    price: AssetPrice
+    rates: AssetRates
+    indexes: AssetIndexes
+    rate_model: list[RateModelParameter]
+    supply_compounding: Compounding
+    borrow_compounding: Compounding
+
+
+class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was observed from `start_time` to before `end_time`.
+
+    Amounts and the value are averages over the observations, rounded down. Rates and the price are medians: the middle
+    value, or for an even number the mean of the two in the middle, rounded down (a price at the most decimals that
+    any price of the bucket has). The value and the price are over the `priced_count` observations that have a price,
+    and null when none has.
+    """
+
+    start_time: Timestamp
+    end_time: Timestamp
+    total_supplied: Amount
+    total_borrowed: Amount
+    supply_apy_bps: BasisPoints
+    borrow_apy_bps: BasisPoints
+    utilization_bps: BasisPoints
+    tvl_usd_cents: UsdCents | None
+    oracle_price_usd: Price | None
+    observation_count: Positive
+    priced_count: Count
+    first_ledger: Ledger
+    last_ledger: Ledger
+
+
+class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
+    """Buckets of one length in one pool, ascending; a bucket in which nothing was observed is left out.
+
+    The newest document ends with the bucket that is still open. `next_cursor` leads to the page before, which holds
+    older buckets, and which never changes; it is null on the oldest. `observed_ledger` is the newest ledger that the
+    document knows of: of a page, the last in its buckets.
+    """
+
+    market: ContractAddress
+    pool: PoolId
+    bucket: BucketName
+    observed_ledger: Ledger
+    data: list[HistoryBucket]
+    next_cursor: Cursor | None
+
+
+# What is on the wire: the JSON documents, field for field, apart from the tables they are made from.
+#
+# A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they stand here (the
+# kinds of values: `exporter.tree.fields`). The documents of a single asset are in `exporter.tree.documents`.
+#
+# The same models give the JSON Schema of the API (`exporter.render.openapi`) and read every file back as it is written
+# (`exporter.tree.read_back`).
+
+SCHEMA_VERSION = 1
+"""The version of these documents: raised when a field is renamed, removed or given another meaning."""
+
+PAGE_TOKEN_LENGTH = 22
+"""Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
+
+
+class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    """One token's pool in one market at the observed ledger.
+
+    Totals are in base units of the token, rates in basis points a year rounded down. How yields
+    follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
+    action, is the protocol's own: `/v1/protocols` tells it. `oracle_price_usd` is null
+    when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
+    floor((total_supplied + plain collateral) * price * 100), is null with it.
+    """
+
+    market: ContractAddress
+    pool: PoolId
+    token_address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    supply_apy_bps: BasisPoints
+    borrow_apy_bps: BasisPoints
+    utilization_bps: BasisPoints
+    total_supplied: Amount
+    total_borrowed: Amount
+    oracle_price_usd: Price | None
+    tvl_usd_cents: UsdCents | None
+    observed_ledger: Ledger
+
+
+class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page."""
+
+    data: list[PoolSnapshot]
+    next_cursor: Cursor | None
+
+
+class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
+
+    pool: PoolId
+    token_address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    supply_apy_bps: BasisPoints
+    borrow_apy_bps: BasisPoints
+    utilization_bps: BasisPoints
+    total_supplied: Amount
+    total_borrowed: Amount
+    oracle_price_usd: Price | None
+    tvl_usd_cents: UsdCents | None
+
+
+class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
+    """One market with its pools, ascending by id.
+
+    `pool_count` counts all member pools, also those that were cut from `pools` (`truncated`) or could not be
+    read (listed in `/v1/system/status`). `tvl_usd_cents` sums all pools that have a price, cut or not; it is null
+    when none has. `config_hash` changes if and only if the market's configuration in the ledger does.
+    """
+
+    market: ContractAddress
+    config_hash: ConfigHash
+    observed_ledger: Ledger
+    pool_count: Count
+    pools: list[MarketPool]
+    truncated: bool
+    tvl_usd_cents: UsdCents | None
+
+
+class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price."""
+
+    market: ContractAddress
+    protocol: ProtocolName
+    version: Words
+    name: Words
+    status: Words
+    observed_ledger: Ledger
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+
+
+class MarketList(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every market that was read, ascending by address."""
+
+    observed_ledger: Ledger
+    data: list[MarketEntry]
+
+
+class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which pool: `/v1/assets/{market}/{pool}`."""
+
+    market: ContractAddress
+    pool: PoolId
+
+
+class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token and the pools that lend it, by market and then pool, ascending.
+
+    `symbol` and `decimals` are as the token's contract gives them. `first_seen_ledger` is the lowest ledger at which
+    the history has a pool of this token; a token that vanishes and comes back keeps it.
+    """
+
+    address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    first_seen_ledger: Ledger
+    observed_ledger: Ledger
+    pools: list[PoolReference]
+
+
+class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
+    """One protocol's part of the summary."""
+
+    protocol: ProtocolName
+    market_count: Count
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+
+
+class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
+    """All markets together, and by protocol, ascending by name.
+
+    Pools are counted read or not; the value is the sum over the pools that have a price, null when none has.
+    """
+
+    observed_ledger: Ledger
+    market_count: Count
+    pool_count: Count
+    tvl_usd_cents: UsdCents | None
+    protocols: list[ProtocolTotals]
+
+
+class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """One immutable Parquet file of the history, with its size and where it is.
+
+    `key` is relative to the root of the tree, `url` to this document, so that it leads to the file wherever the tree
+    is served from.
+    """
+
+    key: ObjectKey
+    url: FileReference
+    rows: Count
+    bytes: Count
+    sha256: Digest
+    first_ledger: Ledger
+    last_ledger: Ledger
+    schema_version: Version
+
+
+class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every Parquet file of the history. A file that is not named here is no part of it."""
+
+    schema_version: Version
+    observed_ledger: Ledger
+    files: list[HistoryFile]
+
+
+class Unread(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool, or with `pool` null a whole market, that could not be read: `reason` in a word, `detail` in words."""
+
+    market: ContractAddress
+    pool: PoolId | None
+    protocol: ProtocolName
+    reason: Reason
+    detail: str
+
+
+class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool whose price is null, and why."""
+
+    market: ContractAddress
+    pool: PoolId
+    reason: Reason
+
+
+class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of a pool that is published as `bound`, the most it can be there: the true one is that or more.
+
+    `field` is the name of its column in the Parquet history.
+    """
+
+    market: ContractAddress
+    pool: PoolId
+    field: str
+    bound: Amount
+
+
+class Absent(Struct, frozen=True, forbid_unknown_fields=True):
+    """A known market address at which there is no contract at this ledger."""
+
+    market: ContractAddress
+    protocol: ProtocolName
+    reason: Reason
+
+
+class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
+    """The pointer: which run is the published one. It is written last, so all that it implies is there.
+
+    `network` is the passphrase of the network that was read, and `network_name` what it is called: `mainnet`,
+    `testnet`, `local` (a network of one machine, as the made one of `exporter demo`), or `custom` for any other.
+    `ledger_close_time` is the close time of the observed ledger, `generated_at` the time of the run, and
+    `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
+    `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
+    the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
+    """
+
+    run_id: RunId
+    schema_version: Version
+    network: str
+    network_name: Words
+    observed_ledger: Ledger
+    ledger_close_time: Timestamp
+    generated_at: Timestamp
+    next_expected_at: Timestamp | None
+    market_count: Count
+    pool_count: Count
+    token_count: Count
+    unread_count: Count
+    unpriced_count: Count
+    unread: list[Unread]
+    unpriced: list[Unpriced]
+    bounded: list[Bounded]
+    absent: list[Absent]
+    notices: list[str]
+    page_sizes: list[Positive]
+    default_page_size: Positive
+    retention_hours: Count
+    manifest_key: ObjectKey
+    manifest_sha256: Digest
+    previous_run_id: RunId | None
+
+
+class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """One file of a run: `kind` is page, history, document or pointer, `bytes` its size."""
+
+    key: ObjectKey
+    kind: FileKindName
+    bytes: Count
+    sha256: Digest
+
+
+class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every file that a run wrote or relies on, with its digest."""
+
+    run_id: RunId
+    observed_ledger: Ledger
+    published_at: Timestamp
+    files: list[ManifestFile]
+
+
+class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """The description of the API itself (OpenAPI 3.1)."""
+
+    openapi: str
+    info: dict[str, Any]
+    servers: list[dict[str, Any]]
+    tags: list[dict[str, Any]]
+    paths: dict[str, dict[str, Any]]
+    components: dict[str, dict[str, Any]]
+
+
+Document: TypeAlias = (
+    AssetsPage
+    | AssetDetail
+    | AssetHistory
+    | MarketList
+    | MarketSummary
+    | TokenDocument
+    | ProtocolSummary
+    | ProtocolList
+    | HistoryManifest
+    | SystemStatus
+    | RunManifest
+    | OpenApiDocument
+    | Problem
+)
+"""The documents that are files of their own."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(document: Struct) -> bytes:
+    """The bytes of a document: compact UTF-8 JSON, fields in the model's order, no newline at the end."""
+    return _ENCODER.encode(document)
+
+
+def page_token(data: bytes) -> str:
+    """The token of a page file: it names the page by its content, so it can never come to mean other bytes."""
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest())[:PAGE_TOKEN_LENGTH].decode("ascii")
+
+
+def timestamp(seconds: int) -> str:
+    """Unix seconds as the documents write a time: RFC 3339, UTC, to the second, with a Z."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

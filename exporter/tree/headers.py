@@ -1,0 +1,87 @@
+"""How a file of the tree is sent: its content type and how long it may be cached, told from its key.
+
+The preview server, the uploader of a bucket and the rules shipped for the edge must agree on these, so they
+stand here once. Errors are never cached longer than the shortest-lived success.
+"""
+
+from __future__ import annotations
+
+from exporter.tree.families import prefixes
+from exporter.tree.files import FileKind
+
+POINTER_KEY = "v1/system/status.json"
+"""The file that is written last by every run."""
+
+CONTENT_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+"""Content types by extension. A file with another extension is no part of the tree."""
+
+PROBLEM_CONTENT_TYPE = "application/problem+json"
+
+ERRORS_FOLDER = "v1/errors/"
+"""Where the problem documents stand that platforms answer errors with."""
+
+METHODS = "GET, HEAD, OPTIONS"
+"""The methods that are answered."""
+
+EVERY_ANSWER = {
+    "access-control-allow-origin": "*",
+    "access-control-expose-headers": "Accept-Ranges, Content-Length, Content-Range, ETag",
+    "x-content-type-options": "nosniff",
+}
+"""Headers of every answer, errors among them: a web page of any origin may read all of it."""
+
+PREFLIGHT = {
+    "access-control-allow-methods": METHODS,
+    "access-control-allow-headers": "If-None-Match, Range",
+    "access-control-max-age": "86400",
+    "allow": METHODS,
+}
+"""Further headers of the answer to OPTIONS."""
+
+ERROR_CACHE_CONTROL = "public, max-age=5"
+"""For errors that say something about the URL (400, 404)."""
+
+UNCACHED = "no-store"
+"""For errors that say something about the moment or the single request (405, 414, 416, 5xx)."""
+
+_PAGES, _HISTORY = prefixes(FileKind.PAGE), prefixes(FileKind.HISTORY)
+
+_CACHE_CONTROL = {
+    FileKind.PAGE: "public, max-age=31536000, immutable",
+    FileKind.HISTORY: "public, max-age=31536000, immutable",
+    FileKind.DOCUMENT: "public, max-age=30",
+    FileKind.POINTER: "public, max-age=5, must-revalidate",
+}
+
+
+def kind_of(key: str) -> FileKind:
+    """The class of object that a key of the tree names."""
+    if key == POINTER_KEY:
+        return FileKind.POINTER
+    if key.startswith(_PAGES):
+        return FileKind.PAGE
+    if key.startswith(_HISTORY):
+        return FileKind.HISTORY
+    return FileKind.DOCUMENT
+
+
+def content_type(key: str) -> str | None:
+    """The content type of a key, or None where its extension is no part of the tree."""
+    name = key.rpartition("/")[2]
+    _, dot, extension = name.rpartition(".")
+    if key.startswith(ERRORS_FOLDER) and extension == "json":
+        return PROBLEM_CONTENT_TYPE
+    return CONTENT_TYPES.get(extension) if dot else None
+
+
+def cache_control(kind: FileKind) -> str:
+    """The ``Cache-Control`` value for a class of object."""
+    return _CACHE_CONTROL[kind]

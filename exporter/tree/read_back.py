@@ -1,0 +1,234 @@
+"""What a document says otherwise than its key does, or than it says elsewhere itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+
+import msgspec
+
+from exporter.errors import CheckError
+from exporter.tree.documents import (
+    AssetDetail,
+    AssetHistory,
+    AssetsPage,
+    Document,
+    HistoryBucket,
+    HistoryManifest,
+    MarketList,
+    MarketSummary,
+    OpenApiDocument,
+    ProtocolList,
+    ProtocolSummary,
+    RunManifest,
+    SystemStatus,
+    TokenDocument,
+    encode,
+    page_token,
+)
+from exporter.tree.files import RenderedFile
+from exporter.tree.problems import Problem
+
+
+def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> str | None:
+    """What is wrong with a document that decodes, or None.
+
+    Args:
+        document: the document.
+        names: what its key says of it, by the names of the fields: market, pool, token, bucket and so on.
+        data: its bytes, of which a page's token is made.
+    """
+    for field in ("market", "pool", "bucket", "address", "run_id"):
+        said = getattr(document, field, None)
+        if said is not None and said != names.get(field, said):
+            return f"$.{field} is {said}"
+    if "token" in names and page_token(data) != names["token"]:
+        return f"its content has the token {page_token(data)}"
+    match document:
+        case AssetsPage():
+            return _page(document, names)
+        case AssetDetail():
+            return _detail(document)
+        case AssetHistory():
+            return _history(document)
+        case MarketList():
+            if any(later.market <= earlier.market for earlier, later in pairwise(document.data)):
+                return "$.data must ascend by market, each once"
+            if any(entry.observed_ledger != document.observed_ledger for entry in document.data):
+                return "$.data has a market of another ledger"
+        case MarketSummary():
+            if len(document.pools) > document.pool_count:
+                return f"$.pool_count is {document.pool_count}, but $.pools has {len(document.pools)}"
+        case TokenDocument():
+            return _token(document)
+        case ProtocolSummary():
+            return _summary(document)
+        case HistoryManifest():
+            for index, file in enumerate(document.files):
+                if file.url != f"../{file.key}":
+                    return f"$.files[{index}].url does not lead to its key {file.key}"
+        case Problem():
+            if str(document.status) != names.get("status"):
+                return f"$.status is {document.status}"
+        case SystemStatus():
+            for field in ("unread", "unpriced"):
+                count, listed = getattr(document, f"{field}_count"), len(getattr(document, field))
+                if count != listed:
+                    return f"$.{field}_count is {count}, but $.{field} has {listed}"
+        case RunManifest():
+            if any(later.key <= earlier.key for earlier, later in pairwise(document.files)):
+                return "$.files must ascend by key, each once"
+    return None
+
+
+def _page(page: AssetsPage, names: Mapping[str, str]) -> str | None:
+    if "empty" in names and (page.data or page.next_cursor is not None):
+        return "$.data must be empty and $.next_cursor null"
+    if "limit" in names and len(page.data) > int(names["limit"]):
+        return f"$.data has {len(page.data)} rows"
+    for field in ("market", "token_address"):
+        expected = names.get(field)
+        if expected is not None and any(getattr(row, field) != expected for row in page.data):
+            return f"$.data has a row with another {field}"
+    return None
+
+
+def _detail(detail: AssetDetail) -> str | None:
+    price = detail.price
+    parts = (price.value, price.decimals, detail.oracle_price_usd, detail.tvl_usd_cents)
+    priced = price.validity == "valid"
+    if any((part is not None) != priced for part in parts) or (price.time is not None and not priced):
+        return f"$.price.validity is {price.validity!r}: price and value must be there if and only if it is valid"
+    return None
+
+
+def _history(history: AssetHistory) -> str | None:
+    for index, bucket in enumerate(history.data):
+        wrong = _bucket(bucket)
+        if wrong:
+            return f"$.data[{index}]{wrong}"
+    for earlier, later in pairwise(history.data):
+        if later.start_time < earlier.end_time or later.first_ledger <= earlier.last_ledger:
+            return f"$.data must ascend, but the bucket of {later.start_time} comes after that of {earlier.start_time}"
+    if history.data and history.data[-1].last_ledger > history.observed_ledger:
+        return f"$.observed_ledger is {history.observed_ledger}, but $.data knows of {history.data[-1].last_ledger}"
+    return None
+
+
+def _bucket(bucket: HistoryBucket) -> str | None:
+    if bucket.end_time <= bucket.start_time:
+        return ".end_time is not after its start_time"
+    if bucket.last_ledger < bucket.first_ledger:
+        return ".last_ledger is below its first_ledger"
+    if bucket.priced_count > bucket.observation_count:
+        return ".priced_count is above its observation_count"
+    priced = bucket.priced_count > 0
+    if (bucket.tvl_usd_cents is not None) != priced or (bucket.oracle_price_usd is not None) != priced:
+        return ": value and price must be there if and only if something was priced"
+    return None
+
+
+def _token(token: TokenDocument) -> str | None:
+    places = [(pool.market, pool.pool) for pool in token.pools]
+    if any(later <= earlier for earlier, later in pairwise(places)):
+        return "$.pools must ascend by market and pool, each once"
+    if token.first_seen_ledger > token.observed_ledger:
+        return f"$.first_seen_ledger is {token.first_seen_ledger}, above the observed ledger"
+    return None
+
+
+def _summary(summary: ProtocolSummary) -> str | None:
+    for field in ("market_count", "pool_count"):
+        total, parts = getattr(summary, field), sum(getattr(part, field) for part in summary.protocols)
+        if total != parts:
+            return f"$.{field} is {total}, but $.protocols sum up to {parts}"
+    values = [int(part.tvl_usd_cents) for part in summary.protocols if part.tvl_usd_cents is not None]
+    expected = str(sum(values)) if values else None
+    if summary.tvl_usd_cents != expected:
+        return f"$.tvl_usd_cents is {summary.tvl_usd_cents}, but $.protocols sum up to {expected}"
+    return None
+
+
+# Reading a rendered file back with the model that its key implies, before anybody relies on it.
+#
+# What can be told from one file alone is checked here: that it decodes with every constraint of its model, that
+# its bytes are the one way to write it, and that it says of itself what its key says. Whether it says what the
+# tables say is checked where it is rendered.
+
+_CONTRACT = "C[A-Z2-7]{55}"
+_POOL = "[A-Za-z0-9][A-Za-z0-9_-]*"
+
+_MODELS: tuple[tuple[re.Pattern[str], type[Document]], ...] = (
+    (re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetsPage),
+    (
+        re.compile(
+            rf"v1/assets(/market/(?P<market>{_CONTRACT}))?(/token/(?P<token_address>{_CONTRACT}))?"
+            r"/(index|limit/(?P<limit>0|[1-9][0-9]*))\.json"
+        ),
+        AssetsPage,
+    ),
+    (re.compile(r"v1/assets/(?P<empty>empty)\.json"), AssetsPage),
+    (re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})\.json"), AssetDetail),
+    (
+        re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})/history/(?P<bucket>[0-9]+[mhdw])\.json"),
+        AssetHistory,
+    ),
+    (re.compile(r"v1/buckets/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetHistory),
+    (re.compile(r"v1/markets\.json"), MarketList),
+    (re.compile(rf"v1/markets/(?P<market>{_CONTRACT})\.json"), MarketSummary),
+    (re.compile(rf"v1/tokens/(?P<address>{_CONTRACT})\.json"), TokenDocument),
+    (re.compile(r"v1/protocol/summary\.json"), ProtocolSummary),
+    (re.compile(r"v1/protocols\.json"), ProtocolList),
+    (re.compile(r"v1/openapi\.json"), OpenApiDocument),
+    (re.compile(r"v1/history\.json"), HistoryManifest),
+    (re.compile(r"v1/system/status\.json"), SystemStatus),
+    (re.compile(r"v1/errors/(?P<status>[1-5][0-9]{2})\.json"), Problem),
+    (re.compile(r"v1/runs/(?P<run_id>[A-Za-z0-9_.-]+)\.json"), RunManifest),
+)
+
+_DECODERS = {model: msgspec.json.Decoder(model) for _, model in _MODELS}
+
+
+def model_of(key: str) -> type[Document] | None:
+    """The model of the document that a key names, or None where the key names no document of ours."""
+    found = _model_and_names(key)
+    return found[0] if found else None
+
+
+def parse_back(file: RenderedFile) -> Document:
+    """Decode a file with its model and check it against its key.
+
+    Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
+    a constraint or are not in canonical form, and for a document that is not the one its key names. The document
+    may be shared with an earlier caller: it is to be read only.
+    """
+    return _parsed(file.key, file.data)
+
+
+# A run's files go one by one from who renders them to the checker of the whole tree, and both want them parsed.
+@lru_cache(maxsize=1)
+def _parsed(key: str, data: bytes) -> Document:
+    found = _model_and_names(key)
+    if found is None:
+        raise CheckError(f"{key}: no document has such a key")
+    model, names = found
+    try:
+        document: Document = _DECODERS[model].decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
+    if encode(document) != data:
+        raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
+    wrong = contradiction(document, names, data)
+    if wrong:
+        raise CheckError(f"{key}: {wrong}")
+    return document
+
+
+def _model_and_names(key: str) -> tuple[type[Document], dict[str, str]] | None:
+    for pattern, model in _MODELS:
+        match = pattern.fullmatch(key)
+        if match:
+            return model, {name: text for name, text in match.groupdict().items() if text is not None}
+    return None

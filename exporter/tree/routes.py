@@ -1,0 +1,296 @@
+"""Which file answers a public URL: the rule of the API as a pure function.
+
+The rule never computes data, it only picks a file. The preview server applies it as it stands; the rules
+shipped for nginx, CloudFront Functions and Cloudflare Workers are ports of it. It knows no file system: of a
+well-formed filter that matches nothing it only says which file to take instead.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, unquote_plus
+
+from exporter.errors import ConfigError
+from exporter.stores.store import is_key
+from exporter.tree.files import FileKind
+from exporter.tree.headers import POINTER_KEY, content_type, kind_of
+from exporter.tree.problems import (
+    Problem,
+    invalid_parameter,
+    not_a_parameter,
+    not_found,
+    unknown_bucket_page,
+    unknown_cursor,
+    unknown_market,
+    unknown_pool,
+    unknown_token,
+)
+
+MAX_LIMIT = 2**31 - 1
+"""`limit` is an int32."""
+
+EMPTY_PAGE_KEY = "v1/assets/empty.json"
+"""The assets page without rows, for a well-formed filter that matches nothing."""
+
+BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
+"""The lengths of a history's buckets, ascending."""
+
+DEFAULT_BUCKET = "1d"
+
+_STRKEY = re.compile(r"C[A-Z2-7]{55}")
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_CURSOR = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_DIGITS = re.compile(r"[0-9]+")
+STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
+POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
+BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
+LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
+ASSETS_PARAMETERS = ("market", "token", "limit", "cursor")
+MARKETS_PARAMETERS: tuple[str, ...] = ()
+MISTAKABLE = ("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields")
+"""Names that a client takes for a filter, an order or a page on `/v1/assets` and `/v1/markets`. They are refused,
+because to ignore them is to answer another question. Other unknown names are ignored (cache busters, campaigns)."""
+
+_FILTER_FOLDERS = frozenset({"limit", "market", "token"})
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The answer is the first of `keys` that exists; `missing` is the answer when none does."""
+
+    keys: tuple[str, ...]
+    missing: Problem
+
+
+def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
+    """Map a URL to the file that answers it.
+
+    `path` is the path as it was sent, still percent-encoded, and `query` what follows the question mark.
+    `sizes` are the page sizes of the published run, ascending, beginning with 1.
+    """
+    segments = _segments(path)
+    if segments is None:
+        return not_found()
+    match segments:
+        case []:
+            return Served(("index.html",), not_found())
+        case ["v1", "assets"]:
+            return _route_assets(query, sizes)
+        case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
+            return refused
+        case ["v1", "markets", market] if not market.endswith(".json"):
+            if not _STRKEY.fullmatch(market):
+                return invalid_parameter("market", market, STRKEY_ACCEPTED)
+            return Served((f"v1/markets/{market}.json",), unknown_market(market))
+        case ["v1", "tokens", token] if not token.endswith(".json"):
+            if not _STRKEY.fullmatch(token):
+                return invalid_parameter("address", token, STRKEY_ACCEPTED)
+            return Served((token_key(token),), unknown_token(token))
+        case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
+            return _invalid_pool(market, pool) or Served((asset_key(market, pool),), unknown_pool(market, pool))
+        case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
+            return _invalid_pool(market, pool) or _route_history(market, pool, query)
+    key = "/".join(segments)
+    if not is_key(key):
+        return not_found()
+    if "." in segments[-1]:
+        return Served((key,), not_found()) if content_type(key) else not_found()
+    if segments[:2] == ["v1", "pages"]:
+        return Served((f"{key}.json",), unknown_cursor())
+    if segments[:2] == ["v1", "buckets"]:
+        return Served((f"{key}.json",), unknown_bucket_page())
+    return Served((f"{key}.json", f"{key}/index.json"), not_found())
+
+
+def assets_folder(market: str | None, token: str | None) -> str:
+    """The folder that holds the first pages of a filter, without a slash at its end."""
+    folder = "v1/assets"
+    if market is not None:
+        folder += f"/market/{market}"
+    if token is not None:
+        folder += f"/token/{token}"
+    return folder
+
+
+def page_key(token: str) -> str:
+    """The key of the page file that a cursor names."""
+    return f"v1/pages/{token}.json"
+
+
+def bucket_page_key(token: str) -> str:
+    """The key of the page of a history that a cursor names.
+
+    Not among the assets pages, which are removed after the retention time: these stay as long as the history does.
+    """
+    return f"v1/buckets/{token}.json"
+
+
+def asset_key(market: str, pool: str) -> str:
+    """The key of a pool's detail."""
+    return f"v1/assets/{market}/{pool}.json"
+
+
+def history_key(market: str, pool: str, bucket: str) -> str:
+    """The key of the newest page of a pool's history in buckets of one length."""
+    return f"v1/assets/{market}/{pool}/history/{bucket}.json"
+
+
+def token_key(address: str) -> str:
+    """The key of a token's document."""
+    return f"v1/tokens/{address}.json"
+
+
+def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
+    """The page sizes in ascending order, or ConfigError where they cannot serve every `limit`.
+
+    They must be different whole numbers from 1 to 2147483647 with 1 among them, so that every limit of 1 and
+    more has a size that is not above it, and the default must be one of them.
+    """
+    if any(type(size) is not int or not 1 <= size <= MAX_LIMIT for size in sizes):
+        raise ConfigError(f"output.page_sizes: every size must be an integer from 1 to {MAX_LIMIT}; got {list(sizes)}")
+    if 1 not in sizes:
+        raise ConfigError(f"output.page_sizes: 1 must be one of them, to serve limit=1; got {list(sizes)}")
+    if len(set(sizes)) != len(sizes):
+        raise ConfigError(f"output.page_sizes: no size may stand twice; got {list(sizes)}")
+    if default_size not in sizes:
+        raise ConfigError(f"output.default_page_size: must be one of the page sizes {list(sizes)}; got {default_size}")
+    return tuple(sorted(sizes))
+
+
+def _segments(path: str) -> list[str] | None:
+    """The decoded segments of a path; None where one could mean anything but a plain name in the tree."""
+    if not path.startswith("/"):
+        return None
+    if path == "/":
+        return []
+    segments = [unquote(segment) for segment in path[1:].split("/")]
+    return segments if all(map(_is_harmless, segments)) else None
+
+
+def _is_harmless(segment: str) -> bool:
+    """Whether a segment can neither leave its folder nor name what stores hide (names that begin with a dot)."""
+    if not segment or segment.startswith("."):
+        return False
+    return not any(character in "/\\" or ord(character) < 0x20 for character in segment)
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """The first occurrence of each parameter; one that is empty counts as absent."""
+    first: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        first.setdefault(unquote_plus(name), unquote_plus(value))
+    return {name: value for name, value in first.items() if value}
+
+
+def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
+    parameters = _parameters(query)
+    if cursor := parameters.get("cursor"):
+        # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
+        return Served((page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
+    if refused := _mistaken(parameters, "/v1/assets", ASSETS_PARAMETERS):
+        return refused
+    market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
+    for name, value in (("market", market), ("token", token)):
+        if value is not None and not _STRKEY.fullmatch(value):
+            return invalid_parameter(name, value, STRKEY_ACCEPTED)
+    file = "index.json"
+    if limit is not None:
+        size = _size_for(limit, sizes)
+        if size is None:
+            return invalid_parameter("limit", limit, LIMIT_ACCEPTED)
+        file = f"limit/{size}.json"
+    key = f"{assets_folder(market, token)}/{file}"
+    unfiltered = market is None and token is None
+    return Served((key,) if unfiltered else (key, EMPTY_PAGE_KEY), not_found())
+
+
+def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:
+    named = next((name for name in MISTAKABLE if name in parameters), None)
+    return None if named is None else not_a_parameter(named, path, accepted)
+
+
+def _invalid_pool(market: str, pool: str) -> Problem | None:
+    if not _STRKEY.fullmatch(market):
+        return invalid_parameter("market", market, STRKEY_ACCEPTED)
+    if not _POOL.fullmatch(pool):
+        return invalid_parameter("pool", pool, POOL_ACCEPTED)
+    return None
+
+
+def _route_history(market: str, pool: str, query: str) -> Served | Problem:
+    parameters = _parameters(query)
+    if cursor := parameters.get("cursor"):
+        # As with the assets, a cursor fixes everything else.
+        known = _CURSOR.fullmatch(cursor) is not None
+        return Served((bucket_page_key(cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
+    bucket = parameters.get("bucket", DEFAULT_BUCKET)
+    if bucket not in BUCKET_NAMES:
+        return invalid_parameter("bucket", bucket, BUCKET_ACCEPTED)
+    return Served((history_key(market, pool, bucket),), unknown_pool(market, pool))
+
+
+def _size_for(limit: str, sizes: Sequence[int]) -> int | None:
+    """The largest size not above the limit, 0 for a limit of 0, None for a limit that is none."""
+    if not _DIGITS.fullmatch(limit):
+        return None
+    # A long run of digits is settled by its length: Python refuses to convert more than 4,300 of them.
+    digits = limit.lstrip("0") or "0"
+    if len(digits) > len(str(MAX_LIMIT)) or int(digits) > MAX_LIMIT:
+        return None
+    number = int(digits)
+    return sizes[bisect_right(sizes, number) - 1] if number else 0
+
+
+# Which object of a bucket answers an extensionless path: a copy of a document under exactly the path's name.
+#
+# A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A bare bucket has no rules, so there
+# the
+# document also stands under the key ``v1/markets``, with the same bytes, content type and cache lifetime.
+
+_ROOT = "v1/"
+_BEHIND_QUERIES = ("v1/assets/limit/", "v1/assets/market/", "v1/assets/token/", EMPTY_PAGE_KEY)
+"""Documents that a query string picks; they have no path of their own."""
+_RECORDS = ("v1/runs/", "v1/system/")
+"""The publisher's own records; the pointer alone is public."""
+_WITH_EXTENSION = frozenset({"v1/openapi.json"})
+"""Documents whose public path is their key."""
+
+
+def alias_of(key: str) -> str | None:
+    """Give the key under which a document stands once more, or None when its public path is none of this kind.
+
+    It is the path without a query string that `exporter.tree.routes.route` answers with the document.
+    """
+    if key != POINTER_KEY and (
+        kind_of(key) is not FileKind.DOCUMENT
+        or not key.startswith(_ROOT)
+        or key.startswith((*_BEHIND_QUERIES, *_RECORDS))
+        or key in _WITH_EXTENSION
+    ):
+        return None
+    for path in _paths(key):
+        answer = route(f"/{path}", "", (1,))
+        if isinstance(answer, Served) and key in answer.keys:
+            return path
+    return None
+
+
+def is_alias(key: str) -> bool:
+    """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
+    return key.startswith(_ROOT) and "." not in key.rpartition("/")[2]
+
+
+def _paths(key: str) -> Iterator[str]:
+    """The paths without an extension that could lead to a document."""
+    folder, _, name = key.rpartition("/")
+    if name == "index.json":
+        yield folder
+    elif folder.endswith("/history") and name.removesuffix(".json") in BUCKET_NAMES:
+        if name == f"{DEFAULT_BUCKET}.json":  # the other buckets are behind ?bucket=
+            yield folder
+    elif name.endswith(".json"):
+        yield key.removesuffix(".json")

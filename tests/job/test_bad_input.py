@@ -1,0 +1,170 @@
+"""What users put in the wrong place: one line, exit code 2, nothing of a key, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from exporter.cli import main
+from exporter.errors import StoreError
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores.folder import FolderStore
+
+KEY = "SECRETKEY1234567890"
+URL = f"https://user:{KEY}@rpc.example.org/v2/{KEY}/plainsecret?token={KEY}"
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+BAD_HOSTS = [
+    "http://127.0.0.1:99999/x",
+    "http://127.0.0.1:0/x",
+    "https://xn--a/x",
+    "https://xn--a.example/",
+    "https://[::1/x",
+]
+COMMANDS = [
+    ("run", "--rpc-url"), ("check",), ("status",), ("history", "list"), ("history", "export", "--out", "x.csv"),
+    ("edge", "cloudflare", "--origin"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("url", BAD_HOSTS)
+def test_hosts_and_ports_that_cannot_be(command: tuple[str, ...], url: str) -> None:
+    """Ports out of range and host names that are none are refused before anything is asked."""
+    result = invoke(*command, url)
+
+    assert 2 == result.exit_code, result.output
+    assert 1 == len(result.stderr.splitlines())
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5_000 + "]" * 5_000, "a = " + "{a=" * 5_000 + "1" + "}" * 5_000])
+def test_deeply_nested_configuration(text: str) -> None:
+    """It is refused in a line."""
+    Path("deep.toml").write_text(text)
+    result = invoke("run", "--config", "deep.toml")
+
+    assert 2 == result.exit_code
+    assert "deep.toml nests too deeply" in result.stderr
+    assert 1 == len(result.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--network", URL),
+        ("run", "--snapshot", URL),
+        ("run", "--config", URL),
+        ("run", "--out", URL),
+        ("run", "--report", URL, "--network", "local", "--rpc-url", "http://127.0.0.1:1"),
+        ("run", "--log-format", URL),
+        ("run", URL),
+        ("run", f"--{URL}"),
+        (URL,),
+        ("check", URL),
+        ("check", URL, "--sample", URL),
+        ("status", URL),
+        ("status", ".", "--max-age", URL),
+        ("history", "list", URL),
+        ("history", URL),
+        ("backfill", URL),
+        ("edge", URL),
+        ("edge", "cloudflare", "--origin", URL),
+        ("serve", "--out", URL),
+        ("serve", "--port", URL),
+        ("localnet", "--host", URL),
+        ("localnet", "--snapshot", URL),
+        ("localnet", "--pools", URL),
+    ],
+    ids=lambda arguments: " ".join(arguments).replace(URL, "URL"),
+)
+def test_url_in_the_wrong_place(arguments: tuple[str, ...]) -> None:
+    """No part of the URL but its host is shown, wherever it was put."""
+    result = invoke(*arguments)
+
+    assert 2 == result.exit_code, result.output
+    assert result.stderr
+    assert KEY not in result.output
+    assert "plainsecret" not in result.output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'network.name = "{URL}"',
+        f'network = "{URL}"',
+        f'network.max_in_flight = "{URL}"',
+        f'network.rpc_urls = ["ftp://host/{KEY}"]',
+        f'output.page_sizes = ["{URL}"]',
+        f'output.uri = "{URL}"',
+        f'allow_unread = ["{URL}"]',
+        f'"{URL}" = 1',
+        f'network."{URL}" = 1',
+        f'markets = [{{protocol = "{URL}", address = "x"}}]',
+        f'markets = [{{protocol = "blend", address = "{URL}"}}]',
+        f"x = {URL}",
+        URL,
+    ],
+    ids=lambda line: line.replace(URL, "URL"),
+)
+def test_url_in_the_wrong_key(line: str) -> None:
+    """Likewise in the configuration, also when the plan shows it."""
+    Path("exporter.toml").write_text(line)
+    result = invoke("plan", "--config", "exporter.toml")
+
+    assert 2 == result.exit_code, result.output
+    assert KEY not in result.output
+    assert "plainsecret" not in result.output
+
+
+def test_url_in_an_environment_variable() -> None:
+    """Likewise there."""
+    for name in ("EXPORTER_NETWORK", "EXPORTER_MAX_IN_FLIGHT", "EXPORTER_REPORT", "EXPORTER_CONFIG"):
+        result = invoke("run", "--rpc-url", "http://127.0.0.1:1", **{name: URL})
+
+        assert 2 == result.exit_code, name
+        assert KEY not in result.output
+
+
+def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store refuses and then the report, too, the store's error is the one that the command ends with."""
+
+    def refuse(*_: object) -> None:
+        Path("reports/run.json").unlink()
+        Path("reports").rmdir()
+        raise StoreError("v1/pages: no space left on device")
+
+    Path("reports").mkdir()
+    monkeypatch.setattr(FolderStore, "put_new_many", refuse)
+    with running(create_app(MadeNetwork(pools=2))) as url:
+        arguments = (
+            "run",
+            "--network",
+            "local",
+            "--rpc-url",
+            url,
+            "--report",
+            "reports/run.json",
+            "--log-format",
+            "json",
+        )
+        result = invoke(*arguments)
+
+    assert 1 == result.exit_code
+    told = [json.loads(line) for line in result.stderr.splitlines()]
+    assert ["v1/pages: no space left on device"] == [line["message"] for line in told if line["event"] == "error"]
+    assert any("output.report" in line["message"] for line in told if line["event"] == "warning")

@@ -1,0 +1,146 @@
+"""What a run over all of mainnet's known markets asks for, counted by the server (docs/discovery.md)."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from exporter.console import Console
+from exporter.job.report import RunReport
+from exporter.job.run import Run, read, tabulate
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.localnet.token_contract import TokenLayout
+from exporter.stores.memory import MemoryStore
+from tests.job.mainnet_chain import MainnetChain
+from tests.job.test_run import settings_for
+
+WAVES = (
+    "lists: instances, zones, records, Peridot's vaults and XOXNO's hub markets with their tokens",
+    "what these name: pools of zones, reserves of K2 and Alula, rate models, the factory that no list has",
+    "the reserves of Blend's pools with their tokens, and the tokens of K2's reserves that no list has",
+)
+"""The waves of keys that each depend on the one before; the protocols share their requests."""
+
+FIRST_RUN = "the backstop of v2.1 is asked for its factory, so that its events can be asked for"
+"""One more, of the first run into an output alone."""
+
+
+@dataclass
+class Counted:
+    """A run over the chain, up to its numbers, and what the server was asked for."""
+
+    run: Run
+    methods: Counter[str]
+    calls: Counter[tuple[str, str]]
+
+    @property
+    def keys(self) -> int:
+        """The distinct keys the run is made of."""
+        assert self.run.certificate is not None
+        return self.run.certificate.keys
+
+
+def counted(chain: MainnetChain, store: MemoryStore, out: Path) -> Counted:
+    """Read everything and compute it, as a run into a store does; what it discovers is remembered there."""
+    behaviour = Behaviour()
+    before = Counter(chain.called)
+    with running(create_app(chain, behaviour)) as url:
+        settings = settings_for(out, url, network__name="mainnet", network__router=False)  # every price by itself
+        run = Run(settings, store, Console("text", io.StringIO()), RunReport(None))
+        for step in (read, tabulate):
+            step(run, {})
+    return Counted(run, Counter(behaviour.counts), chain.called - before)
+
+
+@pytest.fixture(scope="module")
+def chain() -> MainnetChain:
+    """Everything that the lists know, there at one ledger."""
+    return MainnetChain()
+
+
+@pytest.fixture(scope="module")
+def runs(chain: MainnetChain, tmp_path_factory: pytest.TempPathFactory) -> list[Counted]:
+    """Two runs into one output."""
+    store, out = MemoryStore(), tmp_path_factory.mktemp("out")
+    return [counted(chain, store, out) for _ in range(2)]
+
+
+def test_all_is_read(chain: MainnetChain, runs: list[Counted]) -> None:
+    """Every listed market and every pool is read, at one ledger in one round; Slender is archived, hence absent."""
+    for each in runs:
+        tables = each.run.done()
+        assert chain.pools == tables.pools.height
+        assert chain.markets == {
+            reading.protocol: {market.address for market in reading.markets}
+            for reading in each.run.readings
+            if reading.markets
+        }
+        assert [] == tables.unread
+        assert ["slender"] == [item.protocol for item in tables.absent]
+        assert each.run.certificate is not None
+        assert 1 == each.run.certificate.rounds
+
+
+def test_requests_for_entries(runs: list[Counted]) -> None:
+    """At most ceil(keys / 200), and one for each wave; the first run asks once more."""
+    allowed = [len(WAVES) + 1, len(WAVES)]
+    for each, waves in zip(runs, allowed, strict=True):
+        print(f"{each.keys} keys, {dict(each.methods)}")
+        assert each.keys > 2 * MAX_KEYS_PER_REQUEST  # or the rule would say nothing
+        assert each.methods["getLedgerEntries"] <= -(-each.keys // MAX_KEYS_PER_REQUEST) + waves
+    assert runs[0].methods["getLedgerEntries"] > runs[1].methods["getLedgerEntries"]
+
+
+def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
+    """Calls are made for prices, for what a boosted Peridot vault could pay, and for tokens of their own layout."""
+    for each in runs:
+        quotes = {reading.protocol: reading.quotes for reading in each.run.readings}
+        oracles = {oracle for name in ("blend", "alula", "peridot") for oracle, _ in quotes[name]}
+        singly = sum(len(quotes[name]) for name in ("blend", "alula", "peridot"))
+        odd = [token.contract for token in chain.tokens if token.layout is TokenLayout.OWN]
+        functions: Counter[str] = Counter()
+        for (contract, function), count in each.calls.items():
+            functions["symbol or decimals" if contract in odd else function] += count
+
+        assert {
+            "decimals": len(oracles),
+            "lastprice": singly,
+            "get_asset_prices_vec_fresh": 1,  # the reserves of both K2 markets
+            "quotes": 1,  # XOXNO's tokens, of 31 hub markets
+            "get_available_liquidity": 4,
+            "symbol or decimals": 2 * len(odd),
+        } == dict(functions)
+        assert sum(functions.values()) == each.methods["simulateTransaction"]
+
+
+def test_events(runs: list[Counted]) -> None:
+    """The first run asks for the oldest ledger and then for a page; with nothing closed since the second asks once."""
+    assert [2, 1] == [each.methods["getEvents"] for each in runs]
+
+
+def test_nothing_else(runs: list[Counted]) -> None:
+    """Beside these a run asks for the network and for the close time of its ledger, once each."""
+    others = {"getLedgerEntries", "simulateTransaction", "getEvents"}
+
+    for each in runs:
+        assert {"getNetwork": 1, "getLedgers": 1} == {
+            name: count for name, count in each.methods.items() if name not in others
+        }
+
+
+def test_no_false_alarm(runs: list[Counted]) -> None:
+    """Where everything is as the lists have it an operator is told nothing."""
+    assert [[], []] == [each.run.done().notices for each in runs]
+
+
+def test_what_is_new(runs: list[Counted]) -> None:
+    """Pools that only a reward zone lists are named as discovered by the first run, and known to the second."""
+    assert [("blend", "listed")] * 2 == [(item.protocol, item.origin) for item in runs[0].run.discovered]
+    assert [] == runs[1].run.discovered

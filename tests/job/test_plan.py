@@ -1,0 +1,109 @@
+"""What `exporter plan` says of the markets: those of the lists, of the operator, and those remembered in the output."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from exporter.config import load
+from exporter.deployments.networks import NETWORKS, network_id
+from exporter.discovery.memory import MEMORY_KEY, KnownMarket, Memory, save_memory
+from exporter.job.plan import describe
+from exporter.protocols.base import Origin
+from exporter.stores.folder import FolderStore
+from tests.protocols.blend_chain import contract
+
+MAINNET = NETWORKS["mainnet"]
+
+
+def plan(folder: Path, **flags: Any) -> list[str]:
+    """The lines of a plan for an output."""
+    values = {"output.uri": str(folder)} | {key.replace("__", "."): value for key, value in flags.items()}
+    return [line.strip() for line in describe(load(None, values, environment={}), None)]
+
+
+def remember(folder: Path, passphrase: str, *markets: KnownMarket) -> None:
+    """Leave a memory in an output."""
+    memory = Memory(network_id(passphrase))
+    for market in markets:
+        memory.learn(market)
+    save_memory(FolderStore(folder), memory)
+
+
+def known(label: str, protocol: str = "blend", pool: str | None = None, *, confirmed: bool = True) -> KnownMarket:
+    """A market or pool that an event named."""
+    return KnownMarket(
+        protocol=protocol, address=contract(label), pool=pool, origin=Origin.EVENT, first_seen_ledger=7,
+        confirmed=confirmed,
+    )  # fmt: skip
+
+
+def listed(protocol: str) -> int:
+    """How many markets the lists of mainnet have."""
+    return sum(len(item.markets) for item in MAINNET.deployments if item.protocol == protocol)
+
+
+def test_settings_are_told_as_they_are_written(tmp_path: Path) -> None:
+    """Every setting stands in the plan as a configuration file would have it; one without a value is not set."""
+    lines = plan(tmp_path, markets=[{"protocol": "blend", "address": contract("A")}])
+    settings = lines[1 : lines.index("reads")]
+    written = [line.partition("   #")[0] for line in settings if not line.endswith(" = not set")]
+
+    assert "network.passphrase = not set" in settings
+    assert "network.router = true" in written
+    assert str(tmp_path) == tomllib.loads("\n".join(written))["output"]["uri"]
+    assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]
+
+
+def test_nothing_remembered(tmp_path: Path) -> None:
+    """Of an output without a memory it says that nothing is remembered, and makes none."""
+    lines = plan(tmp_path)
+
+    assert (
+        "remembered from earlier runs: 0 markets, and 0 pools that nothing on the chain lists; 0 more were named by "
+        "events and never read"
+    ) in lines
+    assert f"blend: {listed('blend')} known markets, 0 named in [[markets]]" in lines
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_where_more_is_looked_for(tmp_path: Path) -> None:
+    """Zones, events and pools that no contract lists are told, unless only the operator's own markets are read."""
+    more = ["blend: more from events that its contracts publish", "xoxno: 31 known pools that no contract lists"]
+
+    assert set(more) <= set(plan(tmp_path))
+    assert set(more).isdisjoint(plan(tmp_path, discovery__enabled=False))
+
+
+def test_remembered(tmp_path: Path) -> None:
+    """What earlier runs found is counted by what it is, and is among the markets that a run would read."""
+    remember(
+        tmp_path, MAINNET.passphrase, known("A"), known("B"), known("C", confirmed=False), known("X", "xoxno"),
+        known("X", "xoxno", "9-x"),
+    )  # fmt: skip
+    lines = plan(tmp_path)
+
+    assert (
+        "remembered from earlier runs: 3 markets, and 1 pool that nothing on the chain lists; 1 more were named by "
+        "events and never read"
+    ) in lines
+    assert f"blend: {listed('blend') + 3} known markets, 0 named in [[markets]]" in lines
+    assert f"xoxno: {listed('xoxno') + 1} known markets, 0 named in [[markets]]" in lines
+
+
+def test_other_network_and_discovery_off(tmp_path: Path) -> None:
+    """What is remembered of another network does not count; with discovery off nothing remembered is read at all."""
+    remember(tmp_path, NETWORKS["testnet"].passphrase, known("A"))
+
+    assert any(line.startswith("remembered from earlier runs: 0 markets") for line in plan(tmp_path))
+    assert not any("remembered" in line for line in plan(tmp_path, discovery__enabled=False))
+
+
+def test_memory_that_cannot_be_read(tmp_path: Path) -> None:
+    """A broken memory is named in the plan, which goes on."""
+    FolderStore(tmp_path).put_new(MEMORY_KEY, b"no memory")
+    lines = plan(tmp_path)
+
+    assert any(line.startswith(f"{MEMORY_KEY} cannot be read") for line in lines)
+    assert "v1/markets/<market>, v1/history and one Parquet file, v1/system/status last" in lines

@@ -1,0 +1,332 @@
+"""The whole job over the embedded network and over files, and what it leaves when it fails."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from exporter.check.command import check_tree
+from exporter.config import Settings, load
+from exporter.console import Console
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import CheckError, ConfigError, NetworkMismatchError, NotNewerError, SourceError, StoreError
+from exporter.job.report import RunReport
+from exporter.job.run import STEPS, execute, prepare
+from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def settings_for(out: Path, url: str | None = None, **flags: Any) -> Settings:
+    """Settings of a run against the embedded network."""
+    values: dict[str, Any] = {"network.name": "local", "network.requests_per_second": 10_000.0, "output.uri": str(out)}
+    if url is not None:
+        values["network.rpc_urls"] = [url]
+    values |= {key.replace("__", "."): value for key, value in flags.items()}
+    return load(None, values, environment={}).settings
+
+
+def run(settings: Settings, **options: Any) -> tuple[int, dict[str, Any]]:
+    """One run; gives its exit code and the facts of its report."""
+    report = RunReport(None)
+    code = execute(prepare(settings, Console("text", io.StringIO()), report, now=lambda: NOW, **options))
+    return code, report.facts
+
+
+def tree_of(folder: Path) -> dict[str, bytes]:
+    """Every file of a tree by its key."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def walk(folder: Path, head: str) -> list[dict[str, Any]]:
+    """All rows behind a head document, by its cursors."""
+    rows: list[dict[str, Any]] = []
+    page = json.loads((folder / head).read_bytes())
+    for _ in range(10_000):
+        rows += page["data"]
+        if page["next_cursor"] is None:
+            return rows
+        page = json.loads((folder / "v1" / "pages" / f"{page['next_cursor']}.json").read_bytes())
+    raise AssertionError("the walk does not end")
+
+
+class TestEmbeddedNetwork:
+    """Against a made network over HTTP."""
+
+    def test_whole_job(self, tmp_path: Path) -> None:
+        """A run publishes every pool of the network at one ledger, in documents, pages and Parquet alike."""
+        network = MadeNetwork(pools=40)
+        with running(create_app(network, Behaviour(advance_every_requests=7))) as url:
+            code, facts = run(settings_for(tmp_path / "out", url, schedule__interval_minutes=15))
+
+        rows = walk(tmp_path / "out", "v1/assets/limit/5.json")
+        status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
+        history = duckdb.sql(f"select * from '{tmp_path}/out/history/pools/*/*.parquet' order by market, pool")
+        assert history is not None
+        assert 0 == code
+        assert 40 == len(rows) == status["pool_count"]
+        assert {facts["certificate"]["ledger"]} == {row["observed_ledger"] for row in rows}
+        assert ("2026-11-21T12:00:00Z", "2026-11-21T12:15:00Z") == (status["generated_at"], status["next_expected_at"])
+        assert [(row["market"], row["pool"], int(row["total_supplied"])) for row in rows] == [
+            (market, pool, int(supplied))
+            for market, pool, supplied in history.project("market, pool, total_supplied").fetchall()
+        ]
+        assert rows == sorted(rows, key=lambda row: (row["market"], row["pool"]))
+
+    def test_reproducible(self, tmp_path: Path) -> None:
+        """Two runs over the same ledger give the same bytes, clock and all when the clock is the same."""
+        for name in ("one", "two"):
+            with running(create_app(MadeNetwork(pools=20))) as url:
+                run(settings_for(tmp_path / name, url))
+
+        assert tree_of(tmp_path / "one") == tree_of(tmp_path / "two")
+
+    def test_an_output_that_cannot_be_written_costs_no_reading(self, tmp_path: Path) -> None:
+        """The output is tried first: where it refuses, the network was not asked for anything."""
+        (tmp_path / "out").write_text("a file")
+        report = RunReport(None)
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
+        with pytest.raises(StoreError, match=f"cannot write into {tmp_path}/out"):
+            execute(prepare(settings, Console("text", io.StringIO()), report))
+
+        assert ["output"] == [step["step"] for step in report.facts["steps"]]
+
+    @pytest.mark.parametrize("key", ["v1/system/status.json", "v1/system/intent.json", "v1/history.json"])
+    def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str) -> None:
+        """What stands in the output and cannot be understood is said before the network is asked."""
+        (tmp_path / "out" / key).parent.mkdir(parents=True)
+        (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
+        report = RunReport(None)
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
+        with pytest.raises(StoreError, match=f"{key}.*nested too deep"):
+            execute(prepare(settings, Console("text", io.StringIO()), report))
+
+        assert ["output"] == [step["step"] for step in report.facts["steps"]]
+
+    def test_refuses_what_is_not_newer(self, tmp_path: Path) -> None:
+        """A second run at an earlier ledger ends with exit code 3, before it computes, and changes no byte."""
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_000))) as url:
+            run(settings_for(tmp_path / "out", url))
+        before = tree_of(tmp_path / "out")
+        report = RunReport(None)
+        with (
+            running(create_app(MadeNetwork(pools=10, start_ledger=4_999))) as url,
+            pytest.raises(NotNewerError) as caught,
+        ):
+            execute(prepare(settings_for(tmp_path / "out", url), Console("text", io.StringIO()), report))
+
+        assert 3 == caught.value.exit_code
+        assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
+        assert before == tree_of(tmp_path / "out")
+
+    def test_nothing_to_do(self, tmp_path: Path) -> None:
+        """A second run at the published ledger ends with exit code 0, before it computes, and changes no byte."""
+        with running(create_app(MadeNetwork(pools=10))) as url:
+            run(settings_for(tmp_path / "out", url))
+            before = tree_of(tmp_path / "out")
+            code, facts = run(settings_for(tmp_path / "out", url))
+
+        assert (0, True) == (code, facts["nothing_to_do"])
+        assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
+        assert before == tree_of(tmp_path / "out")
+
+    def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
+        """It is refused with exit code 3; where it stands already, --replace-ledger gives the tree back, whole."""
+        out, far = tmp_path / "out", 1_005_000
+        time = 1_764_000_000
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_000, start_time=time))) as url:
+            run(settings_for(out, url))
+        with running(create_app(MadeNetwork(pools=10, start_ledger=far, start_time=time + 6))) as url:
+            with pytest.raises(SourceError, match="no network is that fast"):
+                run(settings_for(out, url))
+            run(settings_for(tmp_path / "begun there", url))
+        with running(create_app(MadeNetwork(pools=10, start_ledger=5_001, start_time=time + 5))) as url:
+            assert 0 == run(settings_for(out, url))[0]
+            behind = settings_for(tmp_path / "begun there", url)
+            with pytest.raises(NotNewerError):
+                run(behind)
+            with pytest.raises(ConfigError, match=str(far)):
+                run(behind, replaced_ledger=far + 1)
+            assert 0 == run(behind, replaced_ledger=far, dry_run=True)[0]
+            assert 0 == run(behind, replaced_ledger=far)[0]
+            with pytest.raises(ConfigError, match="5001"):
+                run(behind, replaced_ledger=far)
+
+        tree = tmp_path / "begun there"
+        assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
+        assert 0 == check_tree(str(tree), None, Console("text", io.StringIO()), Console("text", io.StringIO()))
+
+    def test_next_run(self, tmp_path: Path) -> None:
+        """A later run replaces the documents, keeps the pages of the run before, and extends the history."""
+        network = MadeNetwork(pools=30)
+        with running(create_app(network)) as url:
+            run(settings_for(tmp_path / "out", url))
+            first = tree_of(tmp_path / "out")
+            network.advance()
+            run(settings_for(tmp_path / "out", url))
+
+        second = tree_of(tmp_path / "out")
+        pages = {key for key in first if key.startswith("v1/pages/")}
+        history = json.loads(second["v1/history.json"])
+        assert pages <= set(second)
+        assert all(first[key] == second[key] for key in pages)
+        assert [65_000_000, 65_000_001] == [file["first_ledger"] for file in history["files"]]
+
+    def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
+        """A dry run does all the work and leaves no file."""
+        with running(create_app(MadeNetwork(pools=10))) as url:
+            code, facts = run(settings_for(tmp_path / "out", url), dry_run=True)
+
+        assert (0, False) == (code, facts["published"])
+        assert not (tmp_path / "out").exists()
+
+    def test_unread_pools(self, tmp_path: Path) -> None:
+        """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
+        network = MadeNetwork(pools=20, archived=2, missing=1)
+        with running(create_app(network)) as url:
+            code, facts = run(settings_for(tmp_path / "out", url))
+            names = tuple(f"{item['market']}/{item['pool']}" for item in facts["unread"])
+            allowed, _ = run(settings_for(tmp_path / "allowed", url, allow_unread=names))
+
+        status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
+        assert (7, 0) == (code, allowed)
+        assert ["absent", "archived", "archived"] == sorted(item["reason"] for item in status["unread"])
+        assert 17 == len(walk(tmp_path / "out", "v1/assets/index.json"))
+        assert 20 == status["pool_count"]
+
+    def test_failing_endpoint(self, tmp_path: Path) -> None:
+        """With every request failing the run ends with exit code 3 and what is published stays."""
+        network = MadeNetwork(pools=10)
+        behaviour = Behaviour()
+        with running(create_app(network, behaviour)) as url:
+            run(settings_for(tmp_path / "out", url))
+            before = tree_of(tmp_path / "out")
+            network.advance()
+            behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=1000)
+            with pytest.raises(SourceError) as caught:
+                run(settings_for(tmp_path / "out", url))
+
+        assert 3 == caught.value.exit_code
+        assert before == tree_of(tmp_path / "out")
+
+    def test_flaky_endpoints(self, tmp_path: Path) -> None:
+        """Nodes that lag and fail now and then give the same tree as one that does not."""
+        with running(create_app(MadeNetwork(pools=20))) as url:
+            run(settings_for(tmp_path / "calm", url))
+        behaviour = Behaviour(fail_rate=0.1, seed=3)
+        with running(create_app(MadeNetwork(pools=20), behaviour)) as url:
+            code, facts = run(settings_for(tmp_path / "flaky", url))
+
+        assert 0 == code
+        assert facts["reading"]["retries"] > 0
+        assert tree_of(tmp_path / "calm") == tree_of(tmp_path / "flaky")
+
+    def test_slow_endpoint(self, tmp_path: Path) -> None:
+        """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
+        with (
+            running(create_app(MadeNetwork(pools=5), Behaviour(latency=0.7))) as url,
+            pytest.raises(SourceError, match=r"network\.read_deadline_seconds = 1"),
+        ):
+            run(settings_for(tmp_path / "out", url, network__read_deadline_seconds=1.0))
+
+    def test_wrong_network(self, tmp_path: Path) -> None:
+        """An endpoint of another network is refused."""
+        with (
+            running(create_app(MadeNetwork(pools=5))) as url,
+            pytest.raises(NetworkMismatchError, match="Public Global Stellar Network"),
+        ):
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
+
+    def test_a_tree_of_another_network(self, tmp_path: Path) -> None:
+        """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
+        network = MadeNetwork(pools=3)
+        with running(create_app(network)) as url:
+            assert 0 == run(settings_for(tmp_path / "out", url))[0]
+        before = tree_of(tmp_path / "out")
+        network.advance()
+        network.passphrase = NETWORKS["mainnet"].passphrase
+        behaviour = Behaviour()
+        with (
+            running(create_app(network, behaviour)) as url,
+            pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "),
+        ):
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
+
+        assert before == tree_of(tmp_path / "out")
+        assert set() == {call.method for call in behaviour.calls} - {"getHealth", "getNetwork", "getVersionInfo"}
+
+    def test_nothing_found(self, tmp_path: Path) -> None:
+        """A run that finds no market at all publishes nothing."""
+        with running(create_app(MadeNetwork(pools=5))) as url:
+            settings = settings_for(tmp_path / "out", url, discovery__enabled=False)
+            with pytest.raises(CheckError, match="no market was read"):
+                run(settings)
+
+        assert not (tmp_path / "out").exists()
+
+
+class TestAlula:
+    """A market of the layouts of docs/protocols/alula.md, from the chain to the documents."""
+
+    def test_stale_price(self, tmp_path: Path) -> None:
+        """The stale pool's price and value are null and named in the status; the market's value is the others' sum."""
+        network = MadeNetwork(pools=5, alula_markets=3)
+        with running(create_app(network)) as url:
+            code, _ = run(settings_for(tmp_path, url))
+
+        status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
+        markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
+        stale = [item for item in status["unpriced"] if "old, more than 6 minutes" in item["reason"]]
+        assert 0 == code
+        assert 1 == len(stale)
+        [market] = [document for document in markets if document["market"] == stale[0]["market"]]
+        pools = {pool["pool"]: pool for pool in market["pools"]}
+        unpriced = pools.pop(stale[0]["pool"])
+        assert (None, None) == (unpriced["oracle_price_usd"], unpriced["tvl_usd_cents"])
+        assert int(unpriced["total_supplied"]) > 0
+        assert len(pools) >= 2
+        assert str(sum(int(pool["tvl_usd_cents"]) for pool in pools.values())) == market["tvl_usd_cents"]
+        assert all(len(pool["oracle_price_usd"].split(".")[1]) == 14 for pool in pools.values())
+
+
+class TestMainnetFile:
+    """The real ledger 55,261,759, as a file and through the embedded RPC (docs/protocols/blend.md, "Vectors")."""
+
+    @pytest.mark.parametrize("through", ["file", "rpc"])
+    def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path, through: str) -> None:
+        """The market document has the contract's own numbers to the last digit, both ways."""
+        from exporter.ledger.snapshot_file import LedgerSnapshot
+        from exporter.localnet.network import snapshot_network
+
+        if through == "file":
+            run(settings_for(tmp_path, network__name="mainnet"), snapshot=mainnet_snapshot_path)
+        else:
+            with running(create_app(snapshot_network(LedgerSnapshot.load(mainnet_snapshot_path)))) as url:
+                run(settings_for(tmp_path, url, network__name="mainnet"))
+
+        market = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
+        document = json.loads((tmp_path / "v1" / "markets" / f"{market}.json").read_bytes())
+        assert (55261759, 2, None) == (document["observed_ledger"], document["pool_count"], document["tvl_usd_cents"])
+        fields = ("symbol", "total_supplied", "total_borrowed", "borrow_apy_bps", "supply_apy_bps", "oracle_price_usd")
+        assert [
+            ("native", "126430667051058", "1177183034145", 10, 0, None),
+            ("USDC", "32967024554566", "21562828886421", 1199, 610, None),
+        ] == [tuple(pool[name] for name in fields) for pool in document["pools"]]
+
+
+def test_steps_are_documented() -> None:
+    """Every step says what it does."""
+    assert all(step.__doc__ for _, _, step in STEPS)

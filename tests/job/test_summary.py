@@ -1,0 +1,124 @@
+"""The summary of a run for the page of a workflow, from its report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter import errors
+from exporter.job.report import RunReport
+from exporter.job.summary import LONGEST, OUTCOMES, SHOWN, main, render_summary
+
+CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+
+
+def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
+    """The report of a run with one step."""
+    report = RunReport(path, command="run")
+    report.add(network="local", certificate={"ledger": 77}, run_id="77-a", **facts)
+    with report.step("read") as step:
+        step.update(keys=12, calls=3)
+    report.finish(code, message)
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def test_every_exit_code_has_its_words() -> None:
+    """No exit code is without a meaning in the summary."""
+    assert CODES == set(OUTCOMES)
+
+
+def test_a_good_run(tmp_path: Path) -> None:
+    """The table has the ledger, the run and each step with its facts."""
+    report = finished(
+        tmp_path / "report.json", 0, unread=[], unpriced=[{"market": "M", "pool": "P", "reason": "stale"}]
+    )
+    summary = render_summary(report, 0)
+    lines = summary.splitlines()
+
+    assert "## Exit code 0: published" == lines[0]
+    assert {"| ledger | `77` |", "| run | `77-a` |", "| unread | `0` |", "| unpriced | `1` |"} <= set(lines)
+    assert f"| `read` | `{report['steps'][0]['seconds']}` | `keys 12, calls 3` |" in lines
+    assert ["### Unpriced: 1", "", "- `M P stale`"] == lines[-3:]
+
+
+def test_a_killed_run(tmp_path: Path) -> None:
+    """A report that was never finished says so, and a missing one is no crash."""
+    path = tmp_path / "report.json"
+    RunReport(path, command="run")
+
+    assert "stopped from outside" in render_summary(json.loads(path.read_text()), 1)
+    assert "left no report" in render_summary(None, 1)
+
+
+def test_long_lists_are_cut(tmp_path: Path) -> None:
+    """Of a thousand unread pools some are named and the rest are counted, so that the page is not refused."""
+    unread = [{"market": "M" * 5000, "pool": str(number), "reason": "x"} for number in range(1000)]
+    summary = render_summary(finished(tmp_path / "report.json", 7, unread=unread), 7)
+
+    assert f"- and {1000 - SHOWN} more" in summary
+    assert len(summary) < 10_000
+
+
+HOSTILE = "`<img src=x>` | [a](https://e.example) @everyone ![](x) <!-- \u202e \n## Heading\n| a | b |\n"
+
+
+@given(text=st.text() | st.just(HOSTILE) | st.text(alphabet="`|<>[]()!@#\n\\ a"))
+def test_nothing_from_outside_becomes_markup(text: str) -> None:
+    """Whatever a market calls itself is one span of code: no line, cell or span of its own."""
+    row = {"market": text, "pool": text, "reason": text, "detail": text}
+    report = {
+        "complete": True,
+        "message": text,
+        "network": text,
+        "unread": [row],
+        "notices": [text],
+        "steps": [{"step": text}],
+    }
+    plain = {
+        "complete": True,
+        "message": "m",
+        "network": "m",
+        "unread": [{"market": "m"}],
+        "notices": ["m"],
+        "steps": [{"step": "m"}],
+    }
+    summary = render_summary(report, 7)
+
+    assert len(summary.splitlines()) <= len(render_summary(plain, 7).splitlines())
+    for line in summary.splitlines():
+        assert 0 == line.count("`") % 2
+        outside = "".join(line.split("`")[::2])
+        assert set() == set(outside) & set("<[@!")
+        assert len(line) < 4 * LONGEST
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\xff", b'{"steps": 3, "unread": 4, "certificate": []}', b"[" * 100_000]
+)
+def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report that is none leaves a summary with the exit code all the same."""
+    path = tmp_path / "report.json"
+    path.write_bytes(content)
+
+    assert 0 == main([str(path), "3"])
+    assert "## Exit code 3" in capsys.readouterr().out
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Called as scripts/export does, it prints the summary; called otherwise it says how."""
+    finished(tmp_path / "report.json", 0)
+    command = [sys.executable, "-m", "exporter.job.summary"]
+    good = subprocess.run(
+        [*command, str(tmp_path / "report.json"), "0"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (0, True) == (good.returncode, good.stdout.startswith("## Exit code 0"))
+    assert 2 == main(["report.json"])

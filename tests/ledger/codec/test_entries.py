@@ -1,0 +1,235 @@
+"""Ledger keys and contract data entries, with stellar-sdk and real mainnet bytes as the judges."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stellar_sdk import Asset, Keypair, xdr
+from stellar_sdk import scval as sdk
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, ContractData, ContractDataKey
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, symbol, u32
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from tests.ledger.codec.scval_cases import addresses, contracts, hashes, scvals, to_sdk
+
+POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
+USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
+V1_FACTORY = "CCZD6ESMOGMPWH2KRO4O7RGTAPGTUPFWFQBELQSS7ZUK63V3TZWETGAG"
+durabilities = st.sampled_from((TEMPORARY, PERSISTENT))
+
+
+def _sdk_entry(contract: str, key: ScVal, durability: int, value: ScVal) -> xdr.LedgerEntryData:
+    data = xdr.ContractDataEntry(
+        ext=xdr.ExtensionPoint(0),
+        contract=sdk.to_address(contract).address,  # type: ignore[arg-type]
+        key=to_sdk(key),
+        durability=xdr.ContractDataDurability(durability),
+        val=to_sdk(value),
+    )
+    return xdr.LedgerEntryData(xdr.LedgerEntryType.CONTRACT_DATA, contract_data=data)
+
+
+def _sdk_key(contract: str, key: ScVal, durability: int) -> xdr.LedgerKey:
+    data = xdr.LedgerKeyContractData(
+        contract=sdk.to_address(contract).address,  # type: ignore[arg-type]
+        key=to_sdk(key),
+        durability=xdr.ContractDataDurability(durability),
+    )
+    return xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_DATA, contract_data=data)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (
+            entries.instance_key(POOL),
+            "AAAABgAAAAHrCqnY1iV5aQL6m+Y0EpHeB36N1SOnN45GpKYVLagYOwAAABQAAAAB",
+        ),
+        (
+            entries.data_key(POOL, symbol("ResList")),
+            "AAAABgAAAAHrCqnY1iV5aQL6m+Y0EpHeB36N1SOnN45GpKYVLagYOwAAAA8AAAAHUmVzTGlzdAAAAAAB",
+        ),
+        (
+            entries.variant_key(POOL, "ResData", address(USDC)),
+            "AAAABgAAAAHrCqnY1iV5aQL6m+Y0EpHeB36N1SOnN45GpKYVLagYOwAAABAAAAABAAAAAgAAAA8AAAAHUmVzRGF0YQAAAAASAAAAAa3v"
+            "zlmu5Slo92Bh1JTCUlt1ZZ+kKWpl9JnvKeVkd+SWAAAAAQ==",
+        ),
+        (
+            entries.variant_key(V1_FACTORY, "Contracts", address(POOL)),
+            "AAAABgAAAAGyPxJMcZj7H0qLuO/E0wPNOjy2LAJFwlL+aK9uu55sSQAAABAAAAABAAAAAgAAAA8AAAAJQ29udHJhY3RzAAAAAAAAEgAA"
+            "AAHrCqnY1iV5aQL6m+Y0EpHeB36N1SOnN45GpKYVLagYOwAAAAE=",
+        ),
+    ],
+)
+def test_keys_have_the_bytes_that_the_network_uses(key: bytes, expected: str) -> None:
+    """The four keys of docs/protocols/blend.md, "Keys" come out byte for byte."""
+    assert expected == base64.b64encode(key).decode()
+
+
+def test_the_hash_of_a_key_is_the_one_that_others_store() -> None:
+    """The SHA-256 of the instance key is the hash that Hubble stores for it (docs/protocols/blend.md, "Keys")."""
+    expected = "6dfb1f5df20340a95d5b308a5804a80dfe551763e536924aff29c8065a8fed91"
+
+    assert expected == hashlib.sha256(entries.instance_key(POOL)).hexdigest()
+    data_key = entries.variant_key(POOL, "ResData", address(USDC))
+    assert hashlib.sha256(data_key).hexdigest().startswith("d161c3d6")
+
+
+@given(addresses, scvals, durabilities)
+def test_data_keys_agree_with_the_sdk(contract: str, key: ScVal, durability: int) -> None:
+    """A contract data key of any kind of value has stellar-sdk's bytes, and decodes to its parts."""
+    expected = _sdk_key(contract, key, durability).to_xdr_bytes()
+
+    assert expected == entries.data_key(contract, key, durability)
+    assert ContractDataKey(contract, key, durability) == entries.decode_data_key(expected)
+
+
+@given(contracts, scvals, durabilities, scvals)
+def test_entries_agree_with_the_sdk(contract: str, key: ScVal, durability: int, value: ScVal) -> None:
+    """A contract data entry has stellar-sdk's bytes, and decodes to its parts."""
+    entry = ContractData(contract, key, durability, value)
+    expected = _sdk_entry(*entry).to_xdr_bytes()
+
+    assert expected == entries.encode_contract_data(entry)
+    assert entry == entries.decode_contract_data(expected)
+
+
+@given(contracts, scvals, durabilities, scvals, st.data())
+def test_truncated_entries_and_keys_are_errors(
+    contract: str, key: ScVal, durability: int, value: ScVal, data: st.DataObject
+) -> None:
+    """Neither an entry nor a key may end early, or have anything behind it."""
+    entry = entries.encode_contract_data(ContractData(contract, key, durability, value))
+    ledger_key = entries.data_key(contract, key, durability)
+
+    with pytest.raises(DecodeError):
+        entries.decode_contract_data(entry[: data.draw(st.integers(0, len(entry) - 1))])
+    with pytest.raises(DecodeError):
+        entries.decode_data_key(ledger_key[: data.draw(st.integers(0, len(ledger_key) - 1))])
+    with pytest.raises(DecodeError, match="bytes follow"):
+        entries.decode_contract_data(entry + b"\0")
+    with pytest.raises(DecodeError, match="bytes follow"):
+        entries.decode_data_key(ledger_key + b"\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (struct.pack(">II", 0, 0) + bytes(80), "not contract data but account"),
+        (struct.pack(">II", 7, 0) + bytes(80), "not contract data but contract code"),
+        (struct.pack(">II", 77, 0) + bytes(80), "of unknown kind 77"),
+        (struct.pack(">II", 6, 1) + bytes(80), "unknown extension of a contract data entry: 1"),
+        (struct.pack(">III", 6, 0, 6) + bytes(80), "unknown kind of address: 6"),
+        (struct.pack(">III32sI", 6, 0, 1, bytes(32), 23) + bytes(80), "unknown kind of value: 23"),
+        (struct.pack(">III32sII", 6, 0, 1, bytes(32), 1, 2) + bytes(80), "unknown durability: 2"),
+        (b"", "end inside"),
+    ],
+)
+def test_other_entries_are_refused_by_name(data: bytes, message: str) -> None:
+    """What is not a contract data entry of a known layout raises DecodeError that says what it is."""
+    with pytest.raises(DecodeError, match=message):
+        entries.decode_contract_data(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (struct.pack(">I", 7) + bytes(32), "not one of contract data"),
+        (struct.pack(">II32sII", 6, 1, bytes(32), 1, 2), "unknown durability: 2"),
+        (b"\0\0", "end inside a key"),
+    ],
+)
+def test_other_keys_are_refused(data: bytes, message: str) -> None:
+    """What is not a contract data key raises DecodeError."""
+    with pytest.raises(DecodeError, match=message):
+        entries.decode_data_key(data)
+
+
+@given(hashes)
+def test_code_keys_agree_with_the_sdk(wasm_hash: bytes) -> None:
+    """A contract code key has stellar-sdk's bytes."""
+    key = xdr.LedgerKeyContractCode(xdr.Hash(wasm_hash))
+    expected = xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_CODE, contract_code=key).to_xdr_bytes()
+
+    assert expected == entries.code_key(wasm_hash)
+
+
+def test_a_code_key_needs_a_whole_hash() -> None:
+    """A wasm hash of another length is an error."""
+    with pytest.raises(DecodeError, match="32 bytes"):
+        entries.code_key(bytes(31))
+
+
+def _footprint_keys() -> list[xdr.LedgerKey]:
+    account = Keypair.from_raw_ed25519_seed(bytes(32)).xdr_account_id()
+    issuer = Keypair.from_raw_ed25519_seed(bytes(31) + b"\1").public_key
+    assets = [
+        Asset.native().to_trust_line_asset_xdr_object(),
+        Asset("USDC", issuer).to_trust_line_asset_xdr_object(),
+        Asset("USDCAllow", issuer).to_trust_line_asset_xdr_object(),
+        xdr.TrustLineAsset(
+            xdr.AssetType.ASSET_TYPE_POOL_SHARE, liquidity_pool_id=xdr.PoolID(xdr.Hash(bytes(range(32))))
+        ),
+    ]
+    kinds = xdr.LedgerEntryType
+    return [
+        _sdk_key(POOL, symbol("ResList"), PERSISTENT),
+        xdr.LedgerKey(kinds.CONTRACT_CODE, contract_code=xdr.LedgerKeyContractCode(xdr.Hash(bytes(32)))),
+        xdr.LedgerKey(kinds.TTL, ttl=xdr.LedgerKeyTtl(xdr.Hash(bytes(32)))),
+        xdr.LedgerKey(kinds.ACCOUNT, account=xdr.LedgerKeyAccount(account)),
+        *(xdr.LedgerKey(kinds.TRUSTLINE, trust_line=xdr.LedgerKeyTrustLine(account, asset)) for asset in assets),
+    ]
+
+
+@pytest.mark.parametrize("key", _footprint_keys(), ids=lambda key: key.type.name)
+def test_the_end_of_a_key_of_each_kind_in_a_footprint(key: xdr.LedgerKey) -> None:
+    """Where a key ends is found for each kind that a footprint can hold, and a cut key is an error."""
+    data = key.to_xdr_bytes()
+
+    assert 4 + len(data) == entries.ledger_key_end(b"head" + data + b"tail", 4)
+    for length in range(len(data)):
+        with pytest.raises(DecodeError):
+            entries.ledger_key_end(data[:length], 0)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8, 10, 2**32 - 1])
+def test_other_kinds_of_keys_do_not_stand_in_a_footprint(kind: int) -> None:
+    """Keys that no footprint holds, and unknown ones, raise DecodeError."""
+    with pytest.raises(DecodeError, match=f"kind {kind}"):
+        entries.ledger_key_end(struct.pack(">I", kind) + bytes(80), 0)
+
+
+def test_an_unknown_kind_of_asset_in_a_trustline_key_is_an_error() -> None:
+    """A trustline key of a kind of asset that is not known raises DecodeError."""
+    with pytest.raises(DecodeError, match="unknown kind of asset: 9"):
+        entries.ledger_key_end(struct.pack(">II", 1, 0) + bytes(32) + struct.pack(">I", 9) + bytes(80), 0)
+
+
+def test_the_instance_of_an_entry() -> None:
+    """An instance entry gives its instance; another value under the key is an error that names what it is."""
+    instance = ContractInstance(scval.STELLAR_ASSET, None, None, ())
+    entry = ContractData(POOL, INSTANCE_KEY, PERSISTENT, (scval.CONTRACT_INSTANCE, instance))
+
+    assert instance == entries.instance_of(entry)
+    with pytest.raises(DecodeError, match="holds a u32"):
+        entries.instance_of(entry._replace(value=u32(1)))
+
+
+def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
+    """Every real entry decodes to what stellar-sdk reads, encodes to the same bytes, and stands under its key."""
+    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
+
+    for key, raw in snapshot.entries.items():
+        entry = entries.decode_contract_data(raw.data)
+        assert raw.data == entries.encode_contract_data(entry)
+        assert xdr.LedgerEntryData.from_xdr_bytes(raw.data) == _sdk_entry(*entry)
+        assert entries.decode_data_key(key) == ContractDataKey(entry.contract, entry.key, entry.durability)

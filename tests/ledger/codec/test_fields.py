@@ -1,0 +1,165 @@
+"""Reading structs by field name and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, addresses, expect, text_of
+from exporter.ledger.codec.scval import KIND_NAMES, ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
+from tests.protocols.blend_chain import account, contract
+
+TRUE: ScVal = (scval.BOOL, True)
+STRUCT = struct_map(
+    {
+        "amount": i128(-5),
+        "count": u32(7),
+        "inner": struct_map({"deep": u32(1)}),
+        "on": TRUE,
+        "text": string("XLM"),
+        "time": u64(2**64 - 1),
+        "who": address(contract("pool")),
+    }
+)
+
+# Every reader with a field it reads, and what that field is.
+READERS: dict[str, tuple[Callable[[Fields, str], Any], str, Any]] = {
+    "u32": (Fields.u32, "count", 7),
+    "u64": (Fields.u64, "time", 2**64 - 1),
+    "i128": (Fields.i128, "amount", -5),
+    "boolean": (Fields.boolean, "on", True),
+    "address": (Fields.address, "who", contract("pool")),
+    "string": (Fields.string, "text", "XLM"),
+}
+
+
+class TestFields:
+    """A struct's fields."""
+
+    @pytest.mark.parametrize("reader", READERS)
+    def test_reads_its_kind(self, reader: str) -> None:
+        """Each reader gives the payload of a field of its kind."""
+        read, name, expected = READERS[reader]
+
+        assert expected == read(Fields.of(STRUCT, "Pool"), name)
+
+    @pytest.mark.parametrize("reader", READERS)
+    def test_missing_field_is_named(self, reader: str) -> None:
+        """A missing field is an error that names the struct and the field."""
+        read, _, _ = READERS[reader]
+
+        with pytest.raises(DecodeError, match=r"^Pool: field absent is missing$"):
+            read(Fields.of(STRUCT, "Pool"), "absent")
+
+    @pytest.mark.parametrize("reader", READERS)
+    def test_other_kind_is_named(self, reader: str) -> None:
+        """A field of another kind is an error that names the field, what is expected and what was found."""
+        read, name, _ = READERS[reader]
+        wrong = struct_map({name: VOID})
+
+        with pytest.raises(DecodeError, match=rf"^Pool: field {name}: expected \w+, found void$"):
+            read(Fields.of(wrong, "Pool"), name)
+
+    def test_struct_inside_a_struct(self) -> None:
+        """A field that is a struct is read with its path in errors."""
+        inner = Fields.of(STRUCT, "Pool").struct("inner")
+
+        assert 1 == inner.u32("deep")
+        with pytest.raises(DecodeError, match=r"^Pool.inner: field shallow is missing$"):
+            inner.u32("shallow")
+
+    def test_order_does_not_matter(self) -> None:
+        """Fields are taken by name, wherever they stand in the map."""
+        backwards: ScVal = (scval.MAP, tuple(reversed(STRUCT[1])))
+
+        assert 7 == Fields.of(backwards, "Pool").u32("count")
+
+    def test_unknown_fields_are_ignored(self) -> None:
+        """A field that nobody asks for, of any kind, costs nothing: an upgrade may add some."""
+        pairs = (*STRUCT[1], (symbol("zz_new"), vec(VOID)), (u32(3), VOID), (vec(symbol("Admin")), VOID))
+
+        assert 7 == Fields(pairs, "Pool").u32("count")
+
+    def test_field_twice(self) -> None:
+        """Two values under one name are an error: which one would the contract have meant?"""
+        with pytest.raises(DecodeError, match=r"^Pool: field count stands twice$"):
+            Fields(((symbol("count"), u32(1)), (symbol("count"), u32(2))), "Pool")
+
+    @pytest.mark.parametrize("pairs", [None, ()], ids=["no storage", "empty storage"])
+    def test_without_fields(self, pairs: tuple[()] | None) -> None:
+        """A contract without storage has no fields."""
+        fields = Fields(pairs, "instance")
+
+        assert "Name" not in fields
+        assert fields.get("Name") is None
+
+    def test_contains_and_get(self) -> None:
+        """A field can be looked for, and had as the value it is."""
+        fields = Fields.of(STRUCT, "Pool")
+
+        assert "on" in fields
+        assert fields.get("on") == TRUE
+
+    def test_not_a_struct(self) -> None:
+        """A value that is no map is an error that names the struct."""
+        with pytest.raises(DecodeError, match=r"^Pool: expected map, found u32$"):
+            Fields.of(u32(1), "Pool")
+
+
+class TestAddresses:
+    """Vectors of addresses."""
+
+    def test_all_of_them_in_order(self) -> None:
+        """Addresses are given in the order of the ledger, repeated ones and accounts included."""
+        given_ = [contract("a"), account("b"), contract("a")]
+
+        assert tuple(given_) == addresses(vec(*map(address, given_)), "list", most=3)
+
+    def test_other_items_are_named(self) -> None:
+        """An item that is no address is named by its place."""
+        with pytest.raises(DecodeError, match=r"^list\[1\]: expected address, found u32$"):
+            addresses(vec(address(contract("a")), u32(1)), "list", most=9)
+
+    def test_absent_vector(self) -> None:
+        """An absent vector is not an empty one."""
+        with pytest.raises(DecodeError, match=r"^list: the vector is missing$"):
+            addresses((scval.VEC, None), "list", most=9)
+
+    def test_too_many(self) -> None:
+        """A list longer than its bound is an error that names both numbers."""
+        with pytest.raises(DecodeError, match=r"^list: 3 addresses, more than 2$"):
+            addresses(vec(*[address(contract("a"))] * 3), "list", most=2)
+
+
+@pytest.mark.parametrize("kind", range(len(KIND_NAMES)))
+def test_expect_names_every_kind(kind: int) -> None:
+    """Whatever stands in the place of a struct, the error says what it is."""
+    if kind == scval.MAP:
+        assert () == expect((kind, ()), scval.MAP, "it")
+        return
+    with pytest.raises(DecodeError, match=f"^it: expected map, found {KIND_NAMES[kind]}$"):
+        expect((kind, None), scval.MAP, "it")
+
+
+@given(st.text())
+def test_text_is_kept(text: str) -> None:
+    """UTF-8 of any characters is given as it is."""
+    encodable = text.encode("utf-8", "replace")
+
+    assert encodable.decode() == text_of(encodable)
+
+
+@given(st.binary())
+def test_bytes_that_are_no_text(content: bytes) -> None:
+    """Any bytes give a text that can be written as UTF-8 again; what is no UTF-8 shows as escapes."""
+    text = text_of(content)
+
+    assert text.encode("utf-8").decode("utf-8") == text
+    assert (b"\xff" in content) <= ("\\xff" in text)

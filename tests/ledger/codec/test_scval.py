@@ -1,0 +1,307 @@
+"""The ScVal codec, with stellar-sdk as the judge of every kind."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from stellar_sdk import xdr
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.scval import ContractInstance, ScVal, decode_scval, read_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from tests.ledger.codec.scval_cases import MUXED_CONTRACTS, addresses, scvals, to_sdk
+
+NESTED_VEC = struct.pack(">III", scval.VEC, 1, 1)
+ONE_OF_EACH_KIND: tuple[ScVal, ...] = (
+    (scval.BOOL, True),
+    (scval.VOID, None),
+    (scval.ERROR, (0, 1210)),
+    (scval.ERROR, (3, 4)),
+    (scval.U32, 2**32 - 1),
+    (scval.I32, -(2**31)),
+    (scval.U64, 2**64 - 1),
+    (scval.I64, -(2**63)),
+    (scval.TIMEPOINT, 1736780911),
+    (scval.DURATION, 86400),
+    (scval.U128, 2**128 - 1),
+    (scval.I128, -(2**127)),
+    (scval.U256, 2**256 - 1),
+    (scval.I256, -(2**255)),
+    (scval.BYTES, b"\x01\x02\x03"),
+    (scval.STRING, b"n\xc3\xa4me"),
+    (scval.SYMBOL, "ResData"),
+    (scval.VEC, None),
+    (scval.VEC, ((scval.U32, 1),)),
+    (scval.MAP, None),
+    (scval.MAP, (((scval.SYMBOL, "a"), (scval.BOOL, False)),)),
+    (scval.ADDRESS, strkey.encode_contract(bytes(32))),
+    (scval.CONTRACT_INSTANCE, ContractInstance(scval.WASM, bytes(32), None, None)),
+    (scval.CONTRACT_INSTANCE, ContractInstance(scval.STELLAR_ASSET, None, None, ())),
+    (
+        scval.CONTRACT_INSTANCE,
+        ContractInstance(scval.EXTERNAL_REF, None, (strkey.encode_contract(bytes(32)), b"tag"), None),
+    ),
+    (scval.LEDGER_KEY_CONTRACT_INSTANCE, None),
+    (scval.LEDGER_KEY_NONCE, -5),
+    (scval.EXECUTABLE_TAG, b"stable"),
+)
+
+
+def test_every_kind_has_an_example() -> None:
+    """The fixed examples leave out no kind that the codec or stellar-sdk knows."""
+    kinds = {kind for kind, _ in ONE_OF_EACH_KIND}
+
+    assert set(range(len(scval.KIND_NAMES))) == kinds
+    assert {int(kind) for kind in xdr.SCValType} == kinds
+
+
+@pytest.mark.parametrize("value", ONE_OF_EACH_KIND, ids=lambda value: scval.KIND_NAMES[value[0]])
+def test_each_kind_agrees_with_the_sdk(value: ScVal) -> None:
+    """Each kind has stellar-sdk's bytes, and is decoded from them."""
+    expected = to_sdk(value).to_xdr_bytes()
+
+    assert expected == encode_scval(value)
+    assert value == decode_scval(expected)
+
+
+@given(scvals)
+def test_decoding_what_the_sdk_encodes(value: ScVal) -> None:
+    """Bytes that stellar-sdk made are decoded to the value they were made of, and encode to the same bytes."""
+    data = to_sdk(value).to_xdr_bytes()
+
+    assert value == decode_scval(data)
+    assert data == encode_scval(decode_scval(data))
+
+
+@given(scvals)
+def test_the_sdk_decodes_what_is_encoded(value: ScVal) -> None:
+    """Bytes made here are, to stellar-sdk, the object that is built value by value."""
+    assert to_sdk(value) == xdr.SCVal.from_xdr_bytes(encode_scval(value))
+
+
+@given(scvals, st.data())
+def test_every_truncation_is_an_error(value: ScVal, data: st.DataObject) -> None:
+    """No proper prefix of an encoded value is accepted."""
+    encoded = encode_scval(value)
+    length = data.draw(st.integers(0, len(encoded) - 1))
+
+    with pytest.raises(DecodeError):
+        decode_scval(encoded[:length])
+
+
+@pytest.mark.parametrize("value", ONE_OF_EACH_KIND, ids=lambda value: scval.KIND_NAMES[value[0]])
+def test_all_truncations_of_each_kind_are_errors(value: ScVal) -> None:
+    """Cutting the bytes of any kind at any place is an error."""
+    encoded = encode_scval(value)
+
+    for length in range(len(encoded)):
+        with pytest.raises(DecodeError):
+            decode_scval(encoded[:length])
+
+
+@given(scvals, st.binary(min_size=1, max_size=9))
+def test_trailing_bytes_are_an_error(value: ScVal, more: bytes) -> None:
+    """Nothing may follow a value."""
+    with pytest.raises(DecodeError, match="follow the value"):
+        decode_scval(encode_scval(value) + more)
+
+
+@given(st.binary(max_size=120))
+@example(struct.pack(">I", scval.SYMBOL) + b"\xff\xff\xff\xff")
+@example(struct.pack(">IIII", scval.MAP, 1, 1, scval.VOID))
+def test_any_bytes_decode_to_themselves_or_raise_decode_error(data: bytes) -> None:
+    """Whatever the bytes are, the outcome is a value that encodes to exactly them, or DecodeError."""
+    try:
+        value = decode_scval(data)
+    except DecodeError:
+        return
+
+    assert data == encode_scval(value)
+
+
+@given(scvals, st.data())
+def test_damaged_bytes_agree_with_the_sdk(value: ScVal, data: st.DataObject) -> None:
+    """With one byte of a value changed, what is decoded here is decoded by stellar-sdk to the same object."""
+    encoded = bytearray(encode_scval(value))
+    position = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[position] = data.draw(st.integers(0, 255))
+    try:
+        decoded = decode_scval(bytes(encoded))
+    except DecodeError:
+        return
+
+    assert to_sdk(decoded) == xdr.SCVal.from_xdr_bytes(bytes(encoded))
+
+
+@pytest.mark.parametrize("kind", [scval.VEC, scval.MAP])
+def test_deep_nesting_is_an_error_and_not_a_recursion_error(kind: int) -> None:
+    """Values nested 10,000 deep are refused with DecodeError."""
+    level = NESTED_VEC if kind == scval.VEC else struct.pack(">IIII", scval.MAP, 1, 1, scval.VOID)
+
+    with pytest.raises(DecodeError, match="nest deeper"):
+        decode_scval(level * 10_000 + struct.pack(">I", scval.VOID))
+
+
+def test_depth_is_bounded_at_the_hosts_limit() -> None:
+    """A hundred nested vectors are accepted, one more is not; contract instances count like maps."""
+    innermost = struct.pack(">I", scval.VOID)
+
+    value = decode_scval(NESTED_VEC * scval.MAX_DEPTH + innermost)
+    assert NESTED_VEC * scval.MAX_DEPTH + innermost == encode_scval(value)
+    with pytest.raises(DecodeError, match="nest deeper"):
+        decode_scval(NESTED_VEC * (scval.MAX_DEPTH + 1) + innermost)
+    asset_instance = struct.pack(">IIIIIIII", scval.CONTRACT_INSTANCE, 1, 1, 1, scval.VOID, scval.VOID, 0, 0)
+    with pytest.raises(DecodeError, match="nest deeper"):
+        decode_scval(NESTED_VEC * scval.MAX_DEPTH + asset_instance)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("vec", struct.pack(">III", scval.VEC, 1, 2**32 - 1)),
+        ("map", struct.pack(">III", scval.MAP, 1, 2**31)),
+        ("instance storage", struct.pack(">IIII", scval.CONTRACT_INSTANCE, 1, 1, 2**32 - 1)),
+        ("bytes", struct.pack(">II", scval.BYTES, 2**32 - 1)),
+        ("string", struct.pack(">II", scval.STRING, 2**32 - 4) + b"abcd"),
+        ("symbol", struct.pack(">II", scval.SYMBOL, 2**31) + b"abcd"),
+    ],
+)
+def test_huge_announced_counts_are_refused_at_once(name: str, data: bytes) -> None:
+    """A count that the bytes cannot hold is an error before anything of that size is made."""
+    with pytest.raises(DecodeError):
+        decode_scval(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (struct.pack(">I", 23), "unknown kind of value: 23"),
+        (struct.pack(">I", 2**32 - 1), "unknown kind of value"),
+        (struct.pack(">II", scval.BOOL, 2), "2 is not a bool"),
+        (struct.pack(">III", scval.ERROR, 10, 0), "unknown type of error: 10"),
+        (struct.pack(">III", scval.ERROR, 1, 10), "unknown code of error: 10"),
+        (struct.pack(">II", scval.VEC, 2), "2 is not the flag"),
+        (struct.pack(">II", scval.MAP, 7), "7 is not the flag"),
+        (struct.pack(">II", scval.ADDRESS, 6) + bytes(40), "unknown kind of address: 6"),
+        (struct.pack(">III", scval.ADDRESS, 0, 1) + bytes(32), "unknown kind of public key"),
+        (struct.pack(">III", scval.ADDRESS, 3, 1) + bytes(32), "unknown kind of claimable balance"),
+        (struct.pack(">II", scval.CONTRACT_INSTANCE, 3) + bytes(36), "unknown kind of executable: 3"),
+        (struct.pack(">II", scval.SYMBOL, 1) + b"-\0\0\0", "is not a symbol"),
+        (struct.pack(">II", scval.SYMBOL, 1) + b"\xe9\0\0\0", "is not a symbol"),
+        (struct.pack(">II", scval.SYMBOL, 33) + b"a" * 33 + bytes(3), "is not a symbol"),
+        (struct.pack(">II", scval.BYTES, 1) + b"a\0\0\1", "padding of a value is not zero"),
+        (struct.pack(">II", scval.SYMBOL, 1) + b"a\0\0\1", "padding of a value is not zero"),
+    ],
+)
+def test_unknown_and_non_canonical_bytes_are_named(data: bytes, message: str) -> None:
+    """Unknown union arms, bad flags, bad symbols and dirty padding are told apart in the message."""
+    with pytest.raises(DecodeError, match=message):
+        decode_scval(data)
+
+
+def test_a_known_symbol_with_dirty_padding_is_still_refused() -> None:
+    """That a symbol was decoded before does not let another spelling of it pass."""
+    clean = encode_scval(symbol("abc"))
+
+    assert symbol("abc") == decode_scval(clean)
+    with pytest.raises(DecodeError, match="padding"):
+        decode_scval(clean[:-1] + b"\1")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (scval.U32, -1),
+        (scval.U32, 2**32),
+        (scval.I32, 2**31),
+        (scval.U64, 2**64),
+        (scval.I128, 2**127),
+        (scval.U128, -1),
+        (scval.I256, 2**255),
+        (scval.SYMBOL, "no-dash"),
+        (scval.SYMBOL, "é"),
+        (scval.SYMBOL, "a" * 33),
+        (scval.ADDRESS, "G"),
+        (scval.BYTES, "text"),
+        (scval.VEC, 5),
+        (scval.ERROR, 5),
+        (scval.CONTRACT_INSTANCE, ContractInstance(scval.WASM, b"short", None, None)),
+        (scval.CONTRACT_INSTANCE, ContractInstance(scval.EXTERNAL_REF, None, None, None)),
+        (23, None),
+    ],
+)
+def test_encoding_a_payload_that_does_not_fit_its_kind_is_an_error(value: ScVal) -> None:
+    """A payload out of range or of another type raises DecodeError instead of wrong bytes."""
+    with pytest.raises(DecodeError):
+        encode_scval(value)
+
+
+def test_encoding_a_value_that_nests_too_deeply_is_an_error() -> None:
+    """A Python value of any depth ends as bytes or as DecodeError."""
+    value: ScVal = (scval.VOID, None)
+    for _ in range(10_000):
+        value = (scval.VEC, (value,))
+
+    with pytest.raises(DecodeError, match="nests too deeply"):
+        encode_scval(value)
+
+
+def test_reading_inside_other_bytes_gives_the_position_after() -> None:
+    """A value can be read in the middle of bytes; the position after it comes back."""
+    data = b"head" + encode_scval(u32(7)) + b"tail"
+
+    assert (u32(7), 12) == read_scval(data, 4)
+
+
+def test_short_constructors() -> None:
+    """The constructors make the kinds they are named for, and struct maps are sorted by byte order."""
+    contract = strkey.encode_contract(bytes(range(32)))
+
+    assert (scval.VEC, ((scval.U64, 1), (scval.I128, -1), (scval.STRING, b"\xc3\xa4"))) == vec(
+        u64(1), i128(-1), string("ä")
+    )
+    assert (scval.ADDRESS, contract) == address(contract)
+    # docs/protocols/blend.md, "Keys": '_' sorts before letters, so r_three comes before r_two and reactivity after both
+    fields = struct_map({"reactivity": u32(3), "r_two": u32(2), "r_three": u32(1)})
+    assert ["r_three", "r_two", "reactivity"] == [key[1] for key, _ in fields[1]]
+
+
+@given(addresses)
+def test_addresses_agree_with_the_sdk(text: str) -> None:
+    """All five kinds of addresses, muxed accounts among them, have stellar-sdk's bytes."""
+    value: ScVal = (scval.ADDRESS, text)
+
+    assert to_sdk(value).to_xdr_bytes() == encode_scval(value)
+    assert text == xdr.SCVal.from_xdr_bytes(encode_scval(value)).to_json_dict()["address"]  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
+def test_muxed_contracts_have_the_layout_of_protocol_30(muxed: str, contract: str, number: int) -> None:
+    """CAP-84: arm 5, the number, and then the contract's id; the strkey has them the other way round."""
+    data = struct.pack(">IIQ", scval.ADDRESS, 5, number) + strkey.decode_contract(contract)
+
+    assert (scval.ADDRESS, muxed) == decode_scval(data)
+    assert data == encode_scval((scval.ADDRESS, muxed))
+    for cut in range(4, len(data)):
+        with pytest.raises(DecodeError):
+            decode_scval(data[:cut])
+
+
+def test_all_values_of_the_mainnet_snapshot_round_trip(mainnet_snapshot_path: Path) -> None:
+    """Every real entry is, to stellar-sdk too, what is decoded here, and encodes to the same bytes."""
+    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
+
+    assert 822 == len(snapshot.entries)
+    for raw in snapshot.entries.values():
+        value = xdr.LedgerEntryData.from_xdr(base64.b64encode(raw.data).decode()).contract_data.val  # type: ignore[union-attr]
+        data = value.to_xdr_bytes()
+        decoded = decode_scval(data)
+        assert data == encode_scval(decoded)
+        assert value == to_sdk(decoded)

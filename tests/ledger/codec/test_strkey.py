@@ -1,0 +1,139 @@
+"""Strkeys, with stellar-sdk as the judge."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stellar_sdk import StrKey
+
+from exporter.deployments.local import made_address
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import DecodeError
+from exporter.ledger.codec import strkey
+from tests.ledger.codec.scval_cases import MUXED_CONTRACTS, addresses, hashes
+
+USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # docs/protocols/blend.md, "Structure"
+
+
+@given(hashes)
+def test_contracts_and_accounts_agree_with_the_sdk(payload: bytes) -> None:
+    """C and G strkeys are those that stellar-sdk makes."""
+    assert StrKey.encode_contract(payload) == strkey.encode_contract(payload)
+    assert StrKey.encode_ed25519_public_key(payload) == strkey.encode(strkey.ACCOUNT, payload)
+    assert StrKey.encode_liquidity_pool(payload) == strkey.encode(strkey.LIQUIDITY_POOL, payload)
+    assert StrKey.encode_claimable_balance(b"\0" + payload) == strkey.encode(strkey.CLAIMABLE_BALANCE, b"\0" + payload)
+
+
+@given(st.binary(min_size=40, max_size=40))
+def test_muxed_accounts_agree_with_the_sdk(payload: bytes) -> None:
+    """M strkeys are those that stellar-sdk makes, key before id."""
+    assert StrKey.encode_med25519_public_key(payload) == strkey.encode(strkey.MUXED_ACCOUNT, payload)
+
+
+@given(addresses)
+def test_decoding_is_the_way_back(text: str) -> None:
+    """A strkey decodes to the version and payload it was made of."""
+    assert text == strkey.encode(*strkey.decode(text))
+
+
+@given(addresses, st.data())
+def test_a_changed_character_is_noticed(text: str, data: st.DataObject) -> None:
+    """Whatever one character is changed to, the strkey is refused."""
+    position = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.characters(codec="utf-8").filter(lambda character: character != text[position]))
+
+    with pytest.raises(DecodeError):
+        strkey.decode(text[:position] + other + text[position + 1 :])
+
+
+def _of(version: int, payload: bytes) -> str:
+    body = bytes((version,)) + payload
+    checksum = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + checksum).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "C",
+        "=",
+        USDC.lower(),
+        USDC[:-1],
+        USDC + "A",
+        USDC + "=",
+        " " + USDC,
+        "é" * 56,
+        "\0" * 56,
+        _of(strkey.CONTRACT, bytes(31)),
+        _of(strkey.CONTRACT, bytes(33)),
+        _of(strkey.MUXED_ACCOUNT, bytes(32)),
+        _of(18 << 3, bytes(32)),  # S: a secret seed
+        _of(22 << 3, bytes(32)),  # W, without the id
+        _of(22 << 3 | 7, bytes(40)),  # W, of an unknown algorithm
+        _of(21 << 3, bytes(40)),  # a kind that is not known
+    ],
+)
+def test_what_is_not_the_strkey_of_an_address_is_refused(text: str) -> None:
+    """Wrong lengths, cases, alphabets, kinds and paddings raise DecodeError and are no contracts."""
+    with pytest.raises(DecodeError):
+        strkey.decode(text)
+    assert not strkey.is_contract(text)
+
+
+def test_only_the_canonical_spelling_is_accepted() -> None:
+    """Bits that base32 leaves over must be zero: a second spelling of the same bytes is refused."""
+    muxed = strkey.encode(strkey.MUXED_ACCOUNT, bytes(40))  # 43 bytes leave one bit over
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+    second = muxed[:-1] + alphabet[alphabet.index(muxed[-1]) ^ 1]
+
+    assert base64.b32decode(muxed + "=" * (-len(muxed) % 8)) == base64.b32decode(second + "=" * (-len(second) % 8))
+    with pytest.raises(DecodeError, match="canonical"):
+        strkey.decode(second)
+
+
+@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
+def test_muxed_contracts_are_those_of_the_standard(muxed: str, contract: str, number: int) -> None:
+    """The valid W strkeys of SEP-23 hold the contract's id and then the number, and are no contracts themselves."""
+    payload = strkey.decode_contract(contract) + number.to_bytes(8, "big")
+
+    assert (strkey.MUXED_CONTRACT, payload) == strkey.decode(muxed)
+    assert muxed == strkey.encode(strkey.MUXED_CONTRACT, payload)
+    assert not strkey.is_contract(muxed)
+
+
+def test_contracts_are_told_from_other_addresses() -> None:
+    """Only C strkeys are contracts."""
+    account = strkey.encode(strkey.ACCOUNT, bytes(32))
+
+    assert strkey.is_contract(USDC)
+    assert StrKey.decode_contract(USDC) == strkey.decode_contract(USDC)
+    assert not strkey.is_contract(account)
+    with pytest.raises(DecodeError, match="begin with C"):
+        strkey.decode_contract(account)
+
+
+@pytest.mark.parametrize(("version", "size"), [(strkey.CONTRACT, 31), (strkey.MUXED_ACCOUNT, 32), (99, 32)])
+def test_payloads_of_another_size_are_not_encoded(version: int, size: int) -> None:
+    """A payload that no strkey of the version can hold is an error."""
+    with pytest.raises(DecodeError):
+        strkey.encode(version, bytes(size))
+
+
+def test_every_known_address_is_a_contract() -> None:
+    """The lists of deployments hold contract strkeys only, none of them twice."""
+    listed = [
+        address
+        for network in NETWORKS.values()
+        for deployment in network.deployments
+        for address in (deployment.backstop, *deployment.markets)
+        if address is not None
+    ]
+
+    assert all(strkey.is_contract(address) for address in listed)
+    assert len(set(listed)) == len(listed)
+    assert strkey.is_contract(made_address("a label"))

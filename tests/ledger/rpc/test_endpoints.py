@@ -1,0 +1,166 @@
+"""RPC URLs are checked and named without showing what is secret in them, and the best endpoint comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.errors import ConfigError
+from exporter.ledger.rpc.endpoints import Endpoint, EndpointPool, RpcLimits, parse_endpoints
+
+
+def labels(*urls: str, allow_http: bool = False) -> list[str]:
+    return [endpoint.label for endpoint in parse_endpoints(urls, allow_http=allow_http)]
+
+
+@pytest.mark.parametrize(
+    ("url", "label"),
+    [
+        ("https://rpc.example.org", "rpc.example.org"),
+        ("https://user:secret@RPC.example.org/secret?key=secret", "rpc.example.org"),
+        ("https://rpc.example.org:443/", "rpc.example.org"),
+        ("https://rpc.example.org:8443/secret", "rpc.example.org:8443"),
+        ("http://localhost:8000/", "localhost:8000"),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("http://127.9.9.9", "127.9.9.9"),
+        ("http://[::1]:8000/", "[::1]:8000"),
+        ("https://bücher.example/", "xn--bcher-kva.example"),
+    ],
+)
+def test_an_endpoint_is_named_by_host_and_port(url: str, label: str) -> None:
+    """The label is the host, with the port where it is not the usual one, and nothing else."""
+    assert [label] == labels(url)
+
+
+def test_endpoints_of_one_host_are_numbered() -> None:
+    """Endpoints that share host and port are told apart by a number; the others are not numbered."""
+    urls = ("https://a.example/1", "https://b.example", "https://a.example/2", "https://a.example:81/")
+
+    assert ["a.example#1", "b.example", "a.example#2", "a.example:81"] == labels(*urls)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("", "must be a URL such as"),
+        ("https://rpc.example.org/ secret", "without white space"),
+        ("secret", "not a URL with a host"),
+        ("https:///secret", "not a URL with a host"),
+        ("https://rpc.example.org:secret/", "not a URL with a host"),
+        ("https://[secret/", "not a URL with a host"),
+        ("https://a|secret/", "not a URL with a host"),
+        ("https://rpc.example.org/\x7fsecret", "not a URL with a host"),
+        ("ftp://rpc.example.org/secret", "must begin with https://"),
+        ("file://rpc.example.org/secret", "must begin with https://"),
+        ("https://rpc.example.org/#secret", "has a fragment"),
+        ("https://rpc.example.org/" + "secret" * 500, "longer than 2048 characters"),
+        ("http://user:secret@rpc.example.org/secret", r"\(rpc.example.org\) uses http://, which anybody"),
+        ("http://127.0.0.1.example.org/secret", "uses http://, which anybody"),
+    ],
+)
+def test_a_bad_url_is_named_by_position(url: str, problem: str) -> None:
+    """A URL that cannot be used is refused by its position in rpc_urls, and not quoted, not even in a cause."""
+    with pytest.raises(ConfigError, match=rf"^rpc_urls\[1\] .*{problem}") as caught:
+        parse_endpoints(["https://rpc.example.org", url])
+
+    assert "secret" not in str(caught.value)
+    assert None is caught.value.__cause__
+    assert None is caught.value.__context__
+
+
+@pytest.mark.parametrize("urls", [[], "https://rpc.example.org", ["https://rpc.example.org"] * 17])
+def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
+    """There must be a list of 1 to 16 URLs; one string is not taken for a list of characters."""
+    with pytest.raises(ConfigError, match="rpc_urls must be a list of 1 to 16 URLs"):
+        parse_endpoints(urls)
+
+
+def test_plain_http_can_be_allowed() -> None:
+    """http:// to another machine is accepted where the caller says so."""
+    assert ["rpc.example.org"] == labels("http://rpc.example.org/", allow_http=True)
+
+
+def test_the_representation_is_the_label() -> None:
+    """The repr of an endpoint holds nothing of its URL."""
+    (endpoint,) = parse_endpoints(["https://user:secret@rpc.example.org/secret"])
+
+    assert "Endpoint(rpc.example.org)" == repr(endpoint)
+
+
+class Pool:
+    """Three endpoints a, b and c."""
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c = parse_endpoints([f"https://{name}.example" for name in "abc"])
+        self.pool = EndpointPool([self.a, self.b, self.c], RpcLimits(aside_base_s=2, aside_max_s=10))
+
+    def order(self, now: float) -> str:
+        return "".join(endpoint.label[0] for endpoint in self.pool.ordered(now))
+
+
+def test_endpoints_come_in_the_order_configured() -> None:
+    """At first, the endpoints are asked in the order in which they are configured."""
+    assert "abc" == Pool().order(0)
+
+
+def test_a_failing_endpoint_is_asked_last_for_a_growing_bounded_time() -> None:
+    """Each failure after the time aside doubles it, up to its maximum; a success ends it."""
+    pool = Pool()
+    now = 100.0
+    times = []
+    for _ in range(5):
+        times.append(pool.pool.failed(pool.a, now))
+        assert "bca" == pool.order(now)
+        now += times[-1]
+        assert "abc" == pool.order(now)
+    pool.pool.failed(pool.a, now)
+    pool.pool.succeeded(pool.a, now)
+
+    assert [2, 4, 8, 10, 10] == times
+    assert "abc" == pool.order(now)
+    assert 2 == pool.pool.failed(pool.a, now)
+
+
+def test_requests_that_fail_together_count_once() -> None:
+    """Several requests that were under way when an endpoint failed put it aside for one failure's time."""
+    pool = Pool()
+
+    assert [2, 2, 1.5] == [pool.pool.failed(pool.a, now) for now in (100, 100, 100.5)]
+
+
+def test_the_endpoint_that_works_stays_in_use() -> None:
+    """After a failover the new endpoint is kept, also when the first one would be asked again."""
+    pool = Pool()
+    pool.pool.failed(pool.a, 100)
+    pool.pool.succeeded(pool.c, 100)
+
+    assert "cba" == pool.order(101)
+    assert "cab" == pool.order(200)
+
+
+def test_a_lagging_endpoint_is_asked_last() -> None:
+    """An endpoint that says it lags comes after one that fails."""
+    pool = Pool()
+    pool.a.stale = True
+    pool.pool.failed(pool.b, 100)
+
+    assert "cba" == pool.order(101)
+
+
+def test_requests_are_spaced_evenly() -> None:
+    """Each request takes the next slot of the rate; unused slots do not add up to a burst."""
+    (endpoint,) = parse_endpoints(["https://a.example"])
+    waits = [endpoint.reserve(now, 4.0) for now in (10, 10, 10, 50, 50.05)]
+
+    assert [0, 0.25, 0.5, 0] == waits[:4]
+    assert pytest.approx(0.2) == waits[4]
+
+
+def test_a_hold_is_bounded() -> None:
+    """No endpoint can demand to be left alone for more than a day, and a shorter demand does not shorten one."""
+    endpoint: Endpoint = parse_endpoints(["https://a.example"])[0]
+    endpoint.hold(0, 30)
+    endpoint.hold(0, 5)
+    assert 30 == endpoint.held_until
+    endpoint.hold(0, 1e18)
+
+    assert 86_400 == endpoint.held_until

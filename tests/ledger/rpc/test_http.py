@@ -1,0 +1,353 @@
+"""One HTTP exchange against real sockets: bounded in time and size, whatever the server does."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import AllEndpointsFailedError
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import HttpPoster, RpcLimits, parse_endpoints, parse_retry_after
+from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
+from tests.ledger.rpc import fake_rpc as fake
+from tests.ledger.rpc.fake_rpc import PASSPHRASE
+
+LIMITS = RpcLimits(max_response_bytes=100_000, request_timeout_s=5)
+NOW = 1_800_000_000.0
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def post(response: httpx.Response, limits: RpcLimits = LIMITS) -> bytes:
+    """Post something to a transport that gives ``response``."""
+    (endpoint,) = parse_endpoints(["https://a.example/secret"])
+    poster = HttpPoster(limits, httpx.MockTransport(lambda _: response), lambda: NOW, lambda _: None)
+    try:
+        return await poster.post(endpoint, b"{}", 5)
+    finally:
+        await poster.aclose()
+
+
+def failed(response: httpx.Response) -> Failure:
+    with pytest.raises(AttemptError) as caught:
+        asyncio.run(post(response))
+    assert [None, None] == [caught.value.__cause__, caught.value.__context__]
+    return caught.value.failure
+
+
+def pieces(data: bytes, size: int = 10_000, encoding: str = "gzip") -> httpx.Response:
+    chunks = [data[start : start + size] for start in range(0, len(data), size)]
+    return httpx.Response(200, stream=fake.Chunks(chunks), headers={"Content-Encoding": encoding})
+
+
+# Compression ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_gzip_is_undone(size: int) -> None:
+    """A compressed answer is the same answer, however it is cut into pieces."""
+    data = json.dumps(list(range(9_000))).encode()
+    response = pieces(gzip.compress(data), size, "GZip")
+
+    assert data == asyncio.run(post(response))
+
+
+def test_a_compression_bomb_costs_no_memory() -> None:
+    """A small answer that unpacks to 32 MiB is dropped at the limit, without unpacking it."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(32)), packer.flush()])
+    response = pieces(bomb, len(bomb))
+    tracemalloc.start()
+    try:
+        failure = failed(response)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert "the answer is larger than 100,000 bytes (max_response_bytes)" == failure.text
+    assert 3_000_000 > peak
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not gzip at all",
+        gzip.compress(b'{"a": 1}')[:-4],
+        gzip.compress(b'{"a": 1}')[:-8] + bytes(8),
+        gzip.compress(b'{"a": 1}') + b"more",
+        gzip.compress(b"{}") + gzip.compress(b"{}"),
+        b"",
+    ],
+    # The bytes hold the time of day: as names of tests they would differ between the workers that run them.
+    ids=["not gzip", "truncated", "damaged", "trailing", "twice", "empty"],
+)
+def test_broken_gzip_is_unusable(data: bytes) -> None:
+    """Truncated, damaged or trailing data is not an answer."""
+    assert Failure(FailureKind.UNUSABLE, "the answer's compression is broken") == failed(pieces(data))
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip"])
+def test_a_compression_not_asked_for_is_unusable(encoding: str) -> None:
+    """Only gzip is asked for, so nothing else is undone."""
+    failure = failed(pieces(gzip.compress(b"{}"), encoding=encoding))
+
+    assert "the answer has a compression that was not asked for" == failure.text
+
+
+# Statuses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(status: int) -> None:
+    """A redirect is a failure that says what to do, and does not show where it leads."""
+    failure = failed(httpx.Response(status, headers={"Location": "https://b.example/secret"}))
+
+    assert f"HTTP {status}, a redirect, which is not followed: put the final address into rpc_urls" == failure.text
+    assert (FailureKind.REDIRECT, status) == (failure.kind, failure.code)
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 400, 401, 403, 404, 405, 413, 415, 418, 429, 500, 502, 503, 504])
+def test_any_status_but_200_is_a_failure(status: int) -> None:
+    """Only HTTP 200 has an answer; the body of any other is not read."""
+    failure = failed(httpx.Response(status, stream=fake.Chunks([b"secret"], RuntimeError("was read"))))
+
+    assert (FailureKind.HTTP, status) == (failure.kind, failure.code)
+    assert failure.text.startswith(f"HTTP {status}")
+    assert "secret" not in failure.text
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("0", 0),
+        ("7", 7),
+        (" 120 ", 120),
+        ("99999999999999999999", 1e20),
+        ("9" * 5_000, None),
+        ("-7", None),
+        ("1.5", None),
+        ("\u0667", None),
+        ("soon", None),
+        ("", None),
+        (formatdate(NOW + 30, usegmt=True), 30),
+        (formatdate(NOW + 30), 30),
+        (formatdate(NOW - 30, usegmt=True), 0),
+        ("Mon, 99 Foo 2026 00:00:00 GMT", None),
+        ("Mon, 01 Jan 99999 00:00:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
+    """Retry-After is read in both of its forms, and anything else is as if it were not there."""
+    assert seconds == parse_retry_after(value, NOW)
+
+
+@given(st.text(max_size=40))
+def test_no_retry_after_is_an_error(value: str) -> None:
+    """Any text is a time of 0 or more, or none."""
+    wait = parse_retry_after(value, NOW)
+
+    assert wait is None or wait >= 0
+
+
+@pytest.mark.parametrize("problem", [httpx.ConnectError("secret"), OSError("secret"), TimeoutError("secret")])
+def test_no_foreign_exception_goes_along(problem: Exception) -> None:
+    """The exception of the HTTP client, which knows the URL, is neither cause nor context of ours."""
+    response = httpx.Response(200, stream=fake.Chunks([b"{"], problem))
+
+    assert "secret" not in failed(response).text
+
+
+# Real sockets --------------------------------------------------------------------------------------------------
+
+
+async def serving(serve: Serve, ask: Callable[[str], Awaitable[None]]) -> None:
+    """Run ``ask`` with the URL of a server on this machine that treats each connection by ``serve``."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            await serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client has left, or the test is over
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        await ask(f"http://127.0.0.1:{port}/secret-path?key=secret-query")
+    finally:
+        server.close()
+        for task in handlers:
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+
+
+async def read_request(reader: asyncio.StreamReader) -> dict[str, object]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.decode().split("\r\n") if line.lower().startswith("content-length"))
+    request: dict[str, object] = json.loads(await reader.readexactly(length))
+    return request
+
+
+def answer_to(request: dict[str, object]) -> bytes:
+    result = {"passphrase": PASSPHRASE, "status": "healthy", "latestLedger": 1_000}
+    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        body = answer_to(await read_request(reader))
+        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+
+async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    await asyncio.sleep(60)
+
+
+async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n")
+    while True:  # each byte comes well within any time-out of a single read
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+        await writer.drain()
+
+
+async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    body = answer_to(await read_request(reader))
+    writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[: len(body) // 2])
+    await writer.drain()
+
+
+async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+
+
+async def gibberish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"SSH-2.0-OpenSSH_9.2 secret-path\r\n\r\n")
+    await writer.drain()
+
+
+async def huge_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X-Padding: " + b"x" * 8_000 + b"\r\n")
+        await writer.drain()
+
+
+SERVERS: dict[Serve, tuple[str, str]] = {
+    hanging: (r"no complete answer within 0.3 s|timed out", "timeout"),
+    dripping: (r"no complete answer within 0.3 s|timed out", "timeout"),
+    endless: (r"larger than 100,000 bytes", "answer too large"),
+    cut: (r"the connection was closed early", "connection cut"),
+    closing: (r"the connection was closed early", "connection cut"),
+    gibberish: (r"the server does not speak HTTP", "connection cut"),
+    huge_head: (r"the server does not speak HTTP", "connection cut"),
+}
+
+
+@pytest.mark.parametrize("serve", SERVERS, ids=lambda serve: serve.__name__)
+def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
+    """A server that hangs, drips, never ends, or breaks off costs no more than the bounds allow, and is named."""
+    words, kind = SERVERS[serve]
+    # Only a server that keeps one waiting is waited for; on a busy machine any of the others may take its time.
+    timeout, bound = (0.3, 20) if kind == "timeout" else (30, 30)
+    limits = RpcLimits(
+        max_response_bytes=100_000,
+        request_timeout_s=timeout,
+        attempts=2,
+        backoff_base_s=0.01,
+        requests_per_second=1_000,
+    )
+
+    async def ask(url: str) -> None:
+        async with RpcSource([url], PASSPHRASE, limits=limits) as source:
+            started = time.perf_counter()
+            with pytest.raises(AllEndpointsFailedError, match=words) as caught:
+                await source.tip()
+            assert bound > time.perf_counter() - started
+            assert [{kind: 2}] == list(source.counters.errors.values())
+            assert "secret" not in str(caught.value)
+            assert 500_000 > source.counters.bytes_received
+
+    asyncio.run(serving(serve, ask))
+
+
+def test_a_good_server_answers_beside_a_hanging_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client speaks HTTP to a real server, without a proxy of the environment; a hanging one is left in time."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    async def with_both(bad_url: str) -> None:
+        async def ask(good_url: str) -> None:
+            limits = RpcLimits(request_timeout_s=0.3)
+            async with RpcSource([bad_url, good_url], PASSPHRASE, limits=limits) as source:
+                assert [1_000, 1_000] == [await source.tip(), await source.tip()]
+                assert {"getHealth": 2, "getNetwork": 2} == dict(source.counters.requests)
+
+        await serving(well, ask)
+
+    asyncio.run(serving(hanging, with_both))
+
+
+def test_tls_is_spoken_to_https() -> None:
+    """https:// is not answered by a server without TLS: the certificate is checked before anything is sent."""
+
+    async def ask(url: str) -> None:
+        limits = RpcLimits(attempts=1)
+        async with RpcSource([url.replace("http://", "https://")], PASSPHRASE, limits=limits) as source:
+            with pytest.raises(AllEndpointsFailedError, match=r"cannot connect .*TLS certificate"):
+                await source.tip()
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+
+    asyncio.run(serving(plain, ask))
+
+
+def test_an_unreachable_server_is_named() -> None:
+    """A port that nobody listens to is a connection that cannot be made."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        async with RpcSource([f"http://127.0.0.1:{port}"], PASSPHRASE, limits=RpcLimits(attempts=1)) as source:
+            with pytest.raises(AllEndpointsFailedError, match=rf"127.0.0.1:{port}: cannot connect"):
+                await source.tip()
+
+    asyncio.run(main())

@@ -1,0 +1,135 @@
+"""Nothing secret of a URL gets through a redactor, and the HTTP libraries log no requests."""
+
+from __future__ import annotations
+
+import logging
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers, without_keys
+
+URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&plan"
+SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cannot POST {URL} today",
+        "no route /v1/KEYinPATH0123/soroban",
+        "no route /V1/keyinpath0123/SOROBAN",
+        "bad key KEYinPATH0123.",
+        "query apikey=KEYinQUERY%2F42&plan refused",
+        "query KEYinQUERY/42 refused",
+        "user us@er:pass-w0rd unknown",
+        "Authorization: Basic dXNAZXI6cGFzcy13MHJk is wrong",
+        f"moved to {quote(URL, safe='')}",
+    ],
+)
+def test_every_part_of_a_url_is_replaced(text: str) -> None:
+    """The URL, its path, query and user information are replaced, decoded or encoded, in any letter case."""
+    cleaned = Redactor([URL]).clean(text)
+
+    assert REPLACEMENT in cleaned
+    assert [] == [each for each in (*SECRETS, "dXNAZXI6") if each.lower() in cleaned.lower()]
+
+
+def test_what_is_no_url_is_replaced_as_a_whole() -> None:
+    """A text that cannot be parsed as a URL is a secret, too."""
+    assert "no [endpoint] here" == Redactor(["https://[secret/path"]).clean("no https://[secret/path here")
+
+
+def test_innocent_text_stays() -> None:
+    """A message that holds no secret is not changed."""
+    text = "start ledger (5) must be between the oldest ledger: 7 and the latest ledger: 9"
+
+    assert text == Redactor([URL, "http://127.0.0.1:8000", "https://a.example/"]).clean(text)
+
+
+@pytest.mark.parametrize(
+    ("segment", "cleaned"),
+    [
+        ("contract", "HostError: Error(Contract, #3)"),
+        ("c0ntract", "HostError: Error(Contract, #3)"),
+        ("3contract", "HostError: Error(Contract, #3)"),
+        ("Contract", "HostError: Error([endpoint], #3)"),
+    ],
+)
+def test_words_of_a_path_stay_readable(segment: str, cleaned: str) -> None:
+    """A part of a path is a secret by itself if it may be a key: it is long, or has a digit or a capital letter."""
+    assert cleaned == Redactor([f"https://a.example/v1/{segment}"]).clean("HostError: Error(Contract, #3)")
+
+
+def test_a_long_part_of_a_path_is_a_secret() -> None:
+    """Twenty letters in a row are no word."""
+    assert "bad [endpoint]" == Redactor(["https://a.example/abcdefghijklmnopqrst"]).clean("bad abcdefghijklmnopqrst")
+
+
+def test_text_becomes_one_printable_line() -> None:
+    """Control, format and surrogate characters and line ends become single spaces."""
+    text = "a\x00b\x1b[31mc\r\nd\u202ee\ud800f \u2028 g"
+
+    assert "a b [31mc d e f g" == Redactor([]).clean(text)
+
+
+def test_long_text_is_cut() -> None:
+    """A long message is cut, and a secret across the place where it is cut does not show its first half."""
+    secret = "S" * 999 + "x"
+    redactor = Redactor([f"https://rpc.example.org/{secret}"])
+    cleaned = redactor.clean(f"{secret} " * 1_000)
+
+    assert MESSAGE_LENGTH >= len(cleaned)
+    assert "SSSS" not in cleaned
+    assert "SSSS" not in redactor.clean("y " * 7_900 + secret, length=20_000)
+
+
+def test_a_huge_message_costs_no_time() -> None:
+    """Only the beginning of a hostile message of many megabytes is looked at."""
+    started = time.perf_counter()
+    Redactor([URL]).clean("/v1/KEYinPATH012" * 2_000_000)
+
+    assert 0.5 > time.perf_counter() - started
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(SECRETS))
+def test_no_context_hides_a_secret(before: str, after: str, secret: str) -> None:
+    """Whatever stands around a secret, it is replaced."""
+    assert secret not in Redactor([URL]).clean(before + secret + after)
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"])
+def test_http_libraries_log_no_requests(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Even where logging is set to DEBUG for these loggers afterwards, nothing below a warning comes through."""
+    quiet_http_loggers()
+    quiet_http_loggers()
+    logger = logging.getLogger(name)
+    with caplog.at_level(logging.DEBUG, logger=name):
+        logger.debug("send_request_headers %s", URL)
+        logger.info("HTTP Request: POST %s", URL)
+        logger.warning("a warning")
+
+    assert ["a warning"] == [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("see https://rpc.example.org/v2/KEY/x, or", "see https://rpc.example.org/…, or"),
+        ("'https://user:KEY@h.org:8/p' is no network", "'https://h.org:8/…' is no network"),
+        ("cannot write https:/h.org/KEY: none", "cannot write https://h.org/…: none"),
+        ("argument (https://h.org/KEY)", "argument (https://h.org/…)"),
+        ("http://h.org?KEY=1#a b", "http://h.org/… b"),
+        ("https://h.org/KEY/v1/system/status.json: bad", "https://h.org/…/v1/system/status.json: bad"),
+        ("https://h.org/v1/markets/CA.json is missing", "https://h.org/v1/markets/CA.json is missing"),
+        ("https://h.org/v1/KEY", "https://h.org/…"),
+        ("https://h.org/ and wss://h.org:1: no", "https://h.org/ and wss://h.org:1: no"),
+        ("s3://bucket/prefix and file:///tmp", "s3://bucket/prefix and file:///tmp"),
+    ],
+)
+def test_messages_show_hosts_only(message: str, expected: str) -> None:
+    """Of a web URL in a message only the host stays, and the file of a tree that it ends with."""
+    assert expected == without_keys(message)

@@ -1,0 +1,209 @@
+"""Reading events through the RPC client: what is asked, what is refused, and endpoints of different retention."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from exporter.errors import AllEndpointsFailedError
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
+from exporter.ledger.events import ContractEvent, EventFilter, EventSource, EventsPage, OutOfRange
+from exporter.ledger.rpc.client import RpcSource
+from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
+from tests.ledger.rpc.fake_rpc import PASSPHRASE, Call, FakeRpc, VirtualClock, b64, result, rpc_error
+from tests.protocols.blend_chain import contract
+
+FACTORY, POOL = contract("factory"), contract("pool")
+DEPLOY = EventFilter((FACTORY,), ("deploy",))
+LATEST = 1_000
+
+
+def cursor(ledger: int, position: int = 0xFFFFFFFF, event: int = 2**32 - 1) -> str:
+    """A cursor of a ledger."""
+    return f"{ledger << 32 | position:019d}-{event:010d}"
+
+
+def info(ledger: int = 900, **changes: Any) -> dict[str, Any]:
+    """An event as the RPC gives it."""
+    event = {
+        "type": "contract",
+        "ledger": ledger,
+        "contractId": FACTORY,
+        "id": cursor(ledger, 4096, 0),
+        "topic": [b64(encode_scval(symbol("deploy")))],
+        "value": b64(encode_scval(address(POOL))),
+    }
+    return event | changes
+
+
+class EventRpc(FakeRpc):
+    """A fake with a page of events; ``oldest`` is, by host, from where on it keeps them."""
+
+    def __init__(self, events: list[dict[str, Any]] | None = None, **oldest: int) -> None:
+        super().__init__()
+        self.events, self.oldest = events or [], oldest
+        self.page: dict[str, Any] = {}
+
+    def answer(self, call: Call) -> dict[str, Any]:
+        if call.method != "getEvents":
+            return super().answer(call)
+        start = call.params.get("startLedger")
+        oldest = self.oldest.get(call.host.partition(".")[0], 1)
+        if start is not None and not oldest <= start <= LATEST:
+            message = f"startLedger must be within the ledger range: {oldest} - {LATEST}"
+            return {"error": {"code": -32600, "message": message}}
+        return result(**{"events": self.events, "latestLedger": LATEST, "cursor": cursor(LATEST)} | self.page)
+
+
+def read(rpc: FakeRpc, start: int | str = 800, *hosts: str, filters: list[EventFilter] | None = None) -> Any:
+    """One page through the client."""
+    urls = [f"https://{host}.example" for host in hosts or ("one",)]
+
+    async def go() -> EventsPage | OutOfRange:
+        async with RpcSource(urls, PASSPHRASE, transport=rpc, timing=VirtualClock().timing()) as source:
+            assert isinstance(source, EventSource)
+            return await source.read_events(filters or [DEPLOY], start)
+
+    return asyncio.run(go())
+
+
+def test_page() -> None:
+    """Events are decoded; at the newest ledger there is no cursor to go on from."""
+    page = read(EventRpc([info()]))
+
+    event = ContractEvent(FACTORY, 900, (symbol("deploy"),), address(POOL))
+    assert EventsPage((event,), LATEST, None, LATEST) == page
+    assert event.begins_with(("deploy",))
+    assert not event.begins_with(("deploy", "more"))
+
+
+def test_what_is_asked() -> None:
+    """Filters go as contracts and exact topics with any more behind; a cursor stands for the ledger."""
+    rpc = EventRpc()
+    read(rpc, 800)
+    read(rpc, cursor(900))
+    first, second = (call.params for call in rpc.calls if call.method == "getEvents")
+
+    asked = [{"type": "contract", "contractIds": [FACTORY], "topics": [[b64(encode_scval(symbol("deploy"))), "**"]]}]
+    assert {"startLedger": 800, "filters": asked, "pagination": {"limit": 1000}} == first
+    assert {"filters": asked, "pagination": {"limit": 1000, "cursor": cursor(900)}} == second
+
+
+@pytest.mark.parametrize(
+    "filters", [[], [DEPLOY] * 6, [EventFilter(tuple(contract(f"{number}") for number in range(6)), ("deploy",))]]
+)
+def test_too_many_filters(filters: list[EventFilter]) -> None:
+    """More than the RPC takes is a mistake of the caller."""
+    from exporter.ledger.rpc.wire import events_params
+
+    with pytest.raises(ValueError, match="1 to 5 filters"):
+        events_params(filters, 1)
+
+
+def test_window_to_go_on_from() -> None:
+    """Where only a part of the ledgers was looked at the page says how far, and has the cursor."""
+    rpc = EventRpc()
+    rpc.page = {"cursor": cursor(850)}
+    page = read(rpc)
+
+    assert (850, cursor(850)) == (page.through, page.cursor)
+
+
+def test_full_page() -> None:
+    """A full page may end inside of a ledger: that one is not looked at to its end."""
+    rpc = EventRpc([info(ledger) for ledger in range(1, 1_001)])
+    rpc.page = {"cursor": cursor(900, 4096, 0)}
+    page = read(rpc, 1)
+
+    assert (1_000, 899, cursor(900, 4096, 0)) == (len(page.events), page.through, page.cursor)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"contractId": "garbage"},
+        {"contractId": "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"},
+        {"value": "no base64"},
+        {"value": b64(b"\xff\xff\xff\xff")},
+        {"topic": [b64(encode_scval(u32(1)))] * 5},
+        {"value": "A" * 65_540},
+    ],
+)
+def test_event_that_cannot_be_decoded(changes: dict[str, Any]) -> None:
+    """It is counted and costs the other events of the page nothing."""
+    page = read(EventRpc([info(**changes), info()]))
+
+    assert (1, 1) == (len(page.events), page.undecodable)
+
+
+def test_event_of_a_failed_call() -> None:
+    """Older RPCs also give events of calls that failed; those are none."""
+    page = read(EventRpc([info(inSuccessfulContractCall=False)]))
+
+    assert ((), 0) == (page.events, page.undecodable)
+
+
+def test_event_of_protocol_30() -> None:
+    """Newer RPCs do not say whether the call succeeded; an address in the event may be that of a muxed contract."""
+    muxed = MUXED_CONTRACTS[1][0]
+    event = info(value=b64(encode_scval(address(muxed))))
+    assert "inSuccessfulContractCall" not in event
+
+    page = read(EventRpc([event, info(value=b64(bytes((0, 0, 0, 23))))]))
+
+    assert [address(muxed)] == [each.value for each in page.events]
+    assert 1 == page.undecodable  # a kind of value that a later protocol may have
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"cursor": "x"},
+        {"cursor": cursor(10)},
+        {"events": [info(LATEST + 1)]},
+        {"events": [info()] * 1_001},
+        {"events": [info(topic="deploy")]},
+        {"events": "none"},
+        {"cursor": None},
+    ],
+)
+def test_unusable_page(page: dict[str, Any]) -> None:
+    """A page that is not as documented, or whose cursor goes back, is an error of the endpoint."""
+    rpc = EventRpc()
+    rpc.page = page
+
+    with pytest.raises(AllEndpointsFailedError, match="getEvents from 800"):
+        read(rpc)
+
+
+def test_out_of_range() -> None:
+    """Where no endpoint keeps the ledger the widest range is given, asked of each endpoint once."""
+    rpc = EventRpc(short=700, long=300)
+
+    assert OutOfRange(300, LATEST, certain=True) == read(rpc, 100, "short", "long")
+    assert ["short.example", "long.example"] == rpc.asked("getEvents")
+
+
+def test_longer_retention_elsewhere() -> None:
+    """An endpoint that keeps the ledger answers where the preferred one does not."""
+    assert LATEST == read(EventRpc([info()], short=700), 300, "short", "long").through
+
+
+def test_another_endpoint_is_down() -> None:
+    """While one endpoint cannot be asked it is not certain that nobody keeps the ledger."""
+    rpc = EventRpc(short=700)
+    for _ in range(20):
+        rpc.faults["long.example"].append(rpc_error(-32601, "method not found"))
+
+    assert OutOfRange(700, LATEST, certain=False) == read(rpc, 300, "short", "long")
+
+
+def test_no_events_at_all() -> None:
+    """An RPC without the method is an error that names it."""
+    rpc = EventRpc()
+    rpc.faults["one.example"].append(rpc_error(-32601, "method not found"))
+
+    with pytest.raises(AllEndpointsFailedError, match="getEvents from 800"):
+        read(rpc)

@@ -1,0 +1,178 @@
+"""Answers are decoded strictly: whatever bytes an endpoint sends, they are the documented thing or unusable."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.ledger.rpc import wire
+from exporter.ledger.rpc.failures import AttemptError, FailureKind
+from tests.ledger.rpc import fake_rpc as fake
+from tests.ledger.rpc.fake_rpc import FakeRpc, key, made_entry
+
+KEYS = {fake.b64(key(number)): key(number) for number in range(3)}
+ENTRIES = FakeRpc(entries={name: made_entry(3) for name in KEYS.values()}).get_ledger_entries(
+    {"keys": list(KEYS)}, fake.LEDGER
+)
+SIMULATION = {"result": {
+    "latestLedger": 1_000, "transactionData": fake.b64(fake.transaction_data(key(1), key(2))),
+    "results": [{"xdr": "AAAAAwAAACo=", "auth": []}],
+}}  # fmt: skip
+
+
+def reply(fields: dict[str, Any], request_id: Any = 7) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request_id} | fields).encode()
+
+
+def problem(body: bytes) -> str:
+    with pytest.raises(AttemptError) as caught:
+        wire.decode_reply(body, wire.NETWORK, 7)
+    assert FailureKind.UNUSABLE is caught.value.failure.kind
+    assert None is caught.value.__cause__
+    return caught.value.failure.text
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "the answer is not JSON"),
+        (b"\xef\xbb\xbf{}", "the answer is not JSON"),
+        (reply({"result": {"passphrase": "x"}}) + b"x", "the answer is not JSON"),
+        (reply({"result": {"passphrase": "x"}, "other": float("nan")}), "the answer is not JSON"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"passphrase":"\xff"}}', "the answer is not JSON"),
+        (b'{"jsonrpc":"2.0","id":7,"other":' + b"[" * 10**6, "the answer is nested too deeply"),
+        (b"[]", "the answer is not as documented: Expected `object`, got `array`"),
+        (reply({"result": {}}), "the answer is not as documented: Object missing required field `passphrase`"),
+        (reply({"result": {"passphrase": ""}}), "the answer is not as documented: Expected `str` of length >= 1"),
+        (reply({"result": None}), "the answer must have a result or an error"),
+        (reply({"result": {"passphrase": "x"}, "error": {"code": 1, "message": ""}}), "the answer must have a result"),
+        (reply({"result": {"passphrase": "x"}, "jsonrpc": "1.0"}), "the answer is not JSON-RPC 2.0"),
+        (reply({"result": {"passphrase": "x"}}, 8), "the answer is to another request"),
+        (reply({"result": {"passphrase": "x"}}, None), "the answer is to another request"),
+        (reply({"result": {"passphrase": "x"}}, "7"), "the answer is to another request"),
+        (reply({"result": {"passphrase": "x"}}, 7.0), "the answer is not as documented"),
+        (reply({"result": {"passphrase": "x"}}, True), "the answer is not as documented"),
+        (reply({"error": {"code": 1, "message": "x"}}, 8), "the answer is to another request"),
+        (reply({"error": {"code": "1", "message": "x"}}), "the answer is not as documented"),
+        (reply({"error": {"code": 1}}), "the answer is not as documented"),
+        (reply({"error": {"code": 10**30, "message": "x"}}), "the answer is not as documented"),
+    ],
+)
+def test_a_reply_is_json_rpc_to_our_request(body: bytes, words: str) -> None:
+    """Anything else than JSON-RPC 2.0 with our id and one of result and error is unusable, in words of our own."""
+    assert problem(body).startswith(words)
+
+
+@pytest.mark.parametrize("request_id", [7, None])
+def test_an_error_is_told_apart_from_a_broken_answer(request_id: int | None) -> None:
+    """A JSON-RPC error keeps its code and message, also without the id of a request that could not be read."""
+    with pytest.raises(AttemptError) as caught:
+        wire.decode_reply(reply({"error": {"code": -32700, "message": "m"}}, request_id), wire.NETWORK, 7)
+
+    assert ("rpc -32700", "m") == (caught.value.failure.name, caught.value.failure.text)
+
+
+@given(st.binary(max_size=40))
+def test_canonical_base64_goes_both_ways(data: bytes) -> None:
+    """What the standard library encodes is decoded to the same bytes, and encoded the same."""
+    text = base64.b64encode(data).decode()
+
+    assert data == wire.decode_base64(text, "x")
+    assert text == wire.encode_base64(data)
+
+
+@given(st.text(alphabet="AAAABQgw/+=-_ \n\0é", max_size=12))
+def test_no_other_base64_is_accepted(text: str) -> None:
+    """A text is refused unless it is exactly what its bytes encode to."""
+    try:
+        data: bytes | None = wire.decode_base64(text, "x")
+    except AttemptError:
+        data = None
+    assert data is None or text == base64.b64encode(data).decode()
+
+
+# Where in a JSON document something is replaced, and by what.
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["AAAA", "AAAAAQ==", *KEYS]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["entries", "key", "xdr", "latestLedger", "results", "error"]), inner, max_size=3
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(deeper for name, each in inner for deeper in paths(each, (*path, name)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+@given(st.data())
+def test_a_changed_entries_answer_is_sound_or_unusable(data: st.DataObject) -> None:
+    """Whatever is replaced in an answer, what gets through has entries of asked keys only, and sane ledgers."""
+    whole = {"jsonrpc": "2.0", "id": 7, **ENTRIES}
+    body = replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))
+    try:
+        result = wire.decode_reply(json.dumps(body).encode(), wire.ENTRIES, 7)
+        entries = wire.entries_of(result, KEYS)
+    except AttemptError:
+        return
+    assert 1 <= result.latest_ledger < 2**32
+    assert set(KEYS.values()) >= set(entries)
+    for raw in entries.values():
+        assert 1 <= raw.last_modified <= result.latest_ledger
+        assert raw.live_until is None or 0 <= raw.live_until < 2**32
+        assert 0 == len(raw.data) % 4
+
+
+@given(st.data())
+def test_a_changed_simulation_is_whole_or_unusable(data: st.DataObject) -> None:
+    """Whatever is replaced in a simulation, no other error than an unusable answer comes of it."""
+    whole = {"jsonrpc": "2.0", "id": 7, **SIMULATION}
+    body = replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))
+    try:
+        result = wire.decode_reply(json.dumps(body).encode(), wire.SIMULATION, 7)
+        value, footprint = wire.call_of(result)
+    except AttemptError:
+        return
+    assert 0 == len(value) % 4
+    assert all(0 == len(name) % 4 for name in footprint)
+
+
+@given(st.binary(max_size=120))
+def test_no_footprint_escapes_as_another_error(data: bytes) -> None:
+    """Transaction data of any bytes is read or unusable."""
+    result = wire.SimulationResult(5, None, [wire.CallResult("AAAAAQ==")], fake.b64(data))
+    with contextlib.suppress(AttemptError):
+        value, _ = wire.call_of(result)
+        assert bytes(3) + b"\1" == value
+
+
+def test_unknown_fields_are_skipped() -> None:
+    """Fields that other versions of the RPC add do not disturb."""
+    body = reply({"result": {"passphrase": "x", "new": {"a": [1]}}, "new": 5})
+
+    assert "x" == wire.decode_reply(body, wire.NETWORK, 7).passphrase
+
+
+def test_requests_hold_what_they_are_given() -> None:
+    """A request's body is JSON-RPC 2.0; parameters are left out where there are none."""
+    assert {"jsonrpc": "2.0", "id": 5, "method": "m", "params": {"keys": ["A"]}} == msgspec.json.decode(
+        wire.encode_request(5, "m", {"keys": ["A"]})
+    )
+    assert {"jsonrpc": "2.0", "id": 5, "method": "m"} == msgspec.json.decode(wire.encode_request(5, "m", None))

@@ -1,0 +1,486 @@
+"""The exact column operations against Python integers, with edge rows mixed into common ones."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, TypeAlias
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
+from exporter.numbers import exact
+from exporter.numbers.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
+from tests.judges import blend_judge as judge
+
+Row: TypeAlias = tuple[int | None, ...]
+Columnar: TypeAlias = Callable[..., pl.Series]
+Integer: TypeAlias = Callable[..., int]
+
+
+def fits(value: int) -> bool:
+    return INT128_MIN <= value <= INT128_MAX
+
+
+def ceil_of(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def truncated(dividend: int, divisor: int) -> int:
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
+OPERATIONS: dict[str, tuple[Columnar, Integer, int]] = {
+    "add": (exact.add, operator.add, 2),
+    "subtract": (exact.subtract, operator.sub, 2),
+    "multiply": (exact.multiply, operator.mul, 2),
+    "floor_divide": (exact.floor_divide, operator.floordiv, 2),
+    "ceil_divide": (exact.ceil_divide, ceil_of, 2),
+    "multiply_divide_floor": (exact.multiply_divide_floor, lambda a, b, d: a * b // d, 3),
+    "multiply_divide_ceil": (exact.multiply_divide_ceil, lambda a, b, d: ceil_of(a * b, d), 3),
+    "multiply_divide_truncate": (exact.multiply_divide_truncate, lambda a, b, d: truncated(a * b, d), 3),
+    "multiply_divide_half_up": (exact.multiply_divide_half_up, lambda a, b, d: (2 * a * b + d) // (2 * d), 3),
+    "clamp": (exact.clamp, lambda value, low, high: min(max(value, low), high), 3),
+}
+
+
+def powers_of_two_and_neighbours() -> st.SearchStrategy[int]:
+    """The places where a road ends: 2^k - 1, 2^k and 2^k + 1."""
+    return st.builds(lambda bits, step: 2**bits + step, st.integers(0, 126), st.integers(-1, 1))
+
+
+def int128() -> st.SearchStrategy[int]:
+    """Integers of all sizes up to the ends of 128 bits, of both signs."""
+    magnitudes = st.one_of(
+        st.integers(0, 127).flatmap(lambda bits: st.integers(0, 2**bits - 1)),
+        powers_of_two_and_neighbours(),
+        st.sampled_from([0, 1, 10**7, 10**12, 10**18, INT128_MAX]),
+    )
+    return st.one_of(magnitudes, magnitudes.map(operator.neg), st.just(INT128_MIN))
+
+
+def rows_of(arity: int) -> st.SearchStrategy[list[Row]]:
+    """A narrow column, into which wide rows and nulls may be mixed."""
+    common = st.tuples(*[st.integers(-(10**9), 10**9)] * arity)
+    wide = st.tuples(*[int128()] * arity)
+    with_nulls = st.tuples(*[st.none() | int128()] * arity)
+    return st.lists(common | wide | with_nulls, max_size=12) | st.lists(common, max_size=12)
+
+
+def expected_of(operation: Integer, rows: Sequence[Row]) -> tuple[list[int | None], list[int]]:
+    """The results of the rows that have one, and the positions of the others."""
+    results: list[int | None] = []
+    failing: list[int] = []
+    for position, row in enumerate(rows):
+        integers = [value for value in row if value is not None]
+        try:
+            result = operation(*integers) if len(integers) == len(row) else None
+        except ZeroDivisionError:
+            result = INT128_MAX + 1
+        if result is not None and not fits(result):
+            failing.append(position)
+        else:
+            results.append(result)
+    return results, failing
+
+
+def agree(columnar: Columnar, operation: Integer, rows: Sequence[Row], arity: int) -> None:
+    """Assert that a column operation names all failing rows, and computes the others once these are removed."""
+    results, failing = expected_of(operation, rows)
+    columns = [exact.column([row[index] for row in rows], f"operand {index}") for index in range(arity)]
+    if failing:
+        with pytest.raises(ExactError) as raised:
+            columnar(*columns)
+
+        assert tuple(failing) == raised.value.rows
+        kept = [position for position in range(len(rows)) if position not in failing]
+        columns = [column.gather(kept) for column in columns]
+    actual = columnar(*columns)
+
+    assert results == actual.to_list()
+    assert actual.dtype == pl.Int128
+    assert actual.name == "operand 0"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(data=st.data())
+def test_operations_equal_python_integers(name: str, data: st.DataObject) -> None:
+    """Every operation gives what Python's integers give, or names exactly the rows whose result does not fit."""
+    columnar, operation, arity = OPERATIONS[name]
+
+    agree(columnar, operation, data.draw(rows_of(arity)), arity)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(data=st.data())
+def test_any_operand_may_be_a_python_integer(name: str, data: st.DataObject) -> None:
+    """A Python integer in place of a column stands for a column of that value."""
+    columnar, operation, arity = OPERATIONS[name]
+    fixed = data.draw(st.integers(0, arity - 1), label="position of the integer")
+    constant = data.draw(int128(), label="the integer")
+    rows = [(*row[:fixed], constant, *row[fixed + 1 :]) for row in data.draw(rows_of(arity))]
+    columns = [exact.column([row[index] for row in rows]) for index in range(arity)]
+    mixed = [constant if index == fixed else column for index, column in enumerate(columns)]
+    results, failing = expected_of(operation, rows)
+    if failing:
+        with pytest.raises(ExactError) as raised:
+            columnar(*mixed)
+
+        assert tuple(failing) == raised.value.rows
+    else:
+        assert results == columnar(*mixed).to_list()
+
+
+ROUNDINGS = ("multiply_divide_floor", "multiply_divide_ceil", "multiply_divide_truncate", "multiply_divide_half_up")
+
+
+@given(st.lists(st.tuples(int128(), int128(), st.integers(-1, 1)), max_size=8))
+def test_multiply_divide_at_exact_multiples(drawn: list[tuple[int, int, int]]) -> None:
+    """Products at, just below and just above a multiple of the divisor round as they should, however wide."""
+    rows = [  # factor × (divisor + step) / divisor is the factor and a fraction of either sign
+        (factor, max(min(divisor + step, INT128_MAX), INT128_MIN), divisor)
+        for factor, divisor, step in drawn
+        if divisor != 0
+    ]
+    for name in ROUNDINGS:
+        columnar, operation, _ = OPERATIONS[name]
+        agree(columnar, operation, rows, 3)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_multiply_divide_where_its_roads_end(seed: int) -> None:
+    """Hundreds of rows around the widths at which a product, a divisor or a quotient changes the road."""
+    random = Random(seed)
+    rows: list[Row] = []
+    for _ in range(200):
+        product_bits, quotient_bits = random.randint(120, 200), random.randint(1, 128)
+        left_bits = random.randint(max(product_bits - 127, 1), 127)
+        divisor_bits = min(max(product_bits - quotient_bits, 1), 127)
+        bits = (left_bits, max(product_bits - left_bits, 1), divisor_bits)
+        rows.append(tuple(random.choice([-1, 1]) * random.randrange(2 ** (size - 1), 2**size) for size in bits))
+    for name in ROUNDINGS:
+        columnar, operation, _ = OPERATIONS[name]
+        agree(columnar, operation, rows, 3)
+
+
+def test_polars_pitfalls() -> None:
+    """What Polars wraps in silence is right, or refused (facts/technology.md 1.1)."""
+    lowest = exact.column([INT128_MIN, 5])
+
+    assert [2**126, -3] == exact.floor_divide(lowest, -2).to_list()
+    assert [1, -1] == exact.floor_divide(lowest, INT128_MIN).to_list()
+    assert [0, 1] == exact.multiply_divide_truncate(exact.column([INT128_MAX, INT128_MIN]), 1, INT128_MIN).to_list()
+    assert [2**64, 0] == exact.multiply(pl.Series([2**62, 0]), pl.Series([4, 0])).to_list()
+    with pytest.raises(ExactOverflowError, match="floor_divide") as raised:
+        exact.floor_divide(lowest, -1)
+
+    assert (0,) == raised.value.rows
+
+
+def test_division_by_zero_names_every_failing_row() -> None:
+    """Rows that divide by zero and rows that overflow are named together, as a division error."""
+    dividend = exact.column([1, INT128_MAX, 7, None, 0])
+    divisor = exact.column([0, 1, 1, 0, 0])
+
+    with pytest.raises(ExactDivisionError) as raised:
+        exact.multiply_divide_floor(dividend, 3, divisor)
+
+    assert (0, 1, 4) == raised.value.rows
+    with pytest.raises(ExactDivisionError) as raised:
+        exact.ceil_divide(dividend, 0)
+
+    assert (0, 1, 2, 4) == raised.value.rows
+
+
+def test_column_names_the_values_that_do_not_fit() -> None:
+    """A column of Python integers beyond 128 bits is refused with the positions of all such values."""
+    values = [0, INT128_MAX, INT128_MAX + 1, None, INT128_MIN, INT128_MIN - 1, 2**300]
+
+    with pytest.raises(ExactOverflowError, match="'price'") as raised:
+        exact.column(values, "price")
+
+    assert (2, 5, 6) == raised.value.rows
+    assert [INT128_MAX, None, INT128_MIN] == exact.column([INT128_MAX, None, INT128_MIN]).to_list()
+
+
+def test_only_integers_are_taken() -> None:
+    """Floats and strings are refused, in new columns and as operands, as are operands of different lengths."""
+    with pytest.raises(TypeError, match="float"):
+        exact.column([1, 1.5])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="Float64"):
+        exact.add(pl.Series("rate", [1.0]), 1)
+    with pytest.raises(TypeError, match="at least one operand"):
+        exact.add(1, 1)
+    with pytest.raises(ValueError, match="different lengths"):
+        exact.multiply_divide_floor(exact.column([1, 2]), exact.column([1]), exact.column([0, 1]))
+
+
+def test_an_integer_operand_beyond_128_bits_is_refused() -> None:
+    """A Python integer that no column could hold fails for every row."""
+    with pytest.raises(ExactOverflowError) as raised:
+        exact.subtract(exact.column([1, 2]), 2**127)
+
+    assert (0, 1) == raised.value.rows
+
+
+def test_select_ignores_the_value_not_taken() -> None:
+    """Selecting keeps nulls of the taken value and of the mask, and drops those of the other value."""
+    mask = pl.Series([True, False, True, None])
+    chosen = exact.column([1, None, None, 4])
+
+    assert [1, 7, None, None] == exact.select(mask, chosen, 7).to_list()
+    assert [3, 7, 3, None] == exact.select(mask, 3, 7).to_list()
+
+
+def power(base: int, exponent: int, scale: int) -> int:
+    """alula.md, "Formulas": the bits from the lowest, floors after every product; no square beyond the last bit."""
+    result, square = scale, base
+    while exponent:
+        if exponent & 1:
+            result = result * square // scale
+        exponent >>= 1
+        square = square * square // scale if exponent else square
+    return result
+
+
+bases = st.one_of(st.integers(-(10**20), 10**20), st.integers(10**18, 10**18 + 10**15), int128())
+
+
+@given(st.lists(bases, max_size=8), st.integers(0, 200) | st.just(31_556_926), st.sampled_from([1, 10**6, 10**18]))
+def test_power_equals_python_integers(values: list[int], exponent: int, scale: int) -> None:
+    """A power has the floor after every multiplication, and all rows whose power does not fit are named."""
+    large = exponent > 200
+    rows = [(value if not large else min(abs(value), scale + scale // 10**6),) for value in values]
+
+    agree(
+        lambda column: exact.power_floor(column, exponent, scale),
+        lambda base: power(base, exponent, scale),
+        rows,
+        1,
+    )
+
+
+@given(st.lists(st.tuples(st.none() | bases, st.none() | st.integers(0, 300)), max_size=8))
+def test_power_with_an_exponent_for_each_row(rows: list[Row]) -> None:
+    """Each row may have its own exponent; a row with a small one does not overflow beside one with a large one."""
+    agree(
+        lambda base, exponent: exact.power_floor(base, exponent, 10**18),
+        lambda base, exponent: power(base, exponent, 10**18),
+        rows,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("apr_bps", "seconds", "expected"),
+    [
+        (0, 31556926, 1000000000000000000),
+        (1000, 31556926, 1105170917873740281),
+        (9000, 31556926, 2459603079490413216),
+        (2000, 31556926, 1221402757366989775),
+        (2000, 315569260, 7389056050946052968),
+        (15000, 94670778, 90017121668137558205),
+    ],
+)
+def test_power_of_a_rate_per_second(apr_bps: int, seconds: int, expected: int) -> None:
+    """The growth over a year of seconds needs products of more than 128 bits (alula.md, vectors 2 to 12)."""
+    base = 10**18 + ceil_of(apr_bps * 10**18, 10_000) // 31556926
+    columns = exact.column([base, 10**18])
+
+    assert [expected, 10**18] == exact.power_floor(columns, seconds, 10**18).to_list()
+    assert [expected, base] == exact.power_floor(exact.column([base] * 2), pl.Series([seconds, 1]), 10**18).to_list()
+
+
+def test_power_does_not_square_beyond_its_last_bit() -> None:
+    """A base whose square fits no column has a first power, beside rows with other exponents."""
+    base = exact.column([INT128_MAX, INT128_MIN, 3 * 10**18])
+
+    assert [INT128_MAX, INT128_MIN, 3 * 10**18] == exact.power_floor(base, 1, 10**18).to_list()
+    assert [INT128_MAX, 10**18, 9 * 10**18] == exact.power_floor(base, pl.Series([1, 0, 2]), 10**18).to_list()
+
+
+def test_power_refuses_arguments_without_meaning() -> None:
+    """A negative exponent or a scale of zero is an error of the caller, not of a row."""
+    with pytest.raises(ValueError, match="exponent"):
+        exact.power_floor(exact.column([1]), pl.Series([-1]), 10)
+    with pytest.raises(ValueError, match="scale"):
+        exact.power_floor(exact.column([1]), 1, 0)
+
+
+yearly_rates = st.one_of(
+    st.integers(0, 10**8),
+    st.integers(0, 3 * 10**8),
+    st.integers(-(10**8), 10**10),
+    int128(),
+)
+
+
+@given(st.lists(st.none() | yearly_rates, max_size=6), st.sampled_from([1, 12, 52, 365]), st.sampled_from([7, 18]))
+@example([0, 1, 110_000_000, 110_000_001, -1], 365, 7)
+def test_annual_yield_is_the_floor_of_the_exact_rational(rates: list[int | None], periods: int, decimals: int) -> None:
+    """The yield equals the formula in unbounded integers, up to what every JSON reader keeps."""
+    scaled = [rate * 10 ** (decimals - 7) if rate is not None and abs(rate) < 10**12 else rate for rate in rates]
+    results = [None if rate is None else judge.annual_yield_bps(rate, periods, 10**decimals) for rate in scaled]
+
+    actual = exact.annual_yield_bps_floor(exact.column(scaled), periods, 10**decimals)
+
+    assert results == actual.to_list()
+    assert actual.dtype == pl.Int64
+
+
+@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=5), st.sampled_from([52, 365]))
+def test_annual_yield_beside_whole_basis_points(yields: list[int], periods: int) -> None:
+    """Rates whose yield is within a hair of a whole basis point, where a float would err, are floored right."""
+    rates = []
+    for target in yields:  # the smallest rate that reaches the yield, by bisection, and the one before it
+        low, high = 0, 10**19
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if judge.annual_yield_bps(middle, periods, 10**18) >= target else (middle, high)
+        rates += [low, high]
+
+    actual = exact.annual_yield_bps_floor(exact.column(rates), periods, 10**18)
+
+    assert [bps for target in yields for bps in (target - 1, target)] == actual.to_list()
+
+
+def test_annual_yield_at_the_bound_of_json() -> None:
+    """2^53 - 1 basis points are the most that are given."""
+    bound = JSON_INTEGER_MAX  # with one period and this scale the yield in basis points is the rate
+
+    column = exact.column([bound - 1, bound, bound + 1, INT128_MAX, None, 0])
+    assert [bound - 1, bound, bound, bound, None, 0] == exact.annual_yield_bps_floor(column, 1, 10_000).to_list()
+    with pytest.raises(ValueError, match="periods"):
+        exact.annual_yield_bps_floor(exact.column([0]), 31_536_000, 10_000)
+    with pytest.raises(ValueError, match="scale"):
+        exact.annual_yield_bps_floor(exact.column([0]), 1, 0)
+
+
+@given(st.lists(st.none() | int128(), max_size=12))
+def test_total_is_the_exact_sum(values: list[int | None]) -> None:
+    """A sum leaves nulls out, is None without values, and never wraps."""
+    known = [value for value in values if value is not None]
+    column = exact.column(values)
+    if fits(sum(known)):
+        assert (sum(known) if known else None) == exact.total(column)
+    else:
+        with pytest.raises(ExactOverflowError) as raised:
+            exact.total(column)
+
+        assert tuple(row for row, value in enumerate(values) if value is not None) == raised.value.rows
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.none() | int128()), max_size=12))
+def test_group_totals_are_the_exact_sums(rows: list[tuple[str | None, int | None]]) -> None:
+    """The sum of each key is exact; all rows of the keys whose sum does not fit are named."""
+    sums: dict[str | None, int | None] = {}
+    for key, value in rows:
+        before = sums.setdefault(key, None)
+        sums[key] = before if value is None else (before or 0) + value
+    failing = {key for key, value in sums.items() if value is not None and not fits(value)}
+    keys = pl.Series("market", [key for key, _ in rows], dtype=pl.String)
+    values = exact.column([value for _, value in rows], "tvl")
+    if failing:
+        with pytest.raises(ExactOverflowError) as raised:
+            exact.group_totals(keys, values)
+
+        assert tuple(position for position, (key, _) in enumerate(rows) if key in failing) == raised.value.rows
+        kept = [position for position, (key, _) in enumerate(rows) if key not in failing]
+        keys, values = keys.gather(kept), values.gather(kept)
+        sums = {key: value for key, value in sums.items() if key not in failing}
+    actual = exact.group_totals(keys, values)
+
+    assert list(sums.items()) == actual.rows()
+    assert {"market": pl.String, "tvl": pl.Int128} == dict(actual.schema)
+
+
+def test_group_totals_at_the_ends_of_128_bits() -> None:
+    """A group may sum up to exactly either end, also where its parts reach beyond it on the way."""
+    keys = pl.Series("key", ["low", "high", "low", "high", "low", "high"])
+    values = exact.column([INT128_MIN, INT128_MAX, -1, 1, 1, -1], "sum")
+
+    assert [("low", INT128_MIN), ("high", INT128_MAX)] == exact.group_totals(keys, values).rows()
+    with pytest.raises(ExactOverflowError) as raised:
+        exact.group_totals(keys, exact.add(values, exact.column([0, 0, 0, 0, 0, 1])))
+
+    assert (1, 3, 5) == raised.value.rows
+    with pytest.raises(ValueError, match="different names"):
+        exact.group_totals(keys, values.alias("key"))
+
+
+def test_basis_points_end_at_53_bits() -> None:
+    """Basis points become Int64; what is beyond 2^53 - 1, or leaves 128 bits on the way at whatever step, is that."""
+
+    @exact.basis_points
+    def steps(value: pl.Series, factor: pl.Series) -> pl.Series:
+        return exact.multiply(exact.multiply(value, factor), 3)
+
+    values = exact.column([7, 2**52, 2**126, 2**100, -(2**60), None])
+
+    found = steps(values, exact.column([2, 2, 1, 2**60, 1, 1]))
+
+    assert [42, JSON_INTEGER_MAX, JSON_INTEGER_MAX, JSON_INTEGER_MAX, -JSON_INTEGER_MAX, None] == found.to_list()
+    assert pl.Int64() == found.dtype
+
+
+def test_at_most_lets_other_errors_through() -> None:
+    """Rows that divide by zero are no large numbers: they are named as ever."""
+
+    @exact.at_most(100)
+    def share(value: pl.Series, divisor: pl.Series) -> pl.Series:
+        return exact.multiply_divide_floor(value, 10, divisor)
+
+    assert [100, 30] == share(exact.column([11, 3]), exact.column([1, 1])).to_list()
+    with pytest.raises(ExactDivisionError) as raised:
+        share(exact.column([1, 2]), exact.column([1, 0]))
+
+    assert (1,) == raised.value.rows
+
+
+def test_failing_rows_are_set_aside_one_cause_after_another() -> None:
+    """Rows that fail for different reasons are all set aside with their own error, and the others are computed."""
+    frame = pl.DataFrame({"name": list("abcde"), "value": exact.column([1, INT128_MAX, 2, 0, 2**126])})
+
+    def compute(kept: pl.DataFrame) -> pl.DataFrame:
+        with exact.naming("the double"):
+            doubled = exact.multiply(kept["value"], 2)
+        with exact.naming("the share"):
+            return kept.with_columns(share=exact.floor_divide(100, doubled))
+
+    computed, failures = exact.set_aside_failures(frame, compute)
+
+    assert [("a", 50), ("c", 25)] == computed.select("name", "share").rows()
+    assert {
+        1: (ExactOverflowError, "the double"),
+        3: (ExactDivisionError, "the share"),
+        4: (ExactOverflowError, "the double"),
+    } == {row: (type(error), str(error).split(":")[0]) for row, error in failures.items()}
+
+
+def test_an_error_without_rows_is_not_set_aside() -> None:
+    """An error that names no row ends the computation instead of repeating it for ever."""
+
+    def compute(kept: pl.DataFrame) -> pl.DataFrame:
+        raise ExactError(f"no row of {kept.height} is to blame")
+
+    with pytest.raises(ExactError, match="no row of 1"):
+        exact.set_aside_failures(pl.DataFrame({"value": [1]}), compute)
+
+
+def test_frame_is_exact_in_its_wide_columns() -> None:
+    """A frame takes the columns its schema names, in that order, and names the rows whose value does not fit."""
+    schema = {"name": pl.String(), "amount": pl.Int128()}
+    columns: dict[str, list[Any]] = {"amount": [2**127 - 1, None], "other": [1, 2], "name": ["a", None]}
+
+    made = exact.frame(columns, schema)
+
+    assert [("a", 2**127 - 1), (None, None)] == made.rows()
+    assert schema == dict(made.schema)
+    with pytest.raises(ExactOverflowError) as caught:
+        exact.frame({"name": ["a", "b"], "amount": [1, 2**127]}, schema)
+    assert (1,) == caught.value.rows

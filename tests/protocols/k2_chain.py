@@ -1,0 +1,216 @@
+"""A ledger of K2 markets for tests: the entries of the embedded network's stand-in, changed as a test needs them.
+
+    ledger = K2Ledger()
+    ledger.add_market("A", ["USDC", "XLM"])
+    ledger.replace(debt_token("A", "XLM", 0))
+    tables = ledger.compute([demanded("A")])
+
+Contracts are named by labels; a reserve's tokens are ``"A aUSDC"`` and ``"A dUSDC"``, its rate contract ``"A rates"``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from exporter.deployments import MARKET, Deployment, KnownContract
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet import k2
+from exporter.numbers.compute import Tables, compute
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.k2 import K2
+from tests.protocols.blend_chain import (
+    NOW,
+    BlendLedger,
+    BlendSource,
+    Raw,
+    Written,
+    account,
+    contract,
+    entry,
+    instance,
+    struct_of,
+    token_instance,
+)
+
+RAY = 10**27
+CODE = k2.ROUTER_WASM_HASH
+_STATE = vec(symbol("State"))
+FRESH, PLAIN = "get_asset_prices_vec_fresh", "get_asset_prices_vec"
+PRICE_DECIMALS = 14
+
+# The example of K2's documentation, which the stand-in's model has too
+MODEL: dict[str, int] = {
+    "base_variable_borrow_rate": 0, "optimal_utilization_rate": 8 * RAY // 10, "variable_rate_slope1": 4 * RAY // 100,
+    "variable_rate_slope2": 6 * RAY // 10,
+}  # fmt: skip
+
+# At 5 percent for suppliers and 10 percent for borrowers, 100 seconds ago
+STATE: dict[str, int] = {
+    "liquidity_index": RAY, "variable_borrow_index": RAY, "current_liquidity_rate": 5 * RAY // 100,
+    "current_variable_borrow_rate": RAY // 10,
+}  # fmt: skip
+
+SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
+
+
+def u128(value: int) -> ScVal:
+    """An unsigned 128-bit value."""
+    return (scval.U128, value)
+
+
+def candidate(label: str) -> Candidate:
+    """A published address."""
+    return Candidate("k2", contract(label))
+
+
+def demanded(label: str) -> Candidate:
+    """An address that the operator named."""
+    return Candidate("k2", contract(label), Origin.CONFIGURATION)
+
+
+def _reserve(market: str, asset: str) -> k2.Reserve:
+    """A reserve in the state of `STATE`, 100 seconds ago."""
+    return k2.Reserve(
+        asset=contract(asset), symbol="", decimals=7, a_token=contract(f"{market} a{asset}"),
+        debt_token=contract(f"{market} d{asset}"), last_update=NOW - 100, supply_scaled=SUPPLY, debt_scaled=DEBT,
+        liquidity_rate=STATE["current_liquidity_rate"], borrow_rate=STATE["current_variable_borrow_rate"],
+    )  # fmt: skip
+
+
+def _market(market: str, assets: Sequence[str] = ()) -> k2.Market:
+    return k2.Market(
+        contract(market), contract(f"{market} oracle"), contract(f"{market} rates"), account("admin"),
+        contract("configurator"), contract("treasury"), reserves=[_reserve(market, asset) for asset in assets],
+    )  # fmt: skip
+
+
+def _changed(written: Written, changes: Mapping[str, Raw], key: ScVal | None = None) -> Written:
+    """An entry with other fields of its struct, or of the struct under a key of an instance; None leaves one out."""
+    data = decode_contract_data(written[1])
+    if data.value[0] != scval.CONTRACT_INSTANCE:
+        return entry(data.contract, data.key, _with(data.value, changes))
+    whole: ContractInstance = data.value[1]
+    if key is None:
+        storage = _with((scval.MAP, whole.storage), changes)[1]
+    else:
+        storage = tuple((name, _with(value, changes) if name == key else value) for name, value in whole.storage or ())
+    return instance(data.contract, storage, whole.wasm_hash)
+
+
+def _with(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
+    return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
+
+
+def router_instance(market: str, *, storage: Mapping[str, Raw] | None = None) -> Written:
+    """The instance of a router; ``storage`` replaces or removes some of its keys."""
+    return _changed(k2.router_instance(_market(market)), storage or {})
+
+
+def reserve_list(market: str, assets: Sequence[str]) -> Written:
+    """``RLIST`` of assets given by label."""
+    return k2.reserve_list(_market(market, assets))
+
+
+def bitmap(
+    decimals: int = 7, reserve_factor: int = 2_000, flags: int = 0b1000101, caps: tuple[int, int] = (0, 0)
+) -> ScVal:
+    """A bitmap: ``flags`` from bit 50 (active, frozen, borrowing, paused, -, -, flash); borrow and supply caps."""
+    low = 7_500 | 8_000 << 14 | 500 << 28 | decimals << 42 | flags << 50 | reserve_factor << 57 | 25 << 71
+    return struct_of({"data_low": u128(low), "data_high": u128(caps[0] | caps[1] << 64)})
+
+
+def reserve(market: str, asset: str, /, **changes: Any) -> Written:
+    """An ``RDATA`` entry; a change is a number, a value of any kind, or None to leave the field out."""
+    for name, value in changes.items():
+        if isinstance(value, int):
+            changes[name] = u64(value) if name == "last_update_timestamp" else u128(value)
+    return _changed(k2.reserve_entry(_market(market), _reserve(market, asset)), {"configuration": bitmap()} | changes)
+
+
+def a_token(market: str, asset: str, scaled: int = SUPPLY, /, **changes: Raw) -> Written:
+    """The instance of a reserve's aToken."""
+    written = k2.a_token_instance(_market(market), _reserve(market, asset))
+    return _changed(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
+
+
+def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -> Written:
+    """The instance of a reserve's debt token."""
+    written = k2.debt_token_instance(_market(market), _reserve(market, asset))
+    return _changed(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
+
+
+def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Written:
+    """The instance of a rate contract with its defaults by their keys, and no others."""
+    keys: dict[str, Raw] = dict.fromkeys(("BVR", "OU", "VS1", "VS2"))
+    return _changed(
+        k2.rates_instance(_market(market)), keys | {key: u128(value) for key, value in (defaults or {}).items()}
+    )
+
+
+def rate_model(market: str, asset: str, /, **changes: Any) -> Written:
+    """``APARAMS`` of a reserve; changes as for ``reserve``."""
+    values = {name: u128(value) if isinstance(value, int) else value for name, value in changes.items()}
+    return _changed(k2.rates_entry(_market(market), _reserve(market, asset)), values)
+
+
+def price_data(price: int, timestamp: int = NOW) -> ScVal:
+    """What K2's oracle gives for an asset."""
+    return struct_of({"price": u128(price), "timestamp": u64(timestamp)})
+
+
+def prices_call(oracle: str, assets: Iterable[str], function: str = FRESH) -> ContractCall:
+    """The call that asks for the prices of assets."""
+    wanted = vec(*(vec(symbol("Stellar"), address(contract(asset))) for asset in assets))
+    return ContractCall(contract(oracle), function, (wanted,))
+
+
+def deployment(market: str, assets: Sequence[str], wasm_hash: bytes | None = CODE) -> Deployment:
+    """A deployment of a market that lists the contracts of some of its reserves."""
+    named = [("interest_rate", f"{market} rates")]
+    named += [
+        (role, f"{market} {kind}{asset}") for asset in assets for role, kind in (("a_token", "a"), ("debt_token", "d"))
+    ]
+    date = datetime.date(2026, 11, 18)
+    code = None if wasm_hash is None else wasm_hash.hex()
+    market_contract = KnownContract(contract(market), MARKET, "test", date, "Main", code)
+    listed = tuple(KnownContract(contract(label), role, "test", date) for role, label in named)
+    return Deployment("k2", "test", (market_contract, *listed))
+
+
+class K2Ledger(BlendLedger):
+    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+
+    def add_market(self, market: str, assets: Sequence[str] = ("USDC",)) -> None:  # type: ignore[override]
+        """A market with reserves, tokens, and an oracle that prices each of them at 2 dollars now."""
+        self.replace(router_instance(market), reserve_list(market, assets), rate_contract(market))
+        for asset in assets:
+            self.replace(
+                reserve(market, asset), a_token(market, asset), debt_token(market, asset), rate_model(market, asset),
+                token_instance(asset, asset.encode()),
+            )  # fmt: skip
+        self.set_prices(f"{market} oracle", dict.fromkeys(assets, 2 * 10**PRICE_DECIMALS))
+
+    def set_prices(self, oracle: str, prices: Mapping[str, int], function: str = FRESH) -> None:
+        """What the oracle gives for these assets in this order, all as of now."""
+        self.results[prices_call(oracle, prices, function)] = vec(*(price_data(price) for price in prices.values()))
+
+    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
+        """Read through the one-ledger view; the source with its log stays in ``source``."""
+        source = self.source = BlendSource(self.chain(), self.results)
+        return asyncio.run(read_at_one_ledger(source, lambda view: K2().read(view, candidates, deployments)))
+
+    def compute(
+        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
+    ) -> Tables:
+        """Read, and compute the tables; the reading stays in ``reading``."""
+        reading = self.read(candidates, deployments)
+        self.reading = reading.result
+        return compute([reading.result], {"k2": K2()}, reading.certificate.ledger, close_time)

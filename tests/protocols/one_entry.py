@@ -1,0 +1,243 @@
+"""One entry of a ledger changed in every way that a contract, an upgrade or the network could change it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.deployments.local import LOCAL
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import CONTRACT_DATA, decode_data_key
+from exporter.ledger.codec.scval import ContractInstance, ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
+from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.view import LedgerView
+from exporter.localnet.chain import Chain
+from exporter.localnet.network import CODE, LocalNetwork
+from exporter.numbers.compute import Tables, compute
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.containment import read_contained
+
+Place = tuple[str, str]
+"""Market and pool."""
+
+PRICE_COLUMNS = {
+    "oracle", "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "price_reason", "tvl_usd_cents",
+}  # fmt: skip
+_UNKNOWN_KIND = 99
+_MORE = (symbol("zz_a_later_field"), u32(1))
+
+
+class OneChanged(Chain):
+    """A chain that stands still, and of which one entry can be exchanged."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        latest = network.chain.latest
+        super().__init__(network.chain.state(latest), start_ledger=latest, start_time=network.chain.close_time(latest))
+        self.instead: dict[bytes, RawEntry | None] = {}
+
+    def entry(self, key: bytes, ledger: int) -> RawEntry | None:
+        return self.instead[key] if key in self.instead else super().entry(key, ledger)
+
+
+class Source:
+    """A ledger source over such a chain; it notes which keys matter. A stand-in that fails is a contract that traps."""
+
+    def __init__(self, chain: OneChanged) -> None:
+        self.chain = chain
+        self.asked: dict[bytes, None] = {}
+        self.read: set[bytes] = set()
+
+    async def tip(self) -> int:
+        return self.chain.latest
+
+    async def close_time(self, ledger: int) -> int:
+        return self.chain.close_time(ledger)
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        self.asked.update(dict.fromkeys(keys))
+        self.read.update(keys)
+        found = {key: entry for key in keys if (entry := self.chain.entry(key, self.chain.latest)) is not None}
+        return [EntriesAnswer(self.chain.latest, tuple(keys), found, "direct")]
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        latest = self.chain.latest
+        try:
+            simulation = CODE.simulate(self.chain, latest, call)
+        except Exception as error:
+            return SimulationAnswer(latest, None, f"HostError: {error}", (), "direct")
+        self.asked.update(dict.fromkeys(simulation.footprint))
+        return SimulationAnswer(latest, simulation.result, simulation.error, tuple(simulation.footprint), "direct")
+
+
+def other_kind(value: ScVal) -> ScVal:
+    """A value of a kind that no contract has in its place."""
+    return (scval.BYTES, b"another") if value[0] != scval.BYTES else u32(7)
+
+
+def _parts(value: ScVal) -> Iterator[tuple[str, ScVal, bool]]:
+    """Every part of a value exchanged or removed: what was done where, the whole value then, whether it was removed."""
+    kind, payload = value
+    if kind == scval.CONTRACT_INSTANCE:
+        for what, pairs, removed in _pairs_changed(payload.storage or ()):
+            yield what, (kind, payload._replace(storage=pairs)), removed
+    elif kind == scval.MAP and payload is not None:
+        for what, pairs, removed in _pairs_changed(payload):
+            yield what, (kind, pairs), removed
+    elif kind == scval.VEC and payload:
+        for index, item in enumerate(payload):
+            before, after = payload[:index], payload[index + 1 :]
+            yield f"[{index}]", (kind, (*before, other_kind(item), *after)), False
+            for what, changed, removed in _parts(item):
+                yield f"[{index}]{what}", (kind, (*before, changed, *after)), removed
+        if len({item[0] for item in payload}) > 1:  # a tuple: of a list, with one less, nothing is missing
+            yield "[-1]", (kind, payload[:-1]), True
+
+
+def _pairs_changed(pairs: Sequence[tuple[ScVal, ScVal]]) -> Iterator[tuple[str, tuple[tuple[ScVal, ScVal], ...], bool]]:
+    for index, (key, item) in enumerate(pairs):
+        name = f".{shown(key)}"
+        before, after = tuple(pairs[:index]), tuple(pairs[index + 1 :])
+        yield name, (*before, *after), True
+        yield name, (*before, (key, other_kind(item)), *after), False
+        for what, changed, removed in _parts(item):
+            yield name + what, (*before, (key, changed), *after), removed
+
+
+def shown(key: ScVal) -> str:
+    """A key in a few words."""
+    kind, payload = key
+    if kind == scval.VEC:
+        return "(" + ",".join(shown(item) for item in payload or ()) + ")"
+    return str(payload)[:14] if kind != scval.LEDGER_KEY_CONTRACT_INSTANCE else "instance"
+
+
+def mutants(key: bytes, raw: RawEntry) -> Iterator[tuple[str, str, RawEntry | None]]:
+    """Every change of an entry: its kind, where in the entry, and the entry then."""
+
+    def holding(value: bytes) -> RawEntry:
+        return RawEntry(raw.data[: len(key) + 4] + value, raw.last_modified, raw.live_until)
+
+    yield "absent", "", None
+    yield "archived", "", RawEntry(raw.data, raw.last_modified, 0)
+    (kind,) = struct.unpack_from(">I", key)
+    if kind != CONTRACT_DATA:
+        return
+    data = raw.data[len(key) + 4 :]
+    value = decode_scval(data)
+    yield "unknown kind", "", holding(struct.pack(">I", _UNKNOWN_KIND) + data[4:])
+    yield "wrong type", "", holding(encode_scval(other_kind(value)))
+    for what, changed, removed in _parts(value):
+        yield "field less" if removed else "wrong type", what, holding(encode_scval(changed))
+    if value[0] == scval.MAP:
+        yield "field more", "", holding(encode_scval((scval.MAP, (*value[1], _MORE))))
+    elif value[0] == scval.CONTRACT_INSTANCE:
+        instance: ContractInstance = value[1]
+        more = instance._replace(storage=(*(instance.storage or ()), _MORE))
+        yield "field more", "", holding(encode_scval((scval.CONTRACT_INSTANCE, more)))
+
+
+def name_of(key: bytes) -> str:
+    """An entry's key in a few words."""
+    try:
+        return shown(decode_data_key(key).key)
+    except DecodeError:
+        return "code"
+
+
+def read(source: Source, protocol: str, remembered: Iterable[str] = ()) -> ProtocolReading:
+    """What is read of one protocol: markets that the lists have, an earlier run remembers, or the chain lists."""
+    deployments = [item for item in LOCAL if item.protocol == protocol]
+    named = [Candidate(protocol, address) for each in deployments for address in each.markets]
+    listed = {candidate.address for candidate in named}
+    named += [Candidate(protocol, address, Origin.REMEMBERED) for address in remembered if address not in listed]
+    return asyncio.run(read_contained(PROTOCOLS[protocol], LedgerView(source), named, deployments))
+
+
+def rows_of(tables: Tables) -> dict[Place, dict[str, Any]]:
+    """The rows by market and pool."""
+    return {(row["market"], row["pool"]): row for row in tables.pools.iter_rows(named=True)}
+
+
+def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
+    """All that the rows are computed from: where it is the same, so are they."""
+    columns = reading.columns
+    rows: dict[Place, list[Any]] = {}
+    for position, place in enumerate(zip(columns.get("market", ()), columns.get("pool", ()), strict=True)):
+        values: list[Any] = [column[position] for column in columns.values()]
+        oracle, token = str(columns["oracle"][position]), str(columns["token_address"][position])
+        rows[str(place[0]), str(place[1])] = [*values, reading.quotes.get((oracle, token)), reading.tokens.get(token)]
+    return rows
+
+
+@dataclass(slots=True)
+class Swept:
+    """What became of all rows over all changes: counts by kind of change and fate, and in words what is not alike.
+
+    ``changed`` are the changes (kind, entry and place in it) after which a row had other numbers, with the columns.
+    """
+
+    entries: int = 0
+    changes: int = 0
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    stopped: list[str] = field(default_factory=list)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    changed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+
+def sweep(network: LocalNetwork, protocol: str) -> Swept:
+    """Change every entry that the protocol's numbers come from, each in every way, and see what becomes of its rows.
+
+    What only contracts look at, in calls, is the stand-ins' to judge: there a number may be another one.
+    """
+    chain, swept = OneChanged(network), Swept()
+    time = chain.close_time(chain.latest)
+    source = Source(chain)
+    reading = read(source, protocol)
+    remembered = [market.address for market in reading.markets]
+    raw, rows = raw_rows(reading), rows_of(compute([reading], PROTOCOLS, chain.latest, time))
+    assert rows, f"the network has no pool of {protocol}"
+    assert not reading.unread
+    used = [key for key in source.asked if chain.entry(key, chain.latest) is not None]
+    swept.entries = len(used)
+    for key in used:
+        entry = chain.entry(key, chain.latest)
+        assert entry is not None  # or it would not be used
+        for kind, where, changed in mutants(key, entry):
+            chain.instead = {key: changed}
+            swept.changes += 1
+            what = name_of(key) + where
+            try:
+                after = read(Source(chain), protocol, remembered)
+                now = raw_rows(after)
+                same = {place for place, values in now.items() if raw.get(place) == values}
+                tables = compute([after], PROTOCOLS, chain.latest, time) if now.keys() - same else None
+            except Exception as error:
+                swept.stopped.append(f"{kind} {what}: {type(error).__name__}: {error}")
+                continue
+            unread = {(item.market, item.pool) for item in (after.unread if tables is None else tables.unread)}
+            unread |= {(item.market, None) for item in after.absent}
+            computed = {} if tables is None else rows_of(tables)
+            for place, row in rows.items():
+                different = {name for name in row if place in computed and row[name] != computed[place][name]}
+                if place in (same if tables is None else computed) and not different:
+                    fate = "same"
+                elif place not in computed:
+                    fate = "unread" if place in unread or (place[0], None) in unread else "lost"
+                elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
+                    fate = "unpriced"
+                else:
+                    fate = "changed" if key in source.read else "called"
+                if fate == "lost":
+                    swept.lost.append((kind, what))
+                elif fate == "changed":
+                    swept.changed.setdefault((kind, what), set()).update(different)
+                swept.counts[kind, fate] += 1
+        chain.instead = {}
+    return swept

@@ -1,0 +1,240 @@
+"""What a reader did not foresee: it costs the market or pool it happens in, or at the most its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from exporter.deployments import Deployment
+from exporter.errors import DecodeError, SourceError
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.oracles import Quote
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import NO_CONTRACT, LedgerView
+from exporter.localnet.chain import Change
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_protocols import SOME
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.numbers.compute import Tables, compute
+from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
+from exporter.protocols.blend import Blend
+from exporter.protocols.collector import Collector
+from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
+from tests.chain_simulator import Chain, ChainSource
+from tests.job.test_run import run, settings_for
+from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
+from tests.protocols.blend_chain import NOW, BlendLedger, account, candidate, contract, pool_instance
+
+LABELS = tuple(f"market {number}" for number in range(20))
+Stumbles = Callable[[Sequence[str]], None]
+
+
+class Clumsy(Blend):
+    """A reader of markets that are only instances. What it stumbles over it does not catch."""
+
+    def __init__(self, stumbles: Stumbles) -> None:
+        self.stumbles = stumbles
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        del deployments
+        collector = Collector("blend", candidates, ())
+        markets = [item.address for item in candidates]
+        entries = await view.read(instance_key(market) for market in markets)
+        usable = []
+        for market in markets:
+            entry = entries[instance_key(market)]
+            assert entry is not None
+            try:
+                instance_of(entry.contract_data())
+            except DecodeError as error:
+                collector.unread(market, None, "undecodable", str(error))
+                continue
+            usable.append(market)
+            found = Market(market, "blend", "v2", market, "active", None, "0" * 16, None, ())
+            collector.reading.markets.append(found)
+        self.stumbles(usable)
+        return collector.reading
+
+
+def read(stumbles: Stumbles) -> ProtocolReading:
+    """Read all markets, contained."""
+    ledger = BlendLedger()
+    ledger.replace(*(pool_instance(label, "v2") for label in LABELS))
+    view = LedgerView(ChainSource(ledger.chain()))
+    return asyncio.run(read_contained(Clumsy(stumbles), view, [candidate(label) for label in LABELS], ()))
+
+
+def over(*labels: str) -> Stumbles:
+    """To stumble over any of these."""
+
+    def stumbles(markets: Sequence[str]) -> None:
+        for label in labels:
+            if contract(label) in markets:
+                raise KeyError(label)
+
+    return stumbles
+
+
+@pytest.mark.parametrize("broken", [LABELS[:1], LABELS[-1:], LABELS[3:5], LABELS[::4], LABELS])
+def test_markets_a_reader_fails_over(broken: tuple[str, ...]) -> None:
+    """They are unread, each with its own error, and no other is."""
+    reading = read(over(*broken))
+
+    assert {contract(label) for label in LABELS if label not in broken} == {item.address for item in reading.markets}
+    details = {item.market: (item.pool, item.reason, item.detail) for item in reading.unread}
+    expected = {contract(label): (None, "undecodable", f"the reader failed: KeyError: '{label}'") for label in broken}
+    assert expected == details
+
+
+def test_two_markets_that_fail_together() -> None:
+    """Only the later one is unread where either alone can be read."""
+    first, second = contract(LABELS[2]), contract(LABELS[11])
+
+    def stumbles(markets: Sequence[str]) -> None:
+        if first in markets and second in markets:
+            raise DecodeError("they contradict each other")
+
+    assert [Unread(second, None, "blend", "undecodable", "they contradict each other")] == read(stumbles).unread
+
+
+def test_reader_that_fails_over_no_market() -> None:
+    """All markets that anything names are unread, with the error, and a notice says so."""
+
+    def stumbles(markets: Sequence[str]) -> None:
+        raise ZeroDivisionError(f"{len(markets)} markets" if markets else "none")
+
+    reading = read(stumbles)
+
+    detail = "the reader failed: ZeroDivisionError: none"
+    assert [Unread(market, None, "blend", "undecodable", detail) for market in sorted(map(contract, LABELS))] == (
+        reading.unread
+    )
+    assert [f"nothing of blend could be read: {detail}"] == reading.notices
+    assert [] == reading.markets
+
+
+def test_search_is_bounded() -> None:
+    """However many markets are broken, the protocol is read so many times at the most, and all of them are unread."""
+    count = 0
+
+    def stumbles(markets: Sequence[str]) -> None:
+        nonlocal count
+        count += 1
+        if markets:
+            raise AssertionError("x" * 1_000)
+
+    unread = read(stumbles).unread
+
+    assert count <= MAX_ATTEMPTS + 2
+    assert len(LABELS) == len(unread)
+    assert {300} == {len(item.detail) for item in unread}
+
+
+def test_failing_source_is_not_contained() -> None:
+    """That the source gives nothing is the run's failure, and no market's."""
+
+    def stumbles(markets: Sequence[str]) -> None:
+        raise SourceError(f"no endpoint answers for {len(markets)}")
+
+    with pytest.raises(SourceError, match="no endpoint"):
+        read(stumbles)
+
+
+class Miscalculating(Blend):
+    """Computes as Blend does, but for pools of one market, of which it cannot; nor for oracles."""
+
+    def __init__(self, market: str, oracle: str, everything: bool = False) -> None:
+        self.market, self.oracle, self.everything = market, oracle, everything
+
+    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+        if self.everything and len(columns["market"]) > 1:
+            raise TypeError("more than one")
+        if self.market in columns["market"]:
+            raise OverflowError("int too big to convert")
+        return super().project(columns, close_time)
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        if quote.oracle == self.oracle:
+            raise TypeError("no time")
+        return super().price_failure(quote, close_time)
+
+
+def computed(everything: bool) -> Tables:
+    """Three markets, of which A cannot be computed and B not be priced."""
+    ledger = BlendLedger()
+    for label in "ABC":
+        ledger.add_market(label, "v2", ["USDC"])
+    reading = ledger.read([candidate(label) for label in "ABC"]).result
+    module = Miscalculating(contract("A"), contract("B oracle"), everything)
+    return compute([reading], {"blend": module}, ledger.read([]).certificate.ledger, NOW)
+
+
+def test_pools_that_cannot_be_computed() -> None:
+    """They are unread with the error, a price that cannot be judged is none, and the rest is as ever."""
+    tables = computed(everything=False)
+
+    detail = "the reader failed: OverflowError: int too big to convert"
+    assert [Unread(contract("A"), contract("USDC"), "blend", "undecodable", detail)] == tables.unread
+    priced = {row["market"]: row["tvl_usd_cents"] is not None for row in tables.pools.iter_rows(named=True)}
+    assert {contract("B"): False, contract("C"): True} == priced
+    assert ["the reader failed: TypeError: no time"] == [item.reason for item in tables.unpriced]
+    assert 3 == tables.markets.height
+
+
+def test_pools_that_cannot_be_computed_together() -> None:
+    """Where no pool alone is to blame, all that cannot be computed together are unread."""
+    tables = computed(everything=True)
+
+    assert {contract("A"), contract("B"), contract("C")} >= {item.market for item in tables.unread}
+    assert 3 == len(tables.unread) + tables.pools.height
+    assert 3 == tables.markets.height
+
+
+@pytest.mark.parametrize("address", [MUXED_CONTRACTS[0][0], account("somebody")])
+def test_addresses_that_are_no_contracts(address: str) -> None:
+    """Nothing is asked about them: a key of such an address could cost an answer to all the keys beside it."""
+    source = ChainSource(Chain())
+    view = LedgerView(source)
+    keys = [instance_key(address), variant_key(address, "Pool")]
+
+    async def work() -> None:
+        assert dict.fromkeys(keys) == await view.read(keys)
+        (result,) = await view.call([ContractCall(address, "symbol")])
+        assert (None, NO_CONTRACT) == (result.value, result.error)
+
+    asyncio.run(work())
+    assert [] == source.log
+
+
+def test_unknown_kind_of_value_in_a_run(tmp_path: Path) -> None:
+    """A vault's entry of a kind that a later protocol brings costs that vault: exit code 7, and the rest is there."""
+    network = MadeNetwork(pools=4, alula_markets=1, others=SOME)
+    vault = network.others.peridot.markets[0].vaults[1].address
+    key = variant_key(vault, "SupplyCap")
+    raw = network.chain.entry(key, network.chain.latest)
+    assert raw is not None
+    with running(create_app(network)) as url:
+        code, first = run(settings_for(tmp_path, url))
+        assert 0 == code
+        data = raw.data[: len(key) + 4] + struct.pack(">II", 23, 0)
+        time = network.chain.close_time(network.chain.latest) + 5
+        network.chain.close([Change(key, data, raw.live_until)], close_time=time)
+        code, second = run(settings_for(tmp_path, url))
+
+    assert 7 == code
+    assert [(vault, "undecodable", "unknown kind of value: 23")] == [
+        (item["pool"], item["reason"], item["detail"]) for item in second["unread"]
+    ]
+    before, after = (next(each for each in facts["steps"] if each["step"] == "compute") for facts in (first, second))
+    assert before["pools"] - 1 == after["pools"]
+    status = json.loads((tmp_path / "v1/system/status.json").read_bytes())
+    assert 1 == status["unread_count"]

@@ -1,0 +1,184 @@
+"""Small frames and published trees for the tests of what is rendered and served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import polars as pl
+from starlette.applications import Starlette
+
+from exporter.render.tree import render_status, render_tree
+from exporter.tree.documents import SystemStatus
+from exporter.tree.files import RenderedFile
+
+LEDGER = 55_261_759
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200)
+
+POOLS_SCHEMA: dict[str, Any] = {
+    "market": pl.String,
+    "pool": pl.String,
+    "token_address": pl.String,
+    "symbol": pl.String,
+    "decimals": pl.Int64,
+    "protocol": pl.String,
+    "supply_apy_bps": pl.Int64,
+    "borrow_apy_bps": pl.Int64,
+    "utilization_bps": pl.Int64,
+    "total_supplied": pl.Int128,
+    "total_borrowed": pl.Int128,
+    "total_collateral": pl.Int128,
+    "oracle_price_usd": pl.String,
+    "tvl_usd_cents": pl.Int128,
+    "observed_ledger": pl.Int64,
+}
+"""The columns that rendering reads, and two that it must leave alone."""
+
+MARKETS_SCHEMA: dict[str, Any] = {
+    "market": pl.String,
+    "protocol": pl.String,
+    "config_hash": pl.String,
+    "pool_count": pl.Int64,
+    "unread_count": pl.Int64,
+    "tvl_usd_cents": pl.Int128,
+    "observed_ledger": pl.Int64,
+}
+
+
+def contract(number: int) -> str:
+    """The well-formed address of a made contract; a greater number gives a greater address."""
+    # Hexadecimal digits are not all in the alphabet, so each is moved to a letter.
+    digits = f"{number:055x}".translate(str.maketrans("0123456789abcdef", "ABCDEFGHIJKLMNOP"))
+    return f"C{digits}"
+
+
+def pool(market: str, token: str, **changes: object) -> dict[str, object]:
+    """One row of a pools frame."""
+    row: dict[str, object] = {
+        "market": market,
+        "pool": token,
+        "token_address": token,
+        "symbol": "USDC",
+        "decimals": 7,
+        "protocol": "blend",
+        "supply_apy_bps": 610,
+        "borrow_apy_bps": 1199,
+        "utilization_bps": 6540,
+        "total_supplied": 32_967_024_554_566,
+        "total_borrowed": 21_562_828_886_421,
+        "total_collateral": 0,
+        "oracle_price_usd": "1.00000000000000",
+        "tvl_usd_cents": 329_670_245,
+        "observed_ledger": LEDGER,
+    }
+    return row | changes
+
+
+def pools_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
+    """A pools frame of the rows, sorted as the tables are."""
+    ordered = sorted(rows, key=lambda row: (str(row["market"]), str(row["pool"])))
+    return pl.DataFrame([dict(row) for row in ordered], schema=POOLS_SCHEMA)
+
+
+def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) -> pl.DataFrame:
+    """The markets frame that goes with the pools; `unread` counts further member pools, by market."""
+    unread = unread or {}
+    rows = []
+    for market in sorted({*pools["market"], *unread}):
+        members = pools.filter(pl.col("market") == market)
+        values = [value for value in members["tvl_usd_cents"] if value is not None]
+        rows.append(
+            {
+                "market": market,
+                "protocol": "blend",
+                "config_hash": "00112233aabbccdd",
+                "pool_count": members.height + unread.get(market, 0),
+                "unread_count": unread.get(market, 0),
+                "tvl_usd_cents": sum(values) if values else None,
+                "observed_ledger": LEDGER,
+            }
+        )
+    return pl.DataFrame(rows, schema=MARKETS_SCHEMA)
+
+
+def system_status(**changes: Any) -> SystemStatus:
+    """A pointer with nothing out of the ordinary in it."""
+    fields: dict[str, Any] = {
+        "run_id": "55261759-0a1b2c3d",
+        "schema_version": 1,
+        "network": "local",
+        "network_name": "local",
+        "observed_ledger": LEDGER,
+        "ledger_close_time": "2026-11-21T10:54:57Z",
+        "generated_at": "2026-11-21T10:55:03Z",
+        "next_expected_at": None,
+        "market_count": 3,
+        "pool_count": 7,
+        "token_count": 5,
+        "unread_count": 0,
+        "unpriced_count": 0,
+        "unread": [],
+        "unpriced": [],
+        "bounded": [],
+        "absent": [],
+        "notices": [],
+        "page_sizes": list(SIZES),
+        "default_page_size": 50,
+        "retention_hours": 24,
+        "manifest_key": "v1/runs/55261759-0a1b2c3d.json",
+        "manifest_sha256": "0" * 64,
+        "previous_run_id": None,
+    }
+    return SystemStatus(**fields | changes)
+
+
+def write(root: Path, files: Iterable[RenderedFile]) -> None:
+    """Write rendered files into a folder."""
+    for file in files:
+        path = root / file.key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+
+
+def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
+    """Render a whole run into a folder, pointer and all."""
+    write(root, render_tree(pools, markets, SIZES, 50))
+    write(root, [render_status(system_status())])
+
+
+def fetch(app: Starlette, url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> httpx.Response:
+    """Ask an application for a URL (path and query)."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://preview") as client:
+            return await client.request(method, url, headers=dict(headers or {}))
+
+    return asyncio.run(ask())
+
+
+def fetch_raw(app: Starlette, path: bytes) -> int:
+    """The status for a path that no HTTP client would send as it stands."""
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path.decode("latin-1"),
+        "raw_path": path,
+        "query_string": b"",
+        "headers": [],
+    }
+    asyncio.run(app(scope, receive, send))
+    (status,) = statuses
+    return status

@@ -1,0 +1,81 @@
+"""Chromium, axe-core, and the trees that the browser tests open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.serving import served
+from tests.render.site.made import big_tables, pool_row, series_of, site_of, tables_of, unpriced
+from tests.render.whole_tree import publish_tree
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+POINTER = Path("v1/system/status.json")
+
+
+@pytest.fixture(scope="module")
+def browser(tree: Path, made_url: str) -> Iterator[Browser]:
+    """Debian's Chromium, driven by Playwright.
+
+    Its event loop stands as long as it does, and no other may run beside it: so the trees come before, and the next
+    module has none of it.
+    """
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium")
+    assert found is not None, "the module is skipped without it"
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=found, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def axe(project_root: Path) -> str:
+    """The source of axe-core."""
+    source = project_root / "build" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+    if not source.is_file():
+        pytest.skip("axe-core is not installed; scripts/test-browser does it")
+    return source.read_text("utf-8")
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published tree of three runs, in which some pools are unread and some have no price."""
+    folder = tmp_path_factory.mktemp("browser") / "public"
+    publish_tree(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def url(tree: Path) -> Iterator[str]:
+    """Where that tree is served."""
+    with served(tree) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def made_url(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Made pages below two folders: ``empty`` has no priced pool, ``many`` has lists of several pages."""
+    root = tmp_path_factory.mktemp("made") / "public"
+    empty = tables_of([pool_row(0, number, **unpriced()) for number in range(3)])
+    many = big_tables(30, 400)
+    for prefix, tables in (("empty", empty), ("many", many)):
+        for key, text in site_of(tables, series_of(tables, 30)).items():
+            file = root / prefix / key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        (root / prefix / POINTER).parent.mkdir(parents=True)
+        shutil.copy(tree / POINTER, root / prefix / POINTER)
+    (root / POINTER).parent.mkdir(parents=True)
+    shutil.copy(tree / POINTER, root / POINTER)
+    with served(root) as address:
+        yield address

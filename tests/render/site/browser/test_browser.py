@@ -1,0 +1,280 @@
+"""The web site in Chromium, as people meet it: with a mouse, with a keyboard, on a phone, without JavaScript."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag, urljoin
+
+import httpx
+import pytest
+
+from tests.render.site.made import Page as Parsed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("playwright") is None, reason="Playwright for Python is not installed"),
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+]
+
+FRESH = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+"""Between the run of the tree and the next, which is due at 13:00."""
+
+LATE = datetime(2026, 11, 21, 15, 0, tzinfo=UTC)
+SIZES = {390: 844, 1280: 900}
+
+
+@contextmanager
+def opened(browser: Browser, **options: Any) -> Iterator[tuple[Page, list[str]]]:
+    """A page, and what goes wrong in it: messages of the console, errors of scripts, requests that fail."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    page.clock.set_fixed_time(FRESH)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
+    # What is still under way when the page is left (its icon) is aborted by the browser itself.
+    page.on(
+        "requestfailed",
+        lambda request: None if request.failure == "net::ERR_ABORTED" else wrong.append(f"{request.url} failed"),
+    )
+    page.on("response", lambda answer: wrong.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
+    try:
+        yield page, wrong
+    finally:
+        context.close()
+
+
+def go(page: Page, address: str) -> None:
+    """Open an address, and wait until the page has looked how fresh it is."""
+    page.goto(address)
+    page.wait_for_selector("#fresh[data-fresh]")
+
+
+def pages_of(tree: Path) -> list[str]:
+    return sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*.html"))
+
+
+def kinds_of(tree: Path) -> dict[str, str]:
+    """One page of each kind: of markets and pools the one of the greatest value."""
+    markets = json.loads((tree / "v1/markets.json").read_bytes())["data"]
+    market = max(markets, key=lambda entry: int(entry["tvl_usd_cents"] or 0))["market"]
+    pools = json.loads((tree / f"v1/markets/{market}.json").read_bytes())["pools"]
+    pool = max(pools, key=lambda entry: int(entry["tvl_usd_cents"] or 0))
+    named = {
+        "market": f"markets/{market}.html",
+        "pool": f"pools/{market}/{pool['pool']}.html",
+        "token": f"tokens/{pool['token_address']}.html",
+    }
+    return named | {path.stem: path.name for path in tree.glob("*.html")}
+
+
+def column(page: Page, table: str, number: int) -> list[str]:
+    rows: list[str] = page.eval_on_selector_all(
+        f"{table} tbody tr:not([hidden])",
+        "(rows, n) => rows.map((row) => row.cells[n].dataset.value ?? row.cells[n].textContent.trim())",
+        number,
+    )
+    return rows
+
+
+def test_every_page_loads_without_a_complaint(browser: Browser, tree: Path, url: str) -> None:
+    """No page logs to the console, fails a request, or breaks a rule of its own content security policy."""
+    with opened(browser) as (page, wrong):
+        for key in pages_of(tree):
+            go(page, f"{url}/{key}")
+            assert page.locator("h1").count() == 1
+
+        assert [] == wrong
+
+
+def test_pages_work_from_a_file(browser: Browser, tree: Path) -> None:
+    """The very files of the tree, opened without any server, have their style and complain about nothing."""
+    with opened(browser) as (page, wrong):
+        page.goto((tree / "index.html").as_uri())
+        page.click("table.best tbody th a")
+
+        assert "none" == page.eval_on_selector(".bar ul", "(list) => getComputedStyle(list).listStyleType")
+        assert [] == wrong
+
+
+def test_every_link_and_download_resolves(tree: Path, url: str) -> None:
+    """Whatever a page links to inside the tree is answered, and its anchors exist."""
+    targets: dict[str, set[str]] = {}
+    anchors: dict[str, set[str]] = {}
+    for key in pages_of(tree):
+        parsed = Parsed((tree / key).read_text("utf-8"))
+        anchors[f"{url}/{key}"] = {element["id"] for _, element in parsed.elements if "id" in element}
+        for _, element in parsed.elements:
+            if link := element.get("href") or element.get("src"):
+                target, anchor = urldefrag(urljoin(f"{url}/{key}", link))
+                targets.setdefault(target, set()).add(anchor)
+    with httpx.Client() as client:
+        missing = [target for target in targets if client.get(target).status_code != 200]
+
+    assert [] == missing
+    assert len(targets) > 200
+    assert {} == {
+        target: lost for target, wanted in targets.items() if (lost := wanted - {""} - anchors.get(target, wanted))
+    }
+
+
+def test_the_history_lists_its_files(browser: Browser, url: str) -> None:
+    """The page of downloads lists the files of the manifest, each of which is there, and snippets have this address."""
+    with opened(browser) as (page, wrong):
+        page.goto(f"{url}/data.html")
+        page.wait_for_selector("#history-files a")
+        files = page.eval_on_selector_all("#history-files a", "(links) => links.map((link) => link.href)")
+        manifest = httpx.get(f"{url}/v1/history.json").json()
+
+        assert [f"{url}/{file['key']}" for file in reversed(manifest["files"])] == files
+        assert [200] * len(files) == [httpx.get(file).status_code for file in files]
+        assert {url} == set(page.eval_on_selector_all(".base", "(places) => places.map((place) => place.textContent)"))
+        assert [] == wrong
+
+
+def test_tables_sort_by_exact_values_with_the_keyboard(browser: Browser, made_url: str) -> None:
+    """A head is a button: it sorts from the greatest, then from the least, by the exact value, and says so."""
+    with opened(browser) as (page, _):
+        page.goto(f"{made_url}/many/pools.html")
+        before = [int(value) for value in column(page, "table.list", 2)]
+        button = page.get_by_role("button", name="Supply APY")
+        button.focus()
+        page.keyboard.press("Enter")
+        falling = [int(value) for value in column(page, "table.list", 2)]
+        first = page.locator("th[aria-sort]").get_attribute("aria-sort")
+        page.keyboard.press("Space")
+        rising = [int(value) for value in column(page, "table.list", 2)]
+
+        assert (sorted(before, reverse=True), sorted(before)) == (falling, rising)
+        assert before not in (falling, rising)
+        assert ("descending", "ascending") == (first, page.locator("th[aria-sort]").get_attribute("aria-sort"))
+
+
+def test_what_has_no_value_sorts_last(browser: Browser, url: str) -> None:
+    """Pools without a price stand last, whichever way the table is sorted."""
+    with opened(browser) as (page, _):
+        page.goto(f"{url}/pools.html")
+        for _ in range(2):
+            page.get_by_role("button", name="TVL").click()
+            values = column(page, "table.list", 5)
+            known = [value for value in values if value]
+            assert values == known + [""] * (len(values) - len(known))
+            assert 0 < len(known) < len(values)
+
+
+def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> None:
+    """The field hides the rows that do not have all words, counts what is left, and finds addresses, too."""
+    with opened(browser) as (page, _):
+        page.goto(f"{made_url}/many/pools.html")
+        field = page.get_by_role("searchbox")
+        field.fill("tok7 market")
+        names = set(column(page, "table.list", 0))
+        tally = page.locator(".tools [role=status]").text_content()
+        address = page.eval_on_selector("table.list tbody a", "(link) => link.href.split('/').pop().split('.')[0]")
+        field.fill(address)
+
+        assert {"TOK7"} == names
+        assert (tally or "").endswith(" of 120")
+        assert 1 == len(column(page, "table.list", 0))
+
+
+def test_the_theme_can_be_switched_and_stays(browser: Browser, url: str) -> None:
+    """The button switches the theme, and the next page has it from the start."""
+    with opened(browser, color_scheme="light") as (page, _):
+        page.goto(f"{url}/index.html")
+        light = page.eval_on_selector("body", "(body) => getComputedStyle(body).backgroundColor")
+        page.get_by_role("button", name="Dark").click()
+        dark = page.eval_on_selector("body", "(body) => getComputedStyle(body).backgroundColor")
+        page.goto(f"{url}/about.html")
+
+        assert light != dark
+        assert dark == page.eval_on_selector("body", "(body) => getComputedStyle(body).backgroundColor")
+        assert page.get_by_role("button", name="Light").is_visible()
+
+
+def test_freshness_follows_the_clock(browser: Browser, url: str) -> None:
+    """Before the next run is due the age is shown; after it a banner says since when the numbers are stale."""
+    with opened(browser) as (page, _):
+        go(page, f"{url}/index.html")
+        assert "ago" in (page.locator(".age").text_content() or "")
+        assert 0 == page.locator("#stale").count()
+
+        page.clock.set_fixed_time(LATE)
+        go(page, f"{url}/index.html")
+        assert "stale: the next run was due 2 hours ago" in (page.locator("#stale").text_content() or "")
+
+
+def test_a_newer_run_is_offered(browser: Browser, made_url: str) -> None:
+    """A page that is older than the pointer, from a cache perhaps, offers the newer one."""
+    with opened(browser) as (page, _):
+        go(page, f"{made_url}/many/index.html")
+
+        assert "A newer run is there." in (page.locator("#stale").text_content() or "")
+
+
+def test_without_javascript_everything_is_there(browser: Browser, tree: Path, url: str) -> None:
+    """Numbers, charts, tables and times need no script, and there is no control that would do nothing."""
+    kinds = kinds_of(tree)
+    with opened(browser, java_script_enabled=False) as (page, wrong):
+        page.goto(f"{url}/index.html")
+        assert page.locator("table.best tbody tr").count() > 5
+        assert (
+            "21 Nov 2026" in (page.locator("#fresh time").text_content() or "") or page.locator("#fresh time").count()
+        )
+        assert 0 == page.locator("button, input").count()
+        page.goto(f"{url}/{kinds['pool']}")
+        assert 3 == page.locator("svg.plot").count()
+        page.locator("details.data summary").click()
+        assert page.locator("details.data tbody tr").first.is_visible()
+        assert [] == wrong
+
+
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_finding_of_axe(
+    browser: Browser, axe: str, tree: Path, url: str, made_url: str, scheme: str, width: int
+) -> None:
+    """On each kind of page, in both themes and at both widths, axe-core finds nothing serious or critical."""
+    kinds = {name: f"{url}/{key}" for name, key in kinds_of(tree).items()}
+    kinds |= {"empty": f"{made_url}/empty/index.html", "many": f"{made_url}/many/markets.html"}
+    found: list[str] = []
+    # The policy of the pages forbids to add a script to them, as it should.
+    options = {"viewport": {"width": width, "height": SIZES[width]}, "color_scheme": scheme, "bypass_csp": True}
+    with opened(browser, **options) as (page, _):
+        for name, address in kinds.items():
+            go(page, address)
+            for summary in page.locator("summary").all():
+                summary.click()
+            page.evaluate(axe)
+            result = page.evaluate("axe.run()")
+            found += [
+                f"{name}: {finding['id']}: {finding['nodes'][0]['html'][:160]}"
+                for finding in result["violations"]
+                if finding["impact"] in ("serious", "critical")
+            ]
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            found += [f"{name}: {wide} pixels too wide"] if wide else []
+
+    assert [] == found
+
+
+def test_the_skip_link_leads_to_the_content(browser: Browser, url: str) -> None:
+    """The first press of Tab shows a link that moves the focus to the content."""
+    with opened(browser) as (page, _):
+        page.goto(f"{url}/index.html")
+        page.keyboard.press("Tab")
+        assert "Skip to the content" == page.evaluate("document.activeElement.textContent")
+        page.keyboard.press("Enter")
+
+        assert "main" == page.evaluate("document.activeElement.id")

@@ -1,0 +1,174 @@
+"""Made runs for the tests of the site: tables of any size with a history, and pages as a reader finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import polars as pl
+
+from exporter.deployments.networks import NETWORKS
+from exporter.history.buckets import observations_of
+from exporter.history.series import Series
+from exporter.numbers.compute import Tables, Unpriced
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Unread
+from exporter.render.documents import protocol_list
+from exporter.render.site.pages import SiteFacts, render_site
+from exporter.tables import MARKETS, POOLS
+from tests.render.rendering import contract
+
+LEDGER = 65_000_000
+CLOSE_TIME = 1_794_996_000  # 2026-11-18 10:00:00 UTC
+LOCAL = NETWORKS["local"].passphrase
+_TEXTS: dict[str, Any] = {
+    "protocol": "blend",
+    "version": "v2",
+    "market_status": "active",
+    "wasm_hash": "ab" * 32,
+    "oracle": contract(1),
+    "oracle_price_usd": "1.0000000",
+    "price_reason": "valid",
+}
+_NUMBERS: dict[str, int] = {
+    "decimals": 7,
+    "supply_apy_bps": 320,
+    "borrow_apy_bps": 512,
+    "utilization_bps": 6543,
+    "total_supplied": 10**13,
+    "total_borrowed": 6 * 10**12,
+    "tvl_usd_cents": 10**8,
+    "oracle_decimals": 7,
+    "oracle_price": 10**7,
+}
+
+
+def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
+    """One row of a pools frame, every column filled."""
+    row: dict[str, Any] = {name: (7 if kind.is_integer() else "text") for name, kind in POOLS.items()}
+    row |= _TEXTS | _NUMBERS
+    row |= {
+        "market": contract(100 + market),
+        "pool": contract(10_000 + pool),
+        "token_address": contract(10_000 + pool),
+        "market_name": f"Market {market}",
+        "symbol": f"TOK{pool}",
+        "last_accrual_time": CLOSE_TIME,
+        "price_timestamp": CLOSE_TIME,
+        "observed_ledger": LEDGER,
+        "ledger_close_time": CLOSE_TIME,
+    }
+    return row | changes
+
+
+def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
+    """What is different in a row without a price."""
+    names = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
+    return dict.fromkeys(names) | {"price_reason": reason}
+
+
+def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **market: Any) -> Tables:
+    """Tables of these pools; ``market`` changes columns of every market."""
+    pools = pl.DataFrame(rows, schema=POOLS, orient="row").sort("market", "pool")
+    markets = []
+    for (address, name), own in pools.group_by("market", "market_name", maintain_order=True):
+        values = [value for value in own["tvl_usd_cents"].to_list() if value is not None]
+        missing = sum(item.market == address for item in unread or ())
+        markets.append(
+            {
+                "market": address,
+                "protocol": "blend",
+                "version": "v2",
+                "name": name,
+                "status": own["market_status"][0],
+                "oracle": contract(1),
+                "config_hash": "0f1e2d3c4b5a6978",
+                "wasm_hash": "ab" * 32,
+                "pool_count": own.height + missing,
+                "unread_count": missing,
+                "tvl_usd_cents": sum(values) if values else None,
+                "observed_ledger": LEDGER,
+            }
+            | market
+        )
+    return Tables(
+        LEDGER,
+        CLOSE_TIME,
+        pools,
+        pl.DataFrame(markets, schema=MARKETS, orient="row"),
+        unread=unread or [],
+        unpriced=[
+            Unpriced(row["market"], row["pool"], row["price_reason"]) for row in rows if row["tvl_usd_cents"] is None
+        ],
+    )
+
+
+def big_tables(markets: int, pools: int, tokens: int = 50) -> Tables:
+    """Tables of so many pools, spread over the markets and tokens."""
+    rows = [
+        pool_row(
+            number % markets,
+            number,
+            token_address=contract(5_000 + number % tokens),
+            symbol=f"TOK{number % tokens}",
+            supply_apy_bps=number % 3000,
+            borrow_apy_bps=number % 4000,
+            utilization_bps=number % 10_000,
+            tvl_usd_cents=10**6 + number * 104_729_977 % 10**9,
+        )
+        for number in range(pools)
+    ]
+    return tables_of(rows)
+
+
+def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
+    """The history of these pools: so many runs, so far apart, the last being the tables themselves."""
+    rows = observations_of(tables.pools)
+    runs_back = range(runs - 1, -1, -1)
+    changed = (
+        rows.with_columns(
+            pl.lit(LEDGER - back, pl.Int64).alias("observed_ledger"),
+            pl.lit(CLOSE_TIME - back * seconds, pl.Int64).alias("ledger_close_time"),
+            (pl.col("supply_apy_bps") + number * 7 % 31).alias("supply_apy_bps"),
+            (pl.col("tvl_usd_cents") + number * 104_729 % 10_000).alias("tvl_usd_cents"),
+        )
+        for number, back in enumerate(runs_back)
+    )
+    series = Series()
+    for _ in series.extend(pl.concat(changed), LEDGER, CLOSE_TIME):
+        pass  # the pages that are complete by then
+    return series
+
+
+def facts_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> SiteFacts:
+    """What the site of these tables is made of."""
+    return SiteFacts(tables, network, protocol_list(tables, PROTOCOLS, (), "local"), series)
+
+
+def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
+    """All files of the site by key, as text."""
+    return {file.key: file.data.decode() for file in render_site(facts_of(tables, series, network))}
+
+
+class Page(HTMLParser):
+    """A page taken apart: its elements with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        """Read the page."""
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element."""
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        """Keep text."""
+        self.text += data
+
+    def all(self, tag: str) -> Iterator[dict[str, str]]:
+        """The attributes of every element of a name."""
+        return (attributes for name, attributes in self.elements if name == tag)

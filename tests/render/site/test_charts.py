@@ -1,0 +1,98 @@
+"""Tests of exporter.render.site.charts: axes that can be read, gaps that are gaps, text that says the same."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.render.site.charts import MONEY, RATE, Line, chart, table
+from exporter.render.site.text import NOTHING
+
+HOUR = 3_600
+START = 1_794_996_000  # 2026-11-18 10:00:00 UTC
+
+
+def drawn(values: list[int | None], step: int = HOUR) -> str:
+    starts = [START + step * number for number in range(len(values))]
+    return str(chart("x", "Rates", RATE, starts, [Line("Supply", 1, values)], area=True))
+
+
+def labels(text: str, axis: str) -> list[str]:
+    [group] = re.findall(rf'<g class="ticks {axis}".*?</g>', text)
+    return [label.replace("\N{NARROW NO-BREAK SPACE}", " ") for label in re.findall(r">([^<>]+)</text>", group)]
+
+
+def test_axes_have_round_ticks() -> None:
+    """Values end at a round number above the greatest, times at round hours or days."""
+    text = drawn([100, 730, 512, 0])
+
+    assert ["0 %", "2 %", "4 %", "6 %", "8 %"] == labels(text, "y")
+    assert ["10:00", "11:00", "12:00", "13:00"] == labels(text, "x")
+    assert ["19 Nov", "26 Nov", "3 Dec"] == labels(drawn([1] * 21, step=86_400), "x")
+
+
+def test_points_lie_where_their_values_are() -> None:
+    """Zero lies on the axis, the top of the axis at the top, and times are spread evenly."""
+    [path] = re.findall(r'<path class="line k1" d="M([^"]*)"', drawn([0, 400, 800]))
+
+    assert ["92 296", "398 160", "704 24"] == re.findall(r"\d+ \d+", path)
+
+
+def test_a_gap_is_a_gap() -> None:
+    """A value that is not known breaks the line; a lone one is a dot."""
+    [path] = re.findall(r'<path class="line k1" d="([^"]*)"', drawn([100, None, 100, 100]))
+
+    assert 2 == path.count("M")
+    assert path.startswith("M92 24h0M")
+
+
+def test_one_observation_is_a_dot_and_none_is_said() -> None:
+    """The first run has one point; where no value is known, a sentence stands in place of the drawing."""
+    assert ["18 Nov, 10:00"] == labels(drawn([5]), "x")
+    assert "<circle" in drawn([5])
+    assert "no value is known" in drawn([None, None])
+    assert "<svg" not in drawn([None, None])
+
+
+def test_the_drawing_is_described() -> None:
+    """Title and description say what is drawn, from when to when, and from what to what."""
+    text = drawn([100, 730, 512])
+    [description] = re.findall(r"<desc[^>]*>([^<]*)<", text)
+
+    assert 'role="img" aria-labelledby="x-t x-d"' in text
+    assert (
+        "18 Nov 2026, 10:00 UTC to 18 Nov 2026, 12:00 UTC. Supply: from 1.00 % to 7.30 %, last 5.12 %."
+        == description.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    )
+
+
+def test_names_are_escaped() -> None:
+    """A name cannot bring elements with it."""
+    text = str(chart("x", "Rates", RATE, [START], [Line('<img src="x">', 1, [5])]))
+
+    assert "<img" not in text
+
+
+@given(st.lists(st.none() | st.integers(min_value=0, max_value=10**38), min_size=1, max_size=100))
+def test_any_values_can_be_drawn(values: list[int | None]) -> None:
+    """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""
+    starts = [START + HOUR * number for number in range(len(values))]
+    text = str(chart("x", "Value", MONEY, starts, [Line("TVL", 4, values)], area=True))
+
+    ElementTree.fromstring(text)
+    for path in re.findall(r'<path class="(?:line|area) k4" d="([^"]*)"', text):
+        numbers = [int(number) for number in re.findall(r"\d+", path.replace("h0", ""))]
+        assert all(92 <= x <= 704 for x in numbers[::2])
+        assert all(24 <= y <= 296 for y in numbers[1::2])
+
+
+def test_the_table_has_the_newest_first() -> None:
+    """The table has every value in full, the newest first, and a dash for what is not known."""
+    text = str(table([START, START + HOUR], [("TVL", MONEY, [123_456, None])], "Value"))
+
+    assert [("18 Nov 2026, 11:00", NOTHING), ("18 Nov 2026, 10:00", "$1,234.56")] == re.findall(
+        r'<tr><th scope="row">([^<]*)</th><td class="number">([^<]*)</td>', text
+    )

@@ -1,0 +1,297 @@
+"""Tests of the pages: what they say, that they stay small, and that nothing of the chain can harm a reader."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from posixpath import dirname, join, normpath
+
+import pytest
+
+from exporter.deployments.networks import NETWORKS
+from exporter.numbers.compute import Bounded
+from exporter.protocols.base import Absent, Unread
+from exporter.protocols.parameters import Parameter
+from exporter.render.site.snippets import EXAMPLE_BASE, snippet_text, snippets
+from exporter.render.site.text import NO_PRICE
+from exporter.tree.routes import token_key
+from tests.render.rendering import contract
+from tests.render.site.made import (
+    LEDGER,
+    Page,
+    big_tables,
+    pool_row,
+    series_of,
+    site_of,
+    tables_of,
+    unpriced,
+)
+
+KINDS = (
+    "index.html", "markets.html", "pools.html", "tokens.html", "problems.html", "data.html", "api.html", "about.html",
+    "markets/{market}.html", "pools/{market}/{pool}.html", "tokens/{pool}.html",
+)  # fmt: skip
+MAX_PAGE_BYTES = 100_000
+HOSTILE = '"><script>alert(1)</script><a href="javascript:alert(1)">\u202e' + "x" * 500
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[str, str]:
+    """A site of three pools in two markets with a day of history, one of them without a price."""
+    rows = [
+        pool_row(0, 0, symbol="native"),
+        pool_row(0, 1, supply_apy_bps=1234, borrow_apy_bps=400, tvl_usd_cents=123_456_789, symbol="USDC"),
+        pool_row(1, 2, **unpriced()),
+        pool_row(1, 1, supply_apy_bps=900, borrow_apy_bps=350, symbol="USDC"),
+        pool_row(1, 3, token_address=contract(10_001), supply_apy_bps=9999, tvl_usd_cents=99_999, symbol="USDC"),
+    ]
+    unread = [Unread(contract(101), contract(9), "blend", "archived", "the entry is archived")]
+    tables = tables_of(rows, unread)
+    tables.absent.append(Absent(contract(77), "alula", "the ledger has no contract at this address"))
+    tables.notices.append("a notice of this run")
+    tables.bounded.append(Bounded(contract(100), contract(10_000), "borrow_apy_bps", str(2**53 - 1)))
+    return site_of(tables, series_of(tables, 24))
+
+
+def test_every_kind_of_page_is_there(site: dict[str, str]) -> None:
+    """There is a page for each market, pool and token, and one for each topic."""
+    names = {"market": contract(100), "pool": contract(10_000)}
+
+    assert set() == {kind.format(**names) for kind in KINDS} - site.keys()
+    assert {"static/icon.svg", "static/site.css", "static/site.js"} == {key for key in site if key[:7] == "static/"}
+
+
+def test_links_are_relative_and_lead_somewhere(site: dict[str, str]) -> None:
+    """Every link of every page leads to a page of the site or to a document of the API, from any prefix."""
+    for key, text in site.items():
+        if not key.endswith(".html"):
+            continue
+        page = Page(text)
+        links = [element.get("href") or element.get("src") for _, element in page.elements]
+        for link in filter(None, links):
+            target, _, anchor = link.partition("#")
+            assert not re.match(r"[a-z]+:|/", target), (key, link)
+            inside = normpath(join(dirname(key), target)) if target else key
+            assert inside in site or inside.startswith("v1/"), (key, link)
+            if anchor and inside in site:
+                assert f'id="{anchor}"' in site[inside], (key, link)
+
+
+def test_pages_have_what_assistive_technology_needs(site: dict[str, str]) -> None:
+    """One heading of the first level, a main, a language, a title of its own, a skip link, no id twice, no script."""
+    titles = set()
+    for key, text in site.items():
+        if not key.endswith(".html"):
+            continue
+        page = Page(text)
+        ids = [element["id"] for _, element in page.elements if "id" in element]
+        assert 1 == len(list(page.all("h1"))) == len(list(page.all("main"))), key
+        assert len(ids) == len(set(ids)), key
+        assert "en" == next(page.all("html"))["lang"]
+        assert '<a class="skip" href="#main">' in text
+        assert [True] == ["src" in element for element in page.all("script")]
+        assert not [element for _, element in page.elements if "style" in element or "onclick" in element]
+        titles.add(re.findall("<title>(.*?)</title>", text)[0])
+    assert "default-src 'none'" in site["index.html"]
+    assert len(titles) > 8
+
+
+def test_numbers_are_short_and_exact_on_hover(site: dict[str, str]) -> None:
+    """A cell shows a short number, has the exact one as its title, and the plain one to sort by."""
+    text = site[f"markets/{contract(100)}.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+    assert '<td class="number supply" data-value="1234" title="12.34 %">12.3 %</td>' in text
+    assert '<td class="number" data-value="123456789" title="$1,234,567.89">$1.23M</td>' in text
+    assert '<td class="number minor" data-value="10000000000000" title="1,000,000.0000000">1,000,000</td>' in text
+    assert ">XLM</bdi>" in text
+    assert "native" not in text
+
+
+def test_no_price_is_said_with_its_reason(site: dict[str, str]) -> None:
+    """A pool without a price has none, with the reason beside it, and no zero."""
+    text = site[f"pools/{contract(101)}/{contract(10_002)}.html"]
+
+    assert "No price: the oracle has no price for this token." in text
+    assert "$0.00" not in text
+    assert f'title="the oracle has no price for this token">{NO_PRICE}</td>' in site["pools.html"]
+
+
+def test_problems_are_named_on_the_overview(site: dict[str, str]) -> None:
+    """What could not be read, has no price, or is not deployed is named with its reason, and notices as they are."""
+    text = Page(site["index.html"]).text
+
+    for said in (
+        "the entry is archived",
+        "no price for this token",
+        "has no contract at this address",
+        "this run",
+        "is that or more",
+    ):
+        assert said in text
+
+
+def test_best_rates_are_of_open_pools_that_are_worth_something(site: dict[str, str]) -> None:
+    """The best yield and the cheapest loan are named with their markets; a pool worth too little does not count."""
+    [row] = re.findall(rf'<tr><th scope="row"><a href="tokens/{contract(10_001)}.html">.*?</tr>', site["index.html"])
+    places = re.findall(r'data-value="(\d+)"><b.*?href="pools/(\w+)/', row)
+
+    assert [("1234", contract(100)), ("350", contract(101))] == places
+
+
+def test_closed_markets_offer_nothing() -> None:
+    """A token whose only market is frozen, or whose pool is all lent out, has no best rates."""
+    frozen = site_of(tables_of([pool_row(0, 0, market_status="frozen")]))
+    lent_out = site_of(tables_of([pool_row(0, 0, total_borrowed=10**13)]))
+
+    assert 2 == frozen["index.html"].count("No pool of this token counts.")
+    assert 1 == lent_out["index.html"].count("No pool of this token counts.")
+
+
+def test_freshness_stands_without_a_script(site: dict[str, str]) -> None:
+    """Every page says of which ledger it is, and when that closed."""
+    for key, text in site.items():
+        if key.endswith(".html"):
+            assert f"Ledger <b>{LEDGER:,}</b>" in text
+            assert '<time datetime="2026-11-18T10:00:00Z">18 Nov 2026, 10:00 UTC</time>' in text
+
+
+def test_hostile_names_stay_names() -> None:
+    """A market or token that calls itself a script, a link, or a text of 500 letters is shown, and does nothing."""
+    tables = tables_of([pool_row(0, 0, market_name=HOSTILE, symbol=HOSTILE, **unpriced(HOSTILE))], name=HOSTILE)
+    tables.notices.append(HOSTILE)
+    tables.unread.append(Unread(contract(5), None, "blend", "undecodable", HOSTILE))
+    for key, text in site_of(tables, series_of(tables, 3)).items():
+        if key.endswith(".html"):
+            page = Page(text)
+            assert 1 == len(list(page.all("script"))), key
+            assert not [href for href in (a.get("href", "") for a in page.all("a")) if "javascript" in href]
+            assert "\u202e" not in unescape(text)
+            assert "x" * 450 not in text
+
+
+def test_the_same_run_gives_the_same_bytes() -> None:
+    """Pages depend on the run alone, not on the clock or on what was rendered before."""
+    tables = big_tables(3, 20)
+
+    assert site_of(tables, series_of(tables, 5)) == site_of(tables, series_of(tables, 5))
+
+
+def test_first_run_has_one_point_and_says_so() -> None:
+    """With one observation charts have one dot; without any series pages say that there is no history."""
+    tables = tables_of([pool_row(0, 0)])
+    key = f"pools/{contract(100)}/{contract(10_000)}.html"
+
+    assert 4 == site_of(tables, series_of(tables, 1))[key].count("<circle")
+    assert "There is no history yet" in site_of(tables)[key]
+
+
+def test_nothing_priced_is_an_own_state() -> None:
+    """Without one valid price the overview gives no value, and says why."""
+    text = site_of(tables_of([pool_row(0, 0, **unpriced())]))["index.html"]
+
+    assert "No pool has a valid price at this ledger" in text
+    assert "$0" not in text.replace("$1,000", "")
+
+
+def test_a_large_tree_has_small_pages() -> None:
+    """With 500 markets and 2,000 pools no page but those with charts' data has 100 kB, and lists go on over pages."""
+    tables = big_tables(500, 2_000)
+    site = site_of(tables, series_of(tables, 3))
+    large = {key: len(text.encode()) for key, text in site.items() if len(text.encode()) >= MAX_PAGE_BYTES}
+
+    assert {} == large
+    assert len(site["index.html"].encode()) < 40_000
+    listed = [key for key in site if re.fullmatch(r"(markets|pools)(-\d+)?\.html", key)]
+    assert 5 + 17 == len(listed)
+    for name, count in (("markets", 500), ("pools", 2_000)):
+        rows = [row for key in listed if key.startswith(name) for row in re.findall(r"<tr><th scope=.row.>", site[key])]
+        assert count == len(rows)
+    assert 'href="pools-17.html"' in site["pools.html"]
+
+
+def test_a_market_of_many_pools_has_pages() -> None:
+    """The pools of a market beyond the first page stand on pages of their own, beside it."""
+    site = site_of(big_tables(1, 250))
+
+    assert {f"markets/{contract(100)}{page}.html" for page in ("", "-2", "-3")} <= site.keys()
+    assert f'href="{contract(100)}-3.html"' in site[f"markets/{contract(100)}.html"]
+
+
+def test_the_reference_has_every_operation_and_document(site: dict[str, str]) -> None:
+    """The reference shows each path, parameter and model of the OpenAPI document."""
+    text = Page(site["api.html"]).text
+
+    for said in (
+        "/v1/assets/{market}/{pool}/history",
+        "observed_ledger",
+        "next_cursor",
+        "HistoryManifest",
+        "503",
+        "bucket",
+    ):
+        assert said in text
+
+
+def test_snippets_have_one_placeholder(site: dict[str, str]) -> None:
+    """A snippet is plain text with the address of the tree in it; the page shows all of them."""
+    text = Page(site["data.html"]).text
+    for snippet in snippets():
+        assert "http://127.0.0.1/x" in snippet_text(snippet.name, "http://127.0.0.1/x")
+        assert "{{" not in snippet_text(snippet.name, "x")
+        assert snippet_text(snippet.name, EXAMPLE_BASE).strip() in text
+
+
+def test_public_networks_know_the_native_asset() -> None:
+    """On a public network another contract that calls itself native is not XLM."""
+    site = site_of(tables_of([pool_row(0, 0, symbol="native")]), network=NETWORKS["mainnet"].passphrase)
+
+    assert ">native</bdi>" in site["tokens.html"]
+    assert token_key(contract(10_000)) in site[f"tokens/{contract(10_000)}.html"]
+
+
+@pytest.mark.parametrize(
+    ("passphrase", "said"),
+    [
+        (NETWORKS["testnet"].passphrase, "This is testnet"),
+        (NETWORKS["local"].passphrase, "markets, amounts and prices are made up"),
+        ("<b>Somebody's Network</b>", "It is the network “<b>Somebody's Network</b>”."),
+        (NETWORKS["mainnet"].passphrase, None),
+    ],
+)
+def test_every_page_of_another_network_says_so(passphrase: str, said: str | None) -> None:
+    """A banner and the title of every page name a network that is not mainnet; mainnet has none."""
+    site = site_of(tables_of([pool_row(0, 0)]), network=passphrase)
+    pages = [text for key, text in site.items() if key.endswith(".html")]
+
+    assert 11 == len(pages)
+    for text in pages:
+        assert (said is not None) == ('class="elsewhere"' in text)
+        assert (said is not None) == bool(
+            re.search(r"Soroban lending markets \((testnet|local|custom)\)</title>", text)
+        )
+        assert said is None or said in Page(text).text
+        assert "<b>Somebody" not in text
+
+
+def test_a_cap_that_is_none_is_no_number() -> None:
+    """A parameter that limits nothing is shown as no limit, with the number behind it."""
+    tables = tables_of([pool_row(0, 0)])
+    place = contract(100), contract(10_000)
+    tables.parameters[place] = (Parameter("supply_cap", 2**127 - 1, 7, no_limit=True), Parameter("c_factor", 75, 2))
+    text = site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
+
+    assert ">no limit</dd>" in text
+    assert 1 == text.count("17,014,118,346,046,923,173,168,730,371,588.4105727")
+    assert ">0.75</dd>" in text
+
+
+def test_a_yield_says_whether_it_is_compounded() -> None:
+    """The page of a pool says how its yields follow from the rates, and so does what is told of its protocol."""
+    site = site_of(tables_of([pool_row(0, 0), pool_row(1, 1, protocol="slender")]))
+    blend, slender = (Page(site[f"pools/{contract(100 + at)}/{contract(10_000 + at)}.html"]).text for at in (0, 1))
+
+    assert "supply rate, compounded 52 times a year" in blend
+    assert "borrow rate, compounded 365 times a year" in blend
+    assert "supply rate, not compounded" in slender
+    assert "supply: compounded 52 times a year; borrow: compounded 365 times a year" in Page(site["about.html"]).text
+    assert "1 markets" not in Page(site["about.html"]).text

@@ -1,0 +1,207 @@
+"""The description of the API: well-formed, complete, and true of every file and every problem."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import openapi_spec_validator
+import pytest
+
+from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document, render_openapi
+from exporter.serve.preview import create_app
+from exporter.tree.documents import AssetDetail, PoolSnapshot
+from exporter.tree.problems import encode_problem
+from exporter.tree.read_back import model_of, parse_back
+from exporter.tree.routes import Served, route
+from tests.render.rendering import SIZES, contract, fetch
+from tests.render.whole_tree import documents_of, publish_tree
+
+M, P = contract(1), contract(2)
+
+FILES: tuple[tuple[str, str], ...] = (
+    (r"v1/(pages/[\w-]+|assets/(index|empty|limit/\d+|(market|token)/.*))\.json", "/v1/assets"),
+    (r"v1/assets/C\w+/[\w-]+\.json", "/v1/assets/{market}/{pool}"),
+    (r"v1/(assets/C\w+/[\w-]+/history/\w+|buckets/[\w-]+)\.json", "/v1/assets/{market}/{pool}/history"),
+    (r"v1/markets\.json", "/v1/markets"),
+    (r"v1/markets/\w+\.json", "/v1/markets/{market}"),
+    (r"v1/tokens/\w+\.json", "/v1/tokens/{address}"),
+    (r"v1/protocol/summary\.json", "/v1/protocol/summary"),
+    (r"v1/protocols\.json", "/v1/protocols"),
+    (r"v1/system/status\.json", "/v1/system/status"),
+    (r"v1/runs/[\w.-]+\.json", "/v1/runs/{run_id}"),
+    (r"v1/history\.json", "/v1/history"),
+    (r"v1/openapi\.json", "/v1/openapi.json"),
+)
+"""Which route of the description each file of a tree belongs to, told here once more and by hand."""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published tree of all protocols."""
+    folder = tmp_path_factory.mktemp("tree")
+    publish_tree(folder)
+    return folder
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The description as a client reads it."""
+    document: dict[str, Any] = json.loads(render_openapi().data)
+    return document
+
+
+@cache
+def validator(path: str, status: str) -> jsonschema.protocols.Validator:
+    """A validator of what a route answers with a status."""
+    (content,) = description()["paths"][path]["get"]["responses"][status]["content"].values()
+    schema = content["schema"] | {"components": description()["components"]}
+    return jsonschema.Draft202012Validator(schema)
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, but refusing fields that it does not name."""
+    if isinstance(schema, dict):
+        made = {name: closed(value) for name, value in schema.items()}
+        return made | {"additionalProperties": False} if "properties" in schema and "title" in schema else made
+    return [closed(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def refused(document: Any, path: str, status: str = "200") -> list[str]:
+    return [error.message for error in validator(path, status).iter_errors(document)]
+
+
+def test_it_is_a_valid_description() -> None:
+    """A validator of OpenAPI 3.1 finds nothing wrong."""
+    openapi_spec_validator.validate(description())
+
+    assert "3.1.0" == description()["openapi"]
+
+
+def test_every_file_validates(tree: Path) -> None:
+    """Every document of a published tree is what the description says of its route, and each route has one."""
+    counts: Counter[str] = Counter()
+    for key, data in documents_of(tree).items():
+        if key.startswith("v1/errors/"):
+            continue  # for platforms, not for clients
+        path = next(path for pattern, path in FILES if re.fullmatch(pattern, key))
+        counts[path] += 1
+
+        assert [] == refused(json.loads(data), path), key
+    assert set(description()["paths"]) == set(counts)
+    assert counts["/v1/assets/{market}/{pool}/history"] > 6 * counts["/v1/assets/{market}/{pool}"] > 100
+
+
+def test_the_description_names_every_field(tree: Path) -> None:
+    """No document has a field that the description does not name, though clients must put up with such."""
+    components = closed(description()["components"])
+    for key, data in documents_of(tree).items():
+        model = model_of(key)
+        assert model is not None, key
+        if key != "v1/openapi.json":
+            schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": components}
+            jsonschema.Draft202012Validator(schema).validate(json.loads(data))
+
+
+def test_it_can_refuse(tree: Path) -> None:
+    """The description is no rubber stamp: a field too few, another type or form is refused."""
+    page = json.loads((tree / "v1/assets/index.json").read_bytes())
+    row = page["data"][0]
+    for name in PoolSnapshot.__struct_fields__:
+        missing = {field: value for field, value in row.items() if field != name}
+        assert refused({"data": [missing], "next_cursor": None}, "/v1/assets"), name
+        assert refused({"data": [row | {name: -1.5}], "next_cursor": None}, "/v1/assets"), name
+    assert refused({"data": [row | {"total_supplied": 5}], "next_cursor": None}, "/v1/assets")
+    assert not refused({"data": [row | {"a_new_field": 5}], "next_cursor": None}, "/v1/assets")
+
+
+def test_every_problem_has_its_example() -> None:
+    """Each problem of each route has an example, of the status it stands under, which validates."""
+    seen = set()
+    for path, item in description()["paths"].items():
+        for status, response in item["get"]["responses"].items():
+            content = response.get("content", {}).get("application/problem+json")
+            for name, example in (content or {"examples": {}})["examples"].items():
+                seen.add(name)
+                assert int(status) == example["value"]["status"]
+                assert [] == refused(example["value"], path, status)
+                assert json.loads(encode_problem(PROBLEMS[name])) == example["value"]
+    assert set(PROBLEMS) == seen
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """URLs that are answered with a problem, and the route they are of."""
+    yield "/v1/assets?limit=-1", "/v1/assets"
+    yield "/v1/assets?market=usdc", "/v1/assets"
+    yield "/v1/assets?sort=tvl", "/v1/assets"
+    yield "/v1/markets?protocol=blend", "/v1/markets"
+    yield "/v1/assets?cursor=AAAAAAAAAAAAAAAAAAAAAA", "/v1/assets"
+    yield f"/v1/assets/{M}/{P}", "/v1/assets/{market}/{pool}"
+    yield f"/v1/assets/{M}/-", "/v1/assets/{market}/{pool}"
+    yield f"/v1/assets/x/{P}/history", "/v1/assets/{market}/{pool}/history"
+    yield f"/v1/assets/{M}/{P}/history?bucket=2h", "/v1/assets/{market}/{pool}/history"
+    yield f"/v1/assets/{M}/{P}/history?cursor=abc", "/v1/assets/{market}/{pool}/history"
+    yield f"/v1/markets/{M}", "/v1/markets/{market}"
+    yield "/v1/markets/m", "/v1/markets/{market}"
+    yield f"/v1/tokens/{M}", "/v1/tokens/{address}"
+    yield "/v1/tokens/t", "/v1/tokens/{address}"
+    yield "/v1/runs/none", "/v1/runs/{run_id}"
+
+
+@pytest.mark.parametrize(("url", "path"), list(refusals()))
+def test_problems_that_are_answered_are_described(tree: Path, url: str, path: str) -> None:
+    """What the preview server refuses it refuses with a status and a body that the description has."""
+    answer = fetch(create_app(tree), url)
+
+    assert answer.status_code in (400, 404)
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert [] == refused(answer.json(), path, str(answer.status_code))
+
+
+def test_every_route_leads_to_a_file_of_its_model() -> None:
+    """The rule from URL to file sends each described route to a key whose model is the described one."""
+    values = {"market": M, "pool": P, "address": M, "run_id": "65000000-0123456789ab"}
+    for operation in OPERATIONS:
+        answer = route(operation.path.format(**values), "", SIZES)
+        assert isinstance(answer, Served), operation.path
+        assert operation.document is model_of(answer.keys[0])
+
+
+def test_files_beside_paths_are_as_described(tree: Path) -> None:
+    """Each path without an extension has its file under the same name with .json; two have another, which are named."""
+    row = json.loads((tree / "v1/assets/index.json").read_bytes())["data"][0]
+    run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]
+    values = {"market": row["market"], "pool": row["pool"], "address": row["token_address"], "run_id": run}
+    named = {"/v1/assets": "/v1/assets/index.json", "/v1/assets/{market}/{pool}/history": "/history/1d.json"}
+    for path in description()["paths"]:
+        file = tree / f"{path.format(**values)[1:]}.json"
+        assert file.is_file() == (path not in named and not path.endswith(".json")), path
+    for path, text in named.items():
+        assert f"`{text}`" in description()["info"]["description"]
+        answer = route(path.format(**values), "", SIZES)
+        assert isinstance(answer, Served)
+        assert answer.keys[0].endswith(text[1:])
+        assert (tree / answer.keys[0]).is_file()
+
+
+def test_an_asset_begins_with_its_snapshot() -> None:
+    """The detail of an asset begins with the 13 fields of the snapshot, of the same types."""
+    schemas = description()["components"]["schemas"]
+    fields = PoolSnapshot.__struct_fields__
+
+    assert fields == AssetDetail.__struct_fields__[: len(fields)]
+    assert all(
+        schemas["PoolSnapshot"]["properties"][name] == schemas["AssetDetail"]["properties"][name] for name in fields
+    )
+
+
+def test_servers_are_relative() -> None:
+    """The description works wherever the tree is served from, and reads back as every file does."""
+    assert [".."] == [server["url"] for server in description()["servers"]]
+    assert openapi_document() == parse_back(render_openapi())

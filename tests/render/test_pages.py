@@ -1,0 +1,344 @@
+"""Assets pages: exact bytes, and for any frame the promises that a client pages by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.errors import CheckError, ConfigError
+from exporter.render import pages
+from exporter.render.pages import chain, page_bytes, render_pages, row_json, snapshots
+from exporter.tree.documents import PoolSnapshot, encode, page_token
+from exporter.tree.files import FileKind, RenderedFile
+from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
+
+A, B, X, Y, Z = (contract(number) for number in (1, 2, 11, 12, 13))
+
+ROW_A_X = (
+    f'{{"market":"{A}","pool":"{X}","token_address":"{X}","symbol":"native","decimals":7,"supply_apy_bps":0,'
+    '"borrow_apy_bps":12,"utilization_bps":0,"total_supplied":"126430667051058","total_borrowed":"1177183034145",'
+    f'"oracle_price_usd":null,"tvl_usd_cents":null,"observed_ledger":{LEDGER}}}'
+)
+ROW_A_Y = (
+    f'{{"market":"{A}","pool":"{Y}","token_address":"{Y}","symbol":"USDC","decimals":18,"supply_apy_bps":610,'
+    '"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"170141183460469231731687303715884105727",'
+    '"total_borrowed":"1000000000000000000","oracle_price_usd":"1.000000000000000001","tvl_usd_cents":"0",'
+    f'"observed_ledger":{LEDGER}}}'
+)
+ROW_B_X = (
+    f'{{"market":"{B}","pool":"{X}","token_address":"{X}","symbol":"\\"\\\\/\\n\\u0000\\u001fé\u2028🦀","decimals":7,'
+    '"supply_apy_bps":610,"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"32967024554566",'
+    '"total_borrowed":"21562828886421","oracle_price_usd":"1.00000000000000","tvl_usd_cents":"329670245",'
+    f'"observed_ledger":{LEDGER}}}'
+)
+
+
+def golden_pools() -> pl.DataFrame:
+    """Three pools in two markets: one without a price, one with 18 decimals, one with a hostile symbol."""
+    return pools_frame(
+        [
+            pool(
+                A,
+                X,
+                symbol="native",
+                supply_apy_bps=0,
+                borrow_apy_bps=12,
+                utilization_bps=0,
+                total_supplied=126_430_667_051_058,
+                total_borrowed=1_177_183_034_145,
+                oracle_price_usd=None,
+                tvl_usd_cents=None,
+            ),
+            pool(
+                A,
+                Y,
+                decimals=18,
+                total_supplied=2**127 - 1,
+                total_borrowed=10**18,
+                oracle_price_usd="1.000000000000000001",
+                tvl_usd_cents=0,
+            ),
+            pool(B, X, symbol='"\\/\n\x00\x1fé\u2028🦀'),
+        ]
+    )
+
+
+def page(rows: Iterable[str], next_cursor: str | None = None) -> bytes:
+    """A page of rows, written out by hand."""
+    return f'{{"data":[{",".join(rows)}],"next_cursor":{json.dumps(next_cursor)}}}'.encode()
+
+
+def rendered(pools: pl.DataFrame, sizes: Iterable[int] = (1, 2), default_size: int = 2) -> dict[str, bytes]:
+    """All pages and documents by key; no key may come twice."""
+    files = list(render_pages(pools, markets_frame(pools), list(sizes), default_size))
+    tree = {file.key: file.data for file in files}
+    assert len(files) == len(tree)
+    return tree
+
+
+def test_golden_pages() -> None:
+    """Every file of a small frame is exactly these bytes."""
+    last = page([ROW_B_X])
+    last_token = page_token(last)
+    middle = page([ROW_A_Y], last_token)
+    first_of_two = page([ROW_A_X, ROW_A_Y], last_token)
+    market_last = page([ROW_A_Y])
+    market_default = page([ROW_A_X, ROW_A_Y])
+    token_default = page([ROW_A_X, ROW_B_X])
+    only_a_x = page([ROW_A_X])
+    folders = {
+        "v1/assets": (page([ROW_A_X], page_token(middle)), first_of_two),
+        f"v1/assets/market/{A}": (page([ROW_A_X], page_token(market_last)), market_default),
+        f"v1/assets/market/{B}": (last, last),
+        f"v1/assets/token/{X}": (page([ROW_A_X], last_token), token_default),
+        f"v1/assets/token/{Y}": (market_last, market_last),
+        f"v1/assets/market/{A}/token/{X}": (only_a_x, only_a_x),
+        f"v1/assets/market/{A}/token/{Y}": (market_last, market_last),
+        f"v1/assets/market/{B}/token/{X}": (last, last),
+    }
+    expected = {"v1/assets/empty.json": b'{"data":[],"next_cursor":null}'}
+    for folder, (by_one, by_two) in folders.items():
+        expected[f"{folder}/index.json"] = by_two
+        expected[f"{folder}/limit/0.json"] = page([], page_token(by_two))
+        expected[f"{folder}/limit/1.json"] = by_one
+        expected[f"{folder}/limit/2.json"] = by_two
+    for data in (last, middle, first_of_two, market_last, market_default, token_default, only_a_x):
+        expected[f"v1/pages/{page_token(data)}.json"] = data
+
+    assert expected == rendered(golden_pools())
+
+
+def test_rows_are_what_msgspec_makes_of_the_models() -> None:
+    """The rows that Polars renders are byte for byte those of the wire models."""
+    pools = golden_pools()
+
+    assert [encode(row) for row in snapshots(pools)] == row_json(pools)
+    assert [ROW_A_X.encode(), ROW_A_Y.encode(), ROW_B_X.encode()] == row_json(pools)
+
+
+@given(st.text(max_size=40))
+def test_any_symbol_is_rendered_as_msgspec_does(symbol: str) -> None:
+    """A symbol may hold any character of Unicode, in both roads to JSON alike."""
+    pools = pools_frame([pool(A, X, symbol=symbol)])
+    (row,) = row_json(pools)
+
+    assert encode(snapshots(pools)[0]) == row
+    assert symbol == json.loads(row)["symbol"]
+
+
+def test_empty_frame_has_its_pages() -> None:
+    """Without pools the listing is an empty page at every size, and limit 0 points nowhere."""
+    keys = {f"v1/assets/{name}.json" for name in ("index", "limit/0", "limit/1", "limit/2", "empty")}
+
+    assert dict.fromkeys(keys, page([])) == rendered(pools_frame([]))
+
+
+def test_market_without_readable_pools_has_empty_documents() -> None:
+    """A market of which no pool could be read still has its listing, empty."""
+    pools = pools_frame([pool(A, X)])
+    tree = {file.key: file.data for file in render_pages(pools, markets_frame(pools, {B: 1}), SIZES, 50)}
+
+    assert page([]) == tree[f"v1/assets/market/{B}/index.json"]
+    assert page([]) == tree[f"v1/assets/market/{B}/limit/0.json"]
+
+
+def test_immutable_pages_come_first() -> None:
+    """All page files come before all documents, and the order is the same each time."""
+    pools = golden_pools()
+    files = list(render_pages(pools, markets_frame(pools), SIZES, 50))
+    kinds = [file.kind for file in files]
+
+    assert sorted(kinds, key=[FileKind.PAGE, FileKind.DOCUMENT].index) == kinds
+    assert {FileKind.PAGE, FileKind.DOCUMENT} == set(kinds)
+    assert all((file.kind == FileKind.PAGE) == file.key.startswith("v1/pages/") for file in files)
+    assert files == list(render_pages(pools, markets_frame(pools), SIZES[::-1], 50))
+
+
+def test_pages_stream() -> None:
+    """The first file is there before the last page is rendered: nothing is held until the end."""
+    pools = pools_frame(pool(A, contract(number)) for number in range(100, 400))
+    files = render_pages(pools, markets_frame(pools), [1], 1)
+    first = next(files)
+
+    assert page_bytes(row_json(pools)[-1:], None) == first.data
+
+
+def test_next_run_has_other_cursors() -> None:
+    """The same pools at another ledger make other page files, so a cursor stays on its run."""
+    before = rendered(golden_pools())
+    after = rendered(golden_pools().with_columns(observed_ledger=pl.lit(LEDGER + 1, pl.Int64)))
+    page_files = [{key for key in tree if key.startswith("v1/pages/")} for tree in (before, after)]
+
+    assert page_files[0].isdisjoint(page_files[1])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> pl.DataFrame:
+    """Pools of a few markets and tokens, some markets with several pools of one token."""
+    markets = [contract(number) for number in range(1, 5)]
+    tokens = [contract(number) for number in range(11, 15)]
+    places = draw(st.sets(st.tuples(st.sampled_from(markets), st.integers(0, 20)), max_size=30))
+    rows = []
+    for market, number in sorted(places):
+        token = draw(st.sampled_from(tokens))
+        price = draw(st.sampled_from(["0.5", None]))
+        changes: dict[str, Any] = {
+            "pool": f"{number:02}-{token}",
+            "total_supplied": draw(st.integers(0, 2**127 - 1)),
+            "oracle_price_usd": price,
+            "tvl_usd_cents": draw(st.integers(0, 2**120)) if price else None,
+        }
+        rows.append(pool(market, token, **changes))
+    return pools_frame(rows)
+
+
+@given(frames(), st.sets(st.integers(2, 40), max_size=4), st.data())
+def test_every_walk_gives_every_row_once_in_order(
+    pools: pl.DataFrame, more_sizes: set[int], data: st.DataObject
+) -> None:
+    """From every first page of every filter and size, the cursors lead through all its rows and no others."""
+    sizes = [1, *sorted(more_sizes)]
+    default_size = data.draw(st.sampled_from(sizes))
+    tree = rendered(pools, sizes, default_size)
+    rows = json.loads(f"[{b','.join(row_json(pools)).decode()}]")
+    reached = set()
+    markets = {None, *(row["market"] for row in rows)}
+    tokens = {None, *(row["token_address"] for row in rows)}
+    for market in markets:
+        for token in tokens:
+            wanted = [row for row in rows if market in (None, row["market"]) and token in (None, row["token_address"])]
+            folder = "v1/assets" + (f"/market/{market}" if market else "") + (f"/token/{token}" if token else "")
+            if not wanted and (market or token):
+                assert f"{folder}/index.json" not in tree
+                continue
+            heads = {"index": default_size} | {f"limit/{size}": size for size in [0, *sizes]}
+            for name, size in heads.items():
+                walked = []
+                content = json.loads(tree[f"{folder}/{name}.json"])
+                assert min(size, len(wanted)) == len(content["data"])
+                while True:
+                    walked += content["data"]
+                    cursor = content["next_cursor"]
+                    if cursor is None:
+                        break
+                    # Every page but the last is full, and none is empty.
+                    assert len(content["data"]) == size
+                    reached.add(f"v1/pages/{cursor}.json")
+                    content = json.loads(tree[f"v1/pages/{cursor}.json"])
+                    assert content["data"]
+                    size = size or default_size
+                assert wanted == walked
+
+    assert {key for key in tree if key.startswith("v1/pages/")} == reached
+
+
+@given(frames(), st.integers(1, 12))
+def test_chain_tokens_name_the_pages(pools: pl.DataFrame, size: int) -> None:
+    """A chain runs from the last page to the first, each with its own token and the one of its successor."""
+    rows = row_json(pools)
+    links = list(chain(rows, size))
+
+    assert list(range(0, len(rows), size))[::-1] == [start for start, _, _, _ in links]
+    successor = None
+    for start, data, token, next_token in links:
+        assert page_bytes(rows[start : start + size], successor) == data
+        assert successor == next_token
+        assert page_token(data) == token
+        successor = token
+
+
+@pytest.mark.parametrize(
+    ("sizes", "default_size", "message"),
+    [
+        ([2, 5], 5, "output.page_sizes: 1 must be"),
+        ([1, 0], 1, "output.page_sizes: every size"),
+        ([1, 2**31], 1, "output.page_sizes: every size"),
+        ([1, True], 1, "output.page_sizes: every size"),
+        ([1, 5, 5], 5, "output.page_sizes: no size"),
+        ([1, 5], 2, "output.default_page_size"),
+        ([], 1, "output.page_sizes"),
+    ],
+)
+def test_sizes_that_cannot_serve_every_limit_are_refused(sizes: list[int], default_size: int, message: str) -> None:
+    """Page sizes are refused, by the configuration's key, before anything is rendered."""
+    pools = golden_pools()
+
+    with pytest.raises(ConfigError, match=message):
+        next(render_pages(pools, markets_frame(pools), sizes, default_size))
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        (golden_pools().reverse(), "must ascend by market and pool"),
+        (pl.concat([golden_pools()[:1]] * 2), "must ascend by market and pool"),
+        (pools_frame([pool(A, X), pool(A, Y, observed_ledger=LEDGER + 1)]), "must be of one ledger"),
+        (pools_frame([pool(A, X), pool(A, Y, oracle_price_usd=None)]), f"{A} {Y}: .* must be null together"),
+        (pools_frame([pool(A, X, tvl_usd_cents=None)]), "must be null together"),
+    ],
+)
+def test_frames_that_break_a_promise_are_refused(pools: pl.DataFrame, message: str) -> None:
+    """A frame out of order, of two ledgers or with half a price renders nothing."""
+    with pytest.raises(CheckError, match=message):
+        next(render_pages(pools, markets_frame(pools), SIZES, 50))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"total_supplied": -1}, rf"pools: {A} {X}: .*\$\.total_supplied"),
+        ({"market": "M"}, rf"pools: M {X}: .*\$\.market"),
+        ({"decimals": -7}, r"\$\.decimals"),
+        ({"oracle_price_usd": "1,0"}, r"\$\.oracle_price_usd"),
+        ({"pool": "a/b"}, r"\$\.pool"),
+        ({"symbol": None}, r"\$\.symbol"),
+        ({"total_borrowed": None}, r"\$\.total_borrowed"),
+    ],
+)
+def test_values_off_the_wire_format_are_refused(changes: dict[str, Any], message: str) -> None:
+    """A value that the API does not allow stops the rendering, whoever let it into the frame."""
+    pools = pools_frame([pool(A, X) | changes])
+
+    with pytest.raises(CheckError, match=message):
+        list(render_pages(pools, markets_frame(pools), SIZES, 50))
+
+
+def test_a_page_that_differs_from_the_frame_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a rendered row does not say what the frame says, the file and the field are named."""
+
+    def off_by_one(pools: pl.DataFrame) -> list[bytes]:
+        return [row.replace(b'"decimals":7', b'"decimals":8') for row in row_json(pools)]
+
+    monkeypatch.setattr(pages, "row_json", off_by_one)
+    pools = golden_pools()
+
+    with pytest.raises(CheckError, match=r"v1/pages/.*\.json: \$\.data\[0\]\.decimals is 8, the table has 7"):
+        list(render_pages(pools, markets_frame(pools), SIZES, 50))
+
+
+def test_a_page_with_a_missing_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a page loses a row, the file is named."""
+    monkeypatch.setattr(pages, "page_bytes", lambda rows, next_cursor: page_bytes(rows[1:], next_cursor))
+    pools = golden_pools()
+
+    with pytest.raises(CheckError, match=r"v1/pages/.*\.json: \$\.data has 0 rows, the table has 1"):
+        list(render_pages(pools, markets_frame(pools), SIZES, 50))
+
+
+def test_files_know_their_digest() -> None:
+    """The digest of a rendered file is that of its bytes."""
+    assert (
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        == RenderedFile("a", b"", FileKind.PAGE).sha256
+    )
+
+
+def test_wire_fields_are_the_models() -> None:
+    """The columns that are sent are the fields of the model, in its order."""
+    assert PoolSnapshot.__struct_fields__ == tuple(pages.wire_frame(golden_pools()).columns)

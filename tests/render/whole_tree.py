@@ -1,0 +1,56 @@
+"""A whole published tree, made by the job itself against an embedded network of all protocols."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.config import load
+from exporter.console import Console
+from exporter.job.report import RunReport
+from exporter.job.run import execute, prepare
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HOURS = 5
+"""Between ledgers, so that a few runs close pages of the shorter buckets."""
+
+
+def publish_tree(folder: Path, *, pools: int = 25, runs: int = 3, alula_markets: int = 1) -> None:
+    """Publish some runs, one a ledger, into a folder. Some pools are unread, some unpriced."""
+    network = MadeNetwork(
+        pools=pools,
+        archived=1,
+        missing=1,
+        alula_markets=alula_markets,
+        close_seconds=HOURS * 3600,
+        prices_per_ledger=50,
+    )
+    with running(create_app(network)) as url:
+        flags = {
+            "network.name": "local",
+            "network.rpc_urls": [url],
+            "network.requests_per_second": 10_000.0,
+            "output.uri": str(folder),
+            "output.page_sizes": [1, 2, 5, 50],
+            "schedule.interval_minutes": 60,
+        }
+        settings = load(None, flags, environment={}).settings
+        for _ in range(runs):
+            execute(prepare(settings, Console("text", io.StringIO()), RunReport(None), now=lambda: NOW))
+            network.advance()
+
+
+def documents_of(folder: Path) -> dict[str, bytes]:
+    """Every JSON document of a tree by key, without the publisher's own records."""
+    return {
+        key: path.read_bytes()
+        for path in sorted(folder.rglob("*.json"))
+        if (key := path.relative_to(folder).as_posix()) not in OWN_RECORDS
+    }
+
+
+OWN_RECORDS = frozenset({"v1/system/intent.json", "v1/system/superseded.json"})

@@ -1,0 +1,252 @@
+"""The cases that every rule must pass, and what is expected: `exporter.tree.routes` and the files are the judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, unquote_plus
+
+import msgspec
+
+from exporter.render.documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
+from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type, kind_of
+from exporter.tree.problems import MISSING_PAGE, Problem, is_for_people
+from exporter.tree.routes import EMPTY_PAGE_KEY, Served, route
+from tests.render.rendering import SIZES
+from tests.serve import test_preview as test_serve
+from tests.tree import test_routes
+
+ORIGIN = {"origin": "https://example.org"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request: the URL is path and query as they are sent."""
+
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path, still percent-encoded."""
+        return self.url.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """What follows the question mark."""
+        return self.url.partition("?")[2]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; names of headers are lower case. ``asked`` is the URL as the platform tidied it up."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    asked: str | None = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A file of the tree, or a problem."""
+
+    status: int
+    key: str | None = None
+    detail: str | None = None
+
+
+def expected(case: Case, root: Path) -> Expected:
+    """What the API answers to a request without conditions, for a tree in a folder."""
+    if case.method == "OPTIONS":
+        return Expected(204)
+    if case.method not in ("GET", "HEAD"):
+        return Expected(405, detail=METHOD_NOT_ALLOWED.detail)
+    if len(case.path) + len(case.query) > MAX_URL_LENGTH:
+        return Expected(414, detail=URL_TOO_LONG.detail)
+    answer = route(case.path, case.query, SIZES)
+    if isinstance(answer, Problem):
+        return Expected(answer.status, detail=answer.detail)
+    for key in answer.keys:
+        path = root / key
+        if path.resolve().is_relative_to(root.resolve()) and path.is_file():
+            return Expected(200, key)
+    return Expected(answer.missing.status, detail=answer.missing.detail)
+
+
+def nginx_expected(case: Case, root: Path) -> Expected:
+    """The same for nginx, which cannot decode a market, token or cursor in a query, and refuses one that is encoded."""
+    known = expected(case, root)
+    if known.status in (204, 405, 414):
+        return known
+    if refused_by_nginx_itself(case.path):
+        return Expected(400)
+    if not isinstance(route(case.path, "", SIZES), Served):
+        return known
+    pairs: dict[str, str] = {}
+    for pair in case.query.split("&"):
+        name, _, value = pair.partition("=")
+        pairs.setdefault(unquote_plus(name), value)
+    strkey, cursor = r"C[A-Z2-7]{55}", r"[A-Za-z0-9_-]{1,128}"
+    patterns = {"cursor": cursor} if pairs.get("cursor") else {"market": strkey, "token": strkey}
+    listing = case.path.endswith("/history") or route(case.path, "", SIZES) == route("/v1/assets", "", SIZES)
+    for name, pattern in patterns.items():
+        sent = pairs.get(name, "")
+        history = case.path.endswith("/history") and name != "cursor"
+        if listing and not history and "%" in sent and re.fullmatch(pattern, unquote_plus(sent)):
+            return Expected(400)
+    return known
+
+
+def refused_by_nginx_itself(path: str) -> bool:
+    """Whether nginx refuses a path before any rule: a NUL, encoding that is none, or a climb out of the root."""
+    if "%00" in path or re.search(r"%(?![0-9A-Fa-f]{2})", path):
+        return True
+    depth = 0
+    for segment in unquote(path).split("/")[1:]:
+        depth += {"": 0, ".": 0, "..": -1}.get(segment, 1)
+        if depth < 0:
+            return True
+    return False
+
+
+def cloudfront_expected(case: Case, root: Path) -> Expected:
+    """The same for CloudFront, where a filter's missing file is the empty page by whatever URL it is asked for."""
+    known = expected(case, root)
+    answer = route(case.path, case.query, SIZES)
+    if known.status == 404 and isinstance(answer, Served):
+        file = re.compile(r"v1/assets/(market|token)/.*/(index|limit/[0-9]+)\.json")
+        if any(file.fullmatch(key) for key in answer.keys):
+            return Expected(200, EMPTY_PAGE_KEY)
+        return replace(known, detail=None)  # told from the key, which may have been asked for as such
+    return known
+
+
+def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str]:
+    """Everything in which an answer is not as expected."""
+    found: dict[str, tuple[Any, Any]] = {"status": (wanted.status, answer.status)}
+    headers = {"cache-control": "", **answer.headers}
+    if wanted.status != answer.status:
+        return _told(case, found)
+    if case.headers.get("origin") or wanted.status >= 400 or wanted.status == 204:
+        found["CORS"] = ("*", headers.get("access-control-allow-origin"))
+        exposed = headers.get("access-control-expose-headers", "").split(", ")
+        found["exposed"] = (["Accept-Ranges", "Content-Length", "Content-Range", "ETag"], exposed)
+    if wanted.key is not None:
+        found["body"] = (b"" if case.method == "HEAD" else (root / wanted.key).read_bytes(), answer.body)
+        found["type"] = (content_type(wanted.key), headers.get("content-type"))
+        found["lifetime"] = (cache_control(kind_of(wanted.key)), headers.get("cache-control"))
+        found["etag"] = (True, "etag" in headers)
+    elif wanted.status == 204:
+        found["body"] = (b"", answer.body)
+    else:
+        page = wanted.status == 404 and is_for_people((answer.asked or case.url).partition("?")[0])
+        kind = "text/html; charset=utf-8" if page else "application/problem+json"
+        found["type"] = (kind, headers.get("content-type"))
+        found["lifetime"] = (ERROR_CACHE_CONTROL if wanted.status in (400, 404) else UNCACHED, headers["cache-control"])
+        found["etag"] = (False, "etag" in headers)
+        if page:
+            found["body"] = (b"" if case.method == "HEAD" else MISSING_PAGE.encode(), answer.body)
+        else:
+            found |= _problem_faults(case, wanted, answer)
+    return _told(case, found)
+
+
+def _problem_faults(case: Case, wanted: Expected, answer: Answer) -> dict[str, tuple[Any, Any]]:
+    if case.method == "HEAD":
+        return {"body": (b"", answer.body)}
+    document = msgspec.json.decode(answer.body, type=Problem)
+    found: dict[str, tuple[Any, Any]] = {"problem": (wanted.status, document.status)}
+    if wanted.detail is not None and wanted.status == 400:
+        # A rule at the edge does not repeat the client's own value.
+        found["detail"] = (
+            wanted.detail.partition("; got ")[0].rstrip("."),
+            document.detail.partition("; got ")[0][:-1],
+        )
+        if document.detail == wanted.detail:
+            del found["detail"]
+    elif wanted.detail is not None:
+        found["detail"] = (wanted.detail, document.detail)
+    return found
+
+
+def _told(case: Case, found: dict[str, tuple[Any, Any]]) -> list[str]:
+    return [
+        f"{case.method} {case.url[:200]} {case.headers}: {name} {is_!r:.300}, expected {wanted!r:.300}"
+        for name, (wanted, is_) in found.items()
+        if wanted != is_
+    ]
+
+
+def _parameters(test: Any, number: int) -> list[Any]:
+    """The table of a parametrized test."""
+    (mark,) = [mark for mark in test.pytestmark if mark.name == "parametrize"]
+    return [row if number == 0 else row[number - 1] for row in mark.args[1]]
+
+
+def _urls() -> Iterable[str]:
+    for query in [
+        *_parameters(test_routes.test_assets_queries_pick_a_file, 1),
+        *_parameters(test_routes.test_bad_parameters_are_problems, 1),
+        *(f"limit={limit}" for limit in _parameters(test_routes.test_limit_picks_the_largest_size_not_above_it, 1)),
+    ]:
+        yield f"/v1/assets?{query}"
+    for path, query, _, _ in _parameters(test_routes.test_names_that_read_like_parameters_are_refused, 0):
+        yield f"{path}?{query}"
+    for path, query in _parameters(test_routes.test_other_names_are_ignored, 0):
+        yield f"{path}?{query}"
+    for path in _parameters(test_routes.test_paths_pick_a_file, 1):
+        yield path
+        yield f"{path}?limit=bad&market=bad"
+    yield from (f"/v1/markets/{market}" for market in _parameters(test_routes.test_ill_formed_markets_are_400, 0))
+    histories = _parameters(test_routes.test_histories_pick_a_file, 1)
+    for market, pool in ((test_routes.M, test_routes.T), (test_serve.BIG, test_serve.COMMON)):
+        yield from (f"/v1/assets/{market}/{pool}/history?{query}" for query in histories)
+    for path, query, _ in _parameters(test_routes.test_ill_formed_names_are_refused, 0):
+        yield f"{path}?{query}"
+    yield from (url for url, _, _ in test_serve.PAGES)
+    yield from (url for url, _ in test_serve.ERRORS)
+    yield from test_serve.MISSING_PAGES
+    yield from test_routes.TRAVERSALS
+    yield from (
+        f"/{key}" for key in ("index.html", "style.css", test_serve.PARQUET, "v1/errors/404.json", "v1/errors/404")
+    )
+    big, common = test_serve.BIG, test_serve.COMMON
+    yield from (f"/v1/tokens/{common}", f"/v1/tokens/{common}.json", f"/v1/tokens/{test_serve.STRANGER}")
+    yield from (f"/v1/assets/{big}/{common}", f"/v1/assets/{big}/{common}.json", f"/v1/assets/{big}/{'a' * 100}")
+    yield from (f"/v1/assets/{big}/{common}/history", f"/v1/assets/{big}/{common}/history/1d", f"/v1/markets/{big}")
+    yield from (f"/v1/assets/market/{big}", f"/v1/assets/market/{big}/token/{common}", "/v1/assets/limit/20")
+    yield from (f"/v1/assets/market/{test_serve.STRANGER}/index.json", f"/v1/assets/token/{test_serve.STRANGER}")
+    yield f"/v1/assets?{'x' * (MAX_URL_LENGTH - 10)}"
+    yield f"/v1/assets?{'x' * (MAX_URL_LENGTH - 9)}"
+    yield f"/v1/assets?{'&' * 4000}limit=5"
+    yield f"/v1/assets?{'limit=&' * 1000}limit=5"
+    yield f"/v1/assets?{'a=b&' * 2000}limit=5"
+
+
+def table() -> list[Case]:
+    """Every request of the tests of the rule and of the preview server, and for some of them other methods."""
+    cases = [Case(url, headers=ORIGIN) for url in dict.fromkeys(_urls())]
+    for url in (
+        "/v1/assets",
+        "/v1/assets?limit=bad",
+        "/v1/assets?cursor=unknown",
+        f"/{test_serve.PARQUET}",
+        "/v1/x/.y",
+        "/nothing",
+        "/nothing.html",
+        "/x/.y",
+        "/v1/assets?sort=tvl",
+    ):
+        for method in ("HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
+            cases.append(Case(url, method, ORIGIN))
+    return cases
+
+
+def can_be_sent(case: Case) -> bool:
+    """Whether an HTTP client can ask for a URL: it begins with a slash and is of visible ASCII."""
+    return re.fullmatch(r"/[\x21-\x7e]*", case.url) is not None

@@ -1,0 +1,544 @@
+"""The preview server: every rule of the API over HTTP, from the files alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from exporter.errors import ConfigError
+from exporter.render.documents import MAX_URL_LENGTH
+from exporter.serve.folder_tree import Tree
+from exporter.serve.preview import bind, create_app, make_server, run_server
+from exporter.tree.problems import MISSING_PAGE
+from tests.render.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
+from tests.tree.test_routes import TRAVERSALS
+
+TOKENS = [contract(number) for number in range(100, 160)]
+BIG, SMALL, UNREADABLE, STRANGER = (contract(number) for number in (1, 2, 3, 4))
+COMMON, RARE = TOKENS[0], TOKENS[59]
+PARQUET = "history/pools/date=2026-11-21/55261759.parquet"
+
+
+def write_served_tree(folder: Path) -> None:
+    """Write a published tree: 60 pools in one market, one in another, a third of which nothing could be read."""
+    pools = pools_frame(
+        [*(pool(BIG, token) for token in TOKENS), pool(SMALL, COMMON, oracle_price_usd=None, tvl_usd_cents=None)]
+    )
+    write_tree(folder, pools, markets_frame(pools, {UNREADABLE: 2}))
+    for key, data in {
+        PARQUET: bytes(range(256)) * 8,
+        "index.html": b"<!doctype html>",
+        "style.css": b"a{}",
+        "v1/history.json": b"{}",
+        "exporter.toml": b"secret",
+        ".exporter.lock": b"secret",
+        "v1/.tmp-1.json": b"secret",
+    }.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    (folder.parent / "secret.json").write_bytes(b"secret")
+    (folder / "v1" / "out.json").symlink_to(folder.parent / "secret.json")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published tree, with files around and in it that nobody may see."""
+    folder = tmp_path_factory.mktemp("served") / "public"
+    write_served_tree(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(root: Path) -> Starlette:
+    """The application over the tree."""
+    return create_app(root)
+
+
+# (URL, number of rows, whether there is a next page)
+PAGES = [
+    ("/v1/assets", 50, True),
+    ("/v1/assets?", 50, True),
+    ("/v1/assets?limit=", 50, True),
+    ("/v1/assets?limit=0", 0, True),
+    ("/v1/assets?limit=1", 1, True),
+    ("/v1/assets?limit=3", 2, True),
+    ("/v1/assets?limit=60", 50, True),
+    ("/v1/assets?limit=61", 50, True),
+    ("/v1/assets?limit=200", 61, False),
+    ("/v1/assets?limit=2147483647", 61, False),
+    ("/v1/assets?limit=%31%30", 10, True),
+    ("/v1/assets?limit=10&limit=bad", 10, True),
+    (f"/v1/assets?market={BIG}", 50, True),
+    (f"/v1/assets?market={BIG}&limit=100", 60, False),
+    (f"/v1/assets?market={SMALL}", 1, False),
+    (f"/v1/assets?market={SMALL}&limit=0", 0, True),
+    (f"/v1/assets?market={UNREADABLE}", 0, False),
+    (f"/v1/assets?market={UNREADABLE}&limit=0", 0, False),
+    (f"/v1/assets?token={COMMON}", 2, False),
+    (f"/v1/assets?token={COMMON}&limit=1", 1, True),
+    (f"/v1/assets?token={RARE}", 1, False),
+    (f"/v1/assets?market={BIG}&token={RARE}", 1, False),
+    (f"/v1/assets?token={COMMON}&market={SMALL}&limit=5", 1, False),
+    # Well-formed, but matching nothing.
+    (f"/v1/assets?market={STRANGER}", 0, False),
+    (f"/v1/assets?market={STRANGER}&limit=0", 0, False),
+    (f"/v1/assets?token={STRANGER}&limit=7", 0, False),
+    (f"/v1/assets?market={SMALL}&token={RARE}", 0, False),
+    # Empty values count as absent, unknown parameters are ignored.
+    (f"/v1/assets?market=&token={RARE}&cursor=", 1, False),
+    ("/v1/assets?colour=blue&limit=2", 2, True),
+    # The plain files behind it.
+    ("/v1/assets/index.json", 50, True),
+    ("/v1/assets/limit/20.json", 20, True),
+    (f"/v1/assets/market/{SMALL}/index.json", 1, False),
+    (f"/v1/assets/market/{BIG}/token/{RARE}/limit/0.json", 0, True),
+    ("/v1/assets/empty.json", 0, False),
+]
+
+ERRORS = [
+    ("/v1/assets?limit=-1", 400),
+    ("/v1/assets?limit=abc", 400),
+    ("/v1/assets?limit=1.5", 400),
+    ("/v1/assets?limit=+1", 400),
+    ("/v1/assets?limit=2147483648", 400),
+    ("/v1/assets?limit=" + "9" * 5000, 400),
+    ("/v1/assets?market=XLM", 400),
+    (f"/v1/assets?market={BIG.lower()}", 400),
+    (f"/v1/assets?market={BIG}&token=..", 400),
+    (f"/v1/assets?market={STRANGER}&limit=x", 400),
+    ("/v1/assets?cursor=unknown", 404),
+    ("/v1/assets?cursor=../assets/index", 404),
+    ("/v1/assets?cursor=%00", 404),
+    ("/v1/markets/XLM", 400),
+    (f"/v1/markets/{BIG}A", 400),
+    (f"/v1/markets/{STRANGER}", 404),
+    (f"/v1/markets/{BIG}/", 404),
+    (f"/v1/markets/{BIG}/pools", 404),
+    ("/v1/pages/unknown.json", 404),
+    ("/v1/pages/unknown", 404),
+    ("/v1/nothing", 404),
+    ("/v1", 404),
+    ("/v1/assets/", 404),
+    ("/v1/out.json", 404),
+    ("/v1/out", 404),
+    ("/v1.json", 404),
+    ("/%76%31/nothing", 404),
+]
+
+MISSING_PAGES = [
+    "/nothing.html",
+    "/nothing",
+    "/exporter.toml",
+    "/pools/C/usdc.html",
+    "/static/",
+    "//v1/assets",
+    "/v1x",
+    "/v10/assets",
+    "/v1.html",
+    "/v1.json/x",
+    "/v1%2Fassets",
+    "/history/pools/x.parquet",
+    "/x%00",
+]
+
+
+@pytest.mark.parametrize(("url", "rows", "more"), PAGES)
+def test_assets_pages(app: Starlette, url: str, rows: int, more: bool) -> None:
+    """Each form of the assets endpoint gives a page of so many rows, with or without a next page."""
+    response = fetch(app, url)
+    page = response.json()
+
+    assert (200, "application/json") == (response.status_code, response.headers["content-type"])
+    assert (["data", "next_cursor"], rows, more) == (list(page), len(page["data"]), page["next_cursor"] is not None)
+    assert "public, max-age=30" == response.headers["cache-control"]
+
+
+@pytest.mark.parametrize(("url", "status"), ERRORS)
+def test_errors_are_problem_documents(app: Starlette, url: str, status: int) -> None:
+    """What cannot be answered gives a problem document, for any origin, cached no longer than the pointer."""
+    response = fetch(app, url)
+
+    assert status == response.status_code
+    assert "application/problem+json" == response.headers["content-type"]
+    assert ["type", "title", "status", "detail"] == list(response.json())
+    assert status == response.json()["status"]
+    assert "*" == response.headers["access-control-allow-origin"]
+    assert "public, max-age=5" == response.headers["cache-control"]
+    assert "etag" not in response.headers
+
+
+@pytest.mark.parametrize("url", MISSING_PAGES)
+def test_a_browser_gets_a_page(app: Starlette, url: str) -> None:
+    """What is not there outside /v1 is told to people, with the status, lifetime and headers of every 404."""
+    response = fetch(app, url)
+
+    assert (404, "text/html; charset=utf-8") == (response.status_code, response.headers["content-type"])
+    assert MISSING_PAGE == response.text
+    assert "*" == response.headers["access-control-allow-origin"]
+    assert "public, max-age=5" == response.headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_no_way_out_of_the_folder(app: Starlette, path: str) -> None:
+    """No form of path reaches a file outside the folder or a hidden one inside."""
+    assert 404 == fetch_raw(app, path.encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("/v1/assets?limit=7", [*((BIG, token) for token in TOKENS), (SMALL, COMMON)]),
+        ("/v1/assets?limit=0", [*((BIG, token) for token in TOKENS), (SMALL, COMMON)]),
+        (f"/v1/assets?market={BIG}", [(BIG, token) for token in TOKENS]),
+        (f"/v1/assets?token={COMMON}&limit=1", [(BIG, COMMON), (SMALL, COMMON)]),
+    ],
+)
+def test_cursors_lead_through_all_rows(app: Starlette, start: str, expected: list[tuple[str, str]]) -> None:
+    """Following the cursors gives every row once; other parameters beside a cursor change nothing."""
+    page = fetch(app, start).json()
+    walked = page["data"]
+    for _ in range(100):
+        if page["next_cursor"] is None:
+            break
+        response = fetch(app, f"/v1/assets?limit=bad&market=bad&cursor={page['next_cursor']}")
+        assert "public, max-age=31536000, immutable" == response.headers["cache-control"]
+        page = response.json()
+        walked += page["data"]
+
+    assert expected == [(row["market"], row["pool"]) for row in walked]
+    assert {LEDGER} == {row["observed_ledger"] for row in walked}
+
+
+def test_market_summaries(app: Starlette) -> None:
+    """A market's summary is at its address, with and without the extension."""
+    summary = fetch(app, f"/v1/markets/{SMALL}").json()
+
+    assert (SMALL, 1, False, None) == (
+        summary["market"],
+        summary["pool_count"],
+        summary["truncated"],
+        summary["tvl_usd_cents"],
+    )
+    assert summary == fetch(app, f"/v1/markets/{SMALL}.json").json()
+    assert (2, []) == (
+        fetch(app, f"/v1/markets/{UNREADABLE}").json()["pool_count"],
+        fetch(app, f"/v1/markets/{UNREADABLE}").json()["pools"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "content_type", "cached"),
+    [
+        ("/", "text/html; charset=utf-8", "public, max-age=30"),
+        ("/index.html", "text/html; charset=utf-8", "public, max-age=30"),
+        ("/style.css", "text/css; charset=utf-8", "public, max-age=30"),
+        ("/v1/history", "application/json", "public, max-age=30"),
+        ("/v1/system/status", "application/json", "public, max-age=5, must-revalidate"),
+        ("/v1/system/status.json", "application/json", "public, max-age=5, must-revalidate"),
+        (f"/{PARQUET}", "application/vnd.apache.parquet", "public, max-age=31536000, immutable"),
+    ],
+)
+def test_other_files(app: Starlette, url: str, content_type: str, cached: str) -> None:
+    """Other paths give their file with its content type and cache lifetime."""
+    response = fetch(app, url)
+
+    assert 200 == response.status_code
+    assert (content_type, cached) == (response.headers["content-type"], response.headers["cache-control"])
+    assert "nosniff" == response.headers["x-content-type-options"]
+
+
+@pytest.mark.parametrize("url", ["/v1/assets", "/v1/assets?limit=bad", f"/v1/markets/{STRANGER}", f"/{PARQUET}"])
+def test_head_is_get_without_the_body(app: Starlette, url: str) -> None:
+    """HEAD gives the status and headers of GET, and no body."""
+    head, get = fetch(app, url, "HEAD"), fetch(app, url)
+
+    assert (get.status_code, get.headers, b"") == (head.status_code, head.headers, head.content)
+    assert str(len(get.content)) == head.headers["content-length"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"])
+def test_other_methods_are_refused(app: Starlette, method: str) -> None:
+    """A method that is not for reading gives 405 with the methods that are."""
+    response = fetch(app, "/v1/assets", method)
+
+    assert (405, "GET, HEAD, OPTIONS") == (response.status_code, response.headers["allow"])
+    assert (405, "no-store") == (response.json()["status"], response.headers["cache-control"])
+
+
+@pytest.mark.parametrize("url", ["/v1/assets", f"/{PARQUET}", "/nothing", "/v1/assets?limit=bad"])
+def test_any_origin_may_ask(app: Starlette, url: str) -> None:
+    """A browser's preflight is answered for any path, and the answer itself may be read from any origin."""
+    asked = {"origin": "https://example.org", "access-control-request-method": "GET"}
+    preflight = fetch(app, url, "OPTIONS", asked | {"access-control-request-headers": "range"})
+    response = fetch(app, url, headers=asked)
+
+    assert (204, b"") == (preflight.status_code, preflight.content)
+    assert "*" == preflight.headers["access-control-allow-origin"]
+    assert "GET, HEAD, OPTIONS" == preflight.headers["access-control-allow-methods"]
+    assert "If-None-Match, Range" == preflight.headers["access-control-allow-headers"]
+    assert "*" == response.headers["access-control-allow-origin"]
+    assert "Accept-Ranges, Content-Length, Content-Range, ETag" == response.headers["access-control-expose-headers"]
+
+
+def test_etag_is_strong_and_of_the_content(app: Starlette, root: Path) -> None:
+    """The ETag is the beginning of the file's SHA-256, the same for the same bytes anywhere."""
+    digest = hashlib.sha256((root / "v1/assets/index.json").read_bytes()).hexdigest()
+
+    assert f'"{digest[:32]}"' == fetch(app, "/v1/assets").headers["etag"]
+    assert f'"{digest[:32]}"' == fetch(app, "/v1/assets?limit=50").headers["etag"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_unchanged_files_are_not_sent_again(app: Starlette, method: str) -> None:
+    """Who names the ETag gets 304 with the headers that matter, also when a range is asked for."""
+    etag = fetch(app, "/v1/assets").headers["etag"]
+    for named in (etag, f"W/{etag}", f'"x", {etag}', "*"):
+        response = fetch(app, "/v1/assets", method, {"if-none-match": named, "range": "bytes=0-1"})
+        assert (304, b"", etag) == (response.status_code, response.content, response.headers["etag"])
+        assert ("public, max-age=30", "*") == (
+            response.headers["cache-control"],
+            response.headers["access-control-allow-origin"],
+        )
+
+    assert 200 == fetch(app, "/v1/assets", method, {"if-none-match": '"x"'}).status_code
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "content_range", "expected"),
+    [
+        ("bytes=0-3", 206, "bytes 0-3/2048", slice(0, 4)),
+        ("bytes=-8", 206, "bytes 2040-2047/2048", slice(2040, 2048)),
+        ("bytes=2000-", 206, "bytes 2000-2047/2048", slice(2000, 2048)),
+        ("bytes=2000-9999", 206, "bytes 2000-2047/2048", slice(2000, 2048)),
+        ("bytes=-9999", 206, "bytes 0-2047/2048", slice(0, 2048)),
+        ("bytes=0-1,4-5", 200, None, slice(0, 2048)),
+        ("bytes=9-3", 200, None, slice(0, 2048)),
+        ("nonsense", 200, None, slice(0, 2048)),
+    ],
+)
+def test_ranges_of_files(
+    app: Starlette, root: Path, asked: str, status: int, content_range: str | None, expected: slice
+) -> None:
+    """A single range gives its bytes; several, or one that makes no sense, give the whole file."""
+    response = fetch(app, f"/{PARQUET}", headers={"range": asked})
+
+    assert (status, content_range) == (response.status_code, response.headers.get("content-range"))
+    assert (root / PARQUET).read_bytes()[expected] == response.content
+    assert ("bytes", str(len(response.content))) == (
+        response.headers["accept-ranges"],
+        response.headers["content-length"],
+    )
+
+
+@pytest.mark.parametrize("asked", ["bytes=2048-", "bytes=5000-6000", "bytes=-0"])
+def test_ranges_beyond_the_file_are_refused(app: Starlette, asked: str) -> None:
+    """A range without a byte of the file gives 416 with the file's size."""
+    response = fetch(app, f"/{PARQUET}", headers={"range": asked})
+
+    assert (416, "bytes */2048") == (response.status_code, response.headers["content-range"])
+    assert (416, "no-store") == (response.json()["status"], response.headers["cache-control"])
+
+
+def test_if_range_guards_against_another_file(app: Starlette) -> None:
+    """A range of a file that is meanwhile another one gives the whole new file."""
+    etag = fetch(app, f"/{PARQUET}").headers["etag"]
+    statuses = [
+        fetch(app, f"/{PARQUET}", headers={"range": "bytes=0-3", "if-range": condition}).status_code
+        for condition in (etag, '"other"', f"W/{etag}", "Sat, 21 Nov 2026 10:55:00 GMT")
+    ]
+
+    assert [206, 200, 200, 200] == statuses
+
+
+def test_long_urls_are_refused(app: Starlette) -> None:
+    """A URL beyond the bound gives 414, and one at the bound does not."""
+    path = "/v1/assets"
+    padding = "x" * (MAX_URL_LENGTH - len(path))
+
+    assert 200 == fetch(app, f"{path}?{padding}").status_code
+    response = fetch(app, f"{path}?{padding}x")
+    assert (414, 414) == (response.status_code, response.json()["status"])
+
+
+def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
+    """Until the pointer is written there is no run, whatever files lie there already, and then there is."""
+    pools = pools_frame([pool(BIG, COMMON)])
+    write_tree(tmp_path, pools, markets_frame(pools))
+    pointer = tmp_path / "v1/system/status.json"
+    written = pointer.read_bytes()
+    pointer.unlink()
+    app = create_app(tmp_path)
+
+    for url in ("/v1/assets", "/v1/system/status", f"/v1/markets/{BIG}", "/v1/nothing"):
+        response = fetch(app, url)
+        assert (503, "no-store") == (response.status_code, response.headers["cache-control"])
+        assert "There is no published run" in response.json()["detail"]
+
+    pointer.write_bytes(written)
+    assert 200 == fetch(app, "/v1/assets").status_code
+
+
+def test_page_sizes_are_those_of_the_published_run(tmp_path: Path) -> None:
+    """The server follows the sizes that the pointer names, without a restart."""
+    pools = pools_frame([pool(BIG, COMMON)])
+    write_tree(tmp_path, pools, markets_frame(pools))
+    app = create_app(tmp_path)
+    pointer = tmp_path / "v1/system/status.json"
+    status = json.loads(pointer.read_bytes())
+    pointer.write_text(json.dumps(status | {"page_sizes": [1, 3, 50]}))
+    (tmp_path / "v1/assets/limit/3.json").write_text('{"data":[],"next_cursor":"of-three"}')
+
+    assert "of-three" == fetch(app, "/v1/assets?limit=20").json()["next_cursor"]
+
+
+def test_unexpected_errors_tell_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure inside the server gives a problem document without its reason."""
+
+    def fail(self: Tree) -> None:
+        raise OSError("disk of /secret/path on fire")
+
+    monkeypatch.setattr(Tree, "page_sizes", fail)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://preview") as client:
+            return await client.get("/v1/assets")
+
+    response = asyncio.run(ask())
+    assert (500, "application/problem+json") == (response.status_code, response.headers["content-type"])
+    assert b"secret" not in response.content
+    assert "*" == response.headers["access-control-allow-origin"]
+
+
+@pytest.fixture
+def served(root: Path) -> Iterator[tuple[str, int]]:
+    """The tree behind a real socket."""
+    with bind("127.0.0.1", 0) as listener:
+        server = make_server(root)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def raw_exchange(address: tuple[str, int], request: bytes) -> bytes:
+    """Everything that the server answers to bytes on a socket."""
+    with closing(socket.create_connection(address, timeout=10)) as connection:
+        connection.sendall(request)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+    return answer
+
+
+def test_over_a_real_socket(served: tuple[str, int], root: Path) -> None:
+    """All rules hold behind the real server too, and paths that clients would tidy up are refused."""
+    with httpx.Client(base_url=f"http://{served[0]}:{served[1]}", timeout=10) as client:
+        for url, rows, _ in PAGES:
+            response = client.get(url)
+            assert (200, rows) == (response.status_code, len(response.json()["data"]))
+            assert "server" not in response.headers
+        for url, status in ERRORS:
+            assert status == client.get(url).status_code
+        part = client.get(f"/{PARQUET}", headers={"range": "bytes=-8"})
+        assert (206, (root / PARQUET).read_bytes()[-8:]) == (part.status_code, part.content)
+        head = client.head("/v1/assets")
+        assert (200, b"") == (head.status_code, head.content)
+        assert 304 == client.get("/v1/assets", headers={"if-none-match": head.headers["etag"]}).status_code
+        assert 204 == client.options("/v1/assets").status_code
+        assert 405 == client.post("/v1/assets", content=b"{}").status_code
+
+    for path in TRAVERSALS:
+        target = path.encode("latin-1")
+        if b" " in target or not target or not target.isascii():
+            continue
+        answer = raw_exchange(served, b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % target)
+        assert answer.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 ")), target
+        assert b"secret" not in answer
+
+
+def test_connections_send_at_once() -> None:
+    """Accepted connections have TCP_NODELAY, without which each answer waits for a delayed acknowledgement."""
+    with bind("127.0.0.1", 0) as listener, closing(socket.create_connection(listener.getsockname(), timeout=10)):
+        accepted, _ = listener.accept()
+        with closing(accepted):
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_run_server_says_its_address_and_ends_on_interrupt(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller is told the bound address before requests are served, and an interrupt ends the server quietly."""
+    told: list[tuple[str, int]] = []
+
+    class Interrupted:
+        def run(self, sockets: list[socket.socket]) -> None:
+            assert told == [sockets[0].getsockname()]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("exporter.serve.preview.make_server", lambda _: Interrupted())
+    run_server(root, "127.0.0.1", 0, lambda host, port: told.append((host, port)))
+
+    assert "127.0.0.1" == told[0][0]
+    assert told[0][1] > 0
+
+
+def test_an_address_that_cannot_be_had_is_a_configuration_error(root: Path, tmp_path: Path) -> None:
+    """A port in use, a host that is not ours and a folder that is not there are named."""
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            run_server(root, "127.0.0.1", port)
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1"):
+        run_server(root, "192.0.2.1", 0)
+    with pytest.raises(ConfigError, match="port 99999"):
+        run_server(root, "127.0.0.1", 99_999)
+    with pytest.raises(ConfigError, match="nothing is not a folder"):
+        run_server(tmp_path / "nothing", "127.0.0.1", 0)
+
+
+def test_readers_never_get_half_a_file(tmp_path: Path) -> None:
+    """While a document is replaced over and over, every answer is one version whole, with its own ETag."""
+    pools = pools_frame([pool(BIG, COMMON)])
+    write_tree(tmp_path, pools, markets_frame(pools))
+    app = create_app(tmp_path)
+    document = tmp_path / "v1/assets/index.json"
+    versions = [b"a" * 300_000, b"b" * 100, b"c" * 150_000]
+    etags = {f'"{hashlib.sha256(data).hexdigest()[:32]}"': data for data in versions}
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.is_set():
+            for data in versions:
+                temporary = document.with_name(".tmp-x")
+                temporary.write_bytes(data)
+                temporary.replace(document)
+
+    document.write_bytes(versions[0])
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        seen: set[Any] = set()
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            response = fetch(app, "/v1/assets")
+            assert etags[response.headers["etag"]] == response.content
+            seen.add(response.headers["etag"])
+    finally:
+        stop.set()
+        publisher.join()
+    assert len(seen) > 1

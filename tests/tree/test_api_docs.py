@@ -1,0 +1,58 @@
+"""docs/api.md says what the API is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from exporter.history.buckets import BUCKETS, PAGE_BUCKETS
+from exporter.render.openapi import OPERATIONS, PROBLEMS
+from exporter.tree.documents import HistoryBucket
+
+TEXT = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def column(heading: str, number: int = 0) -> list[str]:
+    """One column of the table under a heading."""
+    section = TEXT.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [row[number].strip() for row in rows[2:]]
+
+
+def fields_of(model: type[Struct]) -> tuple[str, ...]:
+    return model.__struct_fields__
+
+
+def test_every_route_is_documented() -> None:
+    """The table of documents has each route of the description, in its own order."""
+    assert sorted(f"`{operation.path}`" for operation in OPERATIONS) == sorted(column("Documents"))
+
+
+def test_every_parameter_is_documented() -> None:
+    """Each query parameter stands with its route."""
+    described = dict(zip(column("Documents"), column("Documents", 1), strict=True))
+    for operation in OPERATIONS:
+        for name in operation.parameters:
+            if not name.endswith("_path"):
+                assert f"`?{name.removeprefix('history_')}=`" in described[f"`{operation.path}`"]
+
+
+def test_every_status_is_documented() -> None:
+    """The table of errors has each status that a problem can have."""
+    assert sorted({str(problem.status) for problem in PROBLEMS.values()}) == column("Errors")
+
+
+def test_every_field_of_a_bucket_is_documented() -> None:
+    """The table of a bucket has all its fields but the two times, which the text names."""
+    documented = [name for cell in column("Buckets of a history") for name in re.findall(r"`(\w+)`", cell)]
+
+    assert sorted(fields_of(HistoryBucket)[2:]) == sorted(documented)
+    assert all(f"`{name}`" in TEXT for name in fields_of(HistoryBucket)[:2])
+
+
+def test_buckets_are_documented() -> None:
+    """The lengths of the buckets and of a page are those in the code."""
+    assert all(f"`{bucket.name}`" in TEXT for bucket in BUCKETS)
+    assert f"A page covers {PAGE_BUCKETS} lengths of its bucket" in TEXT

@@ -1,0 +1,89 @@
+"""JSON out of a store: whatever bytes stand there, an error says what is wrong, and nothing else comes out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import exporter
+from exporter.discovery.memory import MEMORY_KEY, load_memory
+from exporter.errors import StoreError
+from exporter.history.manifest import read_history_manifest
+from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
+from exporter.publishing.standing import INTENT_KEY, read_intent, read_listing, read_published
+from exporter.render.tree import HISTORY_MANIFEST_KEY
+from exporter.serve.folder_tree import Tree
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store, utc_now
+from exporter.tree.decoding import decode_json
+from exporter.tree.headers import POINTER_KEY
+
+DEEP = {
+    "brackets": b"[" * 200_000,
+    "objects": b'{"a":' * 200_000,
+    "in a field": b'{"files":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "no UTF-8": b'{"run_id":"\xff"}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
+def test_whatever_is_wrong_is_one_error(data: bytes) -> None:
+    """Nesting without end, bytes that are no text, and nothing at all are the same error with one line."""
+    with pytest.raises(msgspec.DecodeError) as caught:
+        decode_json(data, dict[str, int])
+
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize(
+    ("key", "read"),
+    [
+        (POINTER_KEY, read_published),
+        (INTENT_KEY, read_intent),
+        (HISTORY_MANIFEST_KEY, read_history_manifest),
+        ("v1/runs/1-a.json", lambda store: read_listing(store, "v1/runs/1-a.json")),
+    ],
+)
+def test_a_store_with_such_json_is_refused_by_name(key: str, read: Callable[[Store], object], data: bytes) -> None:
+    """What a run decides by is refused, and the error names the key."""
+    store = MemoryStore()
+    store.put(key, data)
+
+    with pytest.raises(StoreError, match=key):
+        read(store)
+
+
+@pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
+def test_records_that_may_be_lost_are_begun_anew(data: bytes, tmp_path: Path) -> None:
+    """What only saves work is as if it were not there."""
+    store = MemoryStore()
+    for key in (SUPERSEDED_KEY, MEMORY_KEY):
+        store.put(key, data)
+    (tmp_path / "v1" / "system").mkdir(parents=True)
+    (tmp_path / POINTER_KEY).write_bytes(data)
+
+    assert {} == superseded_history(store)
+    assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
+    assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1)).expired
+    assert None is Tree(tmp_path).page_sizes()
+
+
+def test_there_is_one_place_that_decodes_what_a_store_holds() -> None:
+    """Nobody calls msgspec's decoder for JSON of a store but this module."""
+    root = Path(exporter.__file__).parent
+    calls = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if "localnet" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "msgspec.json.decode"
+    }
+
+    assert {"decoding.py"} == calls

@@ -1,0 +1,213 @@
+"""The wire models: fields, order, form and constraints."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.tree.documents import (
+    AssetsPage,
+    HistoryFile,
+    HistoryManifest,
+    MarketPool,
+    MarketSummary,
+    PoolSnapshot,
+    RunManifest,
+    SystemStatus,
+    encode,
+    page_token,
+    timestamp,
+)
+from tests.render.rendering import contract, system_status
+
+POOL_FIELDS = [
+    "market",
+    "pool",
+    "token_address",
+    "symbol",
+    "decimals",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "utilization_bps",
+    "total_supplied",
+    "total_borrowed",
+    "oracle_price_usd",
+    "tvl_usd_cents",
+    "observed_ledger",
+]
+
+
+def snapshot(**changes: object) -> dict[str, object]:
+    """A valid pool snapshot as plain values."""
+    return {
+        "market": contract(1),
+        "pool": contract(2),
+        "token_address": contract(2),
+        "symbol": "USDC",
+        "decimals": 7,
+        "supply_apy_bps": 610,
+        "borrow_apy_bps": 1199,
+        "utilization_bps": 6540,
+        "total_supplied": "32967024554566",
+        "total_borrowed": "0",
+        "oracle_price_usd": "1.00000000000000",
+        "tvl_usd_cents": "329670245",
+        "observed_ledger": 55_261_759,
+    } | changes
+
+
+def test_pool_snapshot_has_the_thirteen_fields_in_order() -> None:
+    """A pool snapshot has exactly the 13 fields that the API fixes, in its order."""
+    assert POOL_FIELDS == list(PoolSnapshot.__struct_fields__)
+
+
+def test_market_documents_have_the_fixed_fields() -> None:
+    """A market pool is a snapshot without market and ledger, and a summary has the seven fields of the API."""
+    assert POOL_FIELDS[1:-1] == list(MarketPool.__struct_fields__)
+    assert ["market", "config_hash", "observed_ledger", "pool_count", "pools", "truncated", "tvl_usd_cents"] == list(
+        MarketSummary.__struct_fields__
+    )
+
+
+def test_encoding_is_compact_utf8_without_a_newline() -> None:
+    """A document is compact UTF-8 JSON in field order, with nothing after it."""
+    page = AssetsPage(data=[msgspec.convert(snapshot(symbol="é\u2028\x01"), PoolSnapshot)], next_cursor="abc")
+    expected = (
+        f'{{"data":[{{"market":"{contract(1)}","pool":"{contract(2)}","token_address":"{contract(2)}",'
+        '"symbol":"é\u2028\\u0001","decimals":7,"supply_apy_bps":610,"borrow_apy_bps":1199,"utilization_bps":6540,'
+        '"total_supplied":"32967024554566","total_borrowed":"0","oracle_price_usd":"1.00000000000000",'
+        '"tvl_usd_cents":"329670245","observed_ledger":55261759}],"next_cursor":"abc"}'
+    )
+
+    assert expected.encode() == encode(page)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("market", "C" + "A" * 54),
+        ("market", "G" + "A" * 55),
+        ("market", contract(1)[:-1] + "1"),
+        ("market", contract(1) + "\n"),
+        ("pool", ""),
+        ("pool", "../x"),
+        ("token_address", None),
+        ("symbol", 5),
+        ("decimals", -1),
+        ("decimals", 2**32),
+        ("decimals", "7"),
+        ("supply_apy_bps", -1),
+        ("borrow_apy_bps", 1.5),
+        ("utilization_bps", None),
+        ("total_supplied", 5),
+        ("total_supplied", "-5"),
+        ("total_supplied", "05"),
+        ("total_supplied", "1e5"),
+        ("total_borrowed", ""),
+        ("oracle_price_usd", "1."),
+        ("oracle_price_usd", ".5"),
+        ("oracle_price_usd", "-1.0"),
+        ("oracle_price_usd", 1),
+        ("tvl_usd_cents", "1.5"),
+        ("observed_ledger", 0),
+        ("observed_ledger", 2**32),
+    ],
+)
+def test_constraints_refuse(field: str, value: object) -> None:
+    """A value that the API does not allow does not decode, and the error names its field."""
+    with pytest.raises(msgspec.ValidationError, match=rf"\$\.{field}"):
+        msgspec.json.decode(json.dumps(snapshot(**{field: value})), type=PoolSnapshot)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pool", "2-" + contract(2)),
+        ("symbol", ""),
+        ("symbol", "\x00\ud7ff🦀"),
+        ("decimals", 0),
+        ("utilization_bps", 2**53 - 1),
+        ("total_supplied", str(2**127 - 1)),
+        ("oracle_price_usd", None),
+        ("oracle_price_usd", "0.00000000000001"),
+        ("oracle_price_usd", "12"),
+        ("tvl_usd_cents", None),
+        ("tvl_usd_cents", "0"),
+    ],
+)
+def test_constraints_allow(field: str, value: object) -> None:
+    """A value at the edge of what the API allows decodes and encodes to the same."""
+    data = json.dumps(snapshot(**{field: value}))
+
+    assert value == getattr(msgspec.json.decode(data, type=PoolSnapshot), field)
+
+
+def test_unknown_and_missing_fields_are_refused() -> None:
+    """Our own files may neither have a field that the model does not know nor lack one."""
+    with pytest.raises(msgspec.ValidationError, match="unknown field `extra`"):
+        msgspec.convert(snapshot(extra=1), PoolSnapshot)
+    missing = snapshot()
+    del missing["oracle_price_usd"]
+    with pytest.raises(msgspec.ValidationError, match="missing required field `oracle_price_usd`"):
+        msgspec.convert(missing, PoolSnapshot)
+
+
+def test_schema_can_be_made_from_the_models() -> None:
+    """The models give a JSON Schema in which every field of a pool snapshot is required and described."""
+    _, components = msgspec.json.schema_components(
+        [AssetsPage, MarketSummary, HistoryManifest, SystemStatus, RunManifest]
+    )
+    schema = components["PoolSnapshot"]
+
+    assert POOL_FIELDS == schema["required"]
+    for properties in schema["properties"].values():
+        # A field that may be null is described beside the null.
+        described = properties["anyOf"][0] if "anyOf" in properties else properties
+        assert {"type", "description", "examples"} <= set(described)
+    assert "^C[A-Z2-7]{55}$" == schema["properties"]["market"]["pattern"]
+    assert {"HistoryFile", "ManifestFile", "MarketPool", "Unread", "Unpriced", "Absent"} <= set(components)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_page_tokens_name_content(one: bytes, other: bytes) -> None:
+    """A token is 22 characters that are safe in a URL, the same for the same bytes alone."""
+    token = page_token(one)
+
+    assert 22 == len(token)
+    assert token.replace("-", "").replace("_", "").isalnum()
+    assert token.isascii()
+    assert (one == other) == (token == page_token(other))
+
+
+def test_page_token_is_base64url_of_sha256() -> None:
+    """The token begins base64url(SHA-256): for no bytes at all 47DEQpj8HBSa-_TImW-5JC, a well-known digest."""
+    assert "47DEQpj8HBSa-_TImW-5JC" == page_token(b"")
+
+
+def test_timestamps_are_rfc3339_utc() -> None:
+    """Unix seconds are written to the second, with a Z, in a form that the model accepts."""
+    assert "2026-11-21T10:55:00Z" == timestamp(1_795_258_500)
+    status = system_status(ledger_close_time=timestamp(0))
+
+    assert "1970-01-01T00:00:00Z" == msgspec.json.decode(encode(status), type=SystemStatus).ledger_close_time
+
+
+def test_history_file_describes_a_parquet_file() -> None:
+    """A history file round-trips with the fields that the manifest promises."""
+    file = HistoryFile(
+        key="history/pools/date=2026-11-21/55261759.parquet",
+        url="../history/pools/date=2026-11-21/55261759.parquet",
+        rows=7,
+        bytes=4096,
+        sha256="ab" * 32,
+        first_ledger=55_261_759,
+        last_ledger=55_261_759,
+        schema_version=1,
+    )
+    manifest = HistoryManifest(schema_version=1, observed_ledger=55_261_759, files=[file])
+
+    assert manifest == msgspec.json.decode(encode(manifest), type=HistoryManifest)

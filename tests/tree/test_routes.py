@@ -1,0 +1,397 @@
+"""The rule from URL to file, and the headers that follow from a key."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.stores.store import is_key
+from exporter.tree.files import FileKind
+from exporter.tree.headers import cache_control, content_type, kind_of
+from exporter.tree.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
+from exporter.tree.routes import Served, route
+from tests.render.rendering import SIZES, contract
+
+M, T = contract(1), contract(2)
+EMPTY = "v1/assets/empty.json"
+TOKEN = "47DEQpj8HBSa-_TImW-5JC"
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        ("", ("v1/assets/index.json",)),
+        ("limit=20", ("v1/assets/limit/20.json",)),
+        (f"market={M}", (f"v1/assets/market/{M}/index.json", EMPTY)),
+        (f"token={T}", (f"v1/assets/token/{T}/index.json", EMPTY)),
+        (f"market={M}&token={T}", (f"v1/assets/market/{M}/token/{T}/index.json", EMPTY)),
+        (f"token={T}&market={M}", (f"v1/assets/market/{M}/token/{T}/index.json", EMPTY)),
+        (f"limit=7&token={T}&market={M}", (f"v1/assets/market/{M}/token/{T}/limit/5.json", EMPTY)),
+        (f"market={M}&limit=0", (f"v1/assets/market/{M}/limit/0.json", EMPTY)),
+        (f"cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
+        # A cursor fixes everything; what stands beside it is ignored even when it is wrong.
+        (f"sort=tvl&cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
+        (f"market=bad&cursor={TOKEN}&limit=-1", (f"v1/pages/{TOKEN}.json",)),
+        # An empty value counts as absent.
+        ("market=&token=&cursor=&limit=", ("v1/assets/index.json",)),
+        ("market&limit", ("v1/assets/index.json",)),
+        # The first occurrence counts, even an empty one.
+        ("limit=20&limit=bad", ("v1/assets/limit/20.json",)),
+        ("limit=&limit=20", ("v1/assets/index.json",)),
+        (f"cursor=&cursor={TOKEN}", ("v1/assets/index.json",)),
+        # Unknown parameters are ignored, names are case-sensitive.
+        ("utm_source=x&&=y&=&Limit=5&;limit=5", ("v1/assets/index.json",)),
+        # Percent-encoding and plus signs.
+        ("l%69mit=%32%30", ("v1/assets/limit/20.json",)),
+        (f"market=%43{M[1:]}", (f"v1/assets/market/{M}/index.json", EMPTY)),
+    ],
+)
+def test_assets_queries_pick_a_file(query: str, keys: tuple[str, ...]) -> None:
+    """Each query of the assets endpoint picks the file that the API's table names."""
+    answer = route("/v1/assets", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert keys == answer.keys
+    assert 404 == answer.missing.status
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "name", "accepted"),
+    [
+        ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
+        ("/v1/assets", "symbol=USDC&limit=5", "symbol", "market, token, limit, cursor"),
+        ("/v1/assets", "limit=bad&status=open", "status", "market, token, limit, cursor"),
+        ("/v1/assets", "sort=-tvl", "sort", "market, token, limit, cursor"),
+        ("/v1/assets", "order=desc&sort=tvl", "sort", "market, token, limit, cursor"),
+        ("/v1/assets", f"market={M}&order=desc", "order", "market, token, limit, cursor"),
+        ("/v1/assets", "offset=50", "offset", "market, token, limit, cursor"),
+        ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
+        ("/v1/assets", "per_page=2", "per_page", "market, token, limit, cursor"),
+        ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
+        ("/v1/markets", "protocol=blend", "protocol", "none"),
+        ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
+        ("/v1/markets", f"cursor={TOKEN}&sort=tvl", "sort", "none"),
+    ],
+)
+def test_names_that_read_like_parameters_are_refused(path: str, query: str, name: str, accepted: str) -> None:
+    """What a client takes for a filter, an order or a page is refused with the accepted names, never ignored."""
+    answer = route(path, query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert 400 == answer.status
+    assert answer.detail.startswith(f"{name} is no parameter of {path}: ")
+    assert accepted in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/assets", "utm_source=x&_=1795392000&v=2"),
+        ("/v1/assets", "sort=&protocol&page="),
+        ("/v1/assets", "sort=&sort=tvl"),
+        ("/v1/assets", "Sort=tvl&sort[]=tvl&xsort=1&sortx=1"),
+        ("/v1/markets", "utm_source=x&limit=5&market=bad"),
+        ("/v1/markets", "sort=&page"),
+        ("/v1/protocols", "sort=name&page=2"),
+    ],
+)
+def test_other_names_are_ignored(path: str, query: str) -> None:
+    """Cache busters, campaigns, and names without a value change nothing; nor does anything on other documents."""
+    assert route(path, "", SIZES) == route(path, query, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size"),
+    [
+        ("0", 0),
+        ("00", 0),
+        ("1", 1),
+        ("2", 2),
+        ("3", 2),
+        ("4", 2),
+        ("5", 5),
+        ("9", 5),
+        ("49", 20),
+        ("50", 50),
+        ("007", 5),
+        ("199", 100),
+        ("200", 200),
+        ("201", 200),
+        ("2147483647", 200),
+        ("0" * 5000 + "50", 50),
+    ],
+)
+def test_limit_picks_the_largest_size_not_above_it(limit: str, size: int) -> None:
+    """A limit gives the largest rendered size that is not above it, and 0 gives 0."""
+    answer = route("/v1/assets", f"limit={limit}", SIZES)
+
+    assert isinstance(answer, Served)
+    assert (f"v1/assets/limit/{size}.json",) == answer.keys
+
+
+@given(st.integers(1, 2**31 - 1), st.sets(st.integers(2, 2**31 - 1), max_size=8))
+def test_limit_rule_for_any_sizes(limit: int, more_sizes: set[int]) -> None:
+    """For any sizes the page served is of the largest one not above the limit."""
+    answer = route("/v1/assets", f"limit={limit}", sorted({1, *more_sizes}))
+
+    assert isinstance(answer, Served)
+    assert (f"v1/assets/limit/{max(size for size in {1, *more_sizes} if size <= limit)}.json",) == answer.keys
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "parameter"),
+    [
+        ("limit=-1", 400, "limit"),
+        ("limit=-0", 400, "limit"),
+        ("limit=+5", 400, "limit"),
+        ("limit=%2B5", 400, "limit"),
+        ("limit=5.0", 400, "limit"),
+        ("limit=1e2", 400, "limit"),
+        ("limit=0x10", 400, "limit"),
+        ("limit=5%20", 400, "limit"),
+        ("limit=5%0A", 400, "limit"),
+        ("limit=1_000", 400, "limit"),
+        ("limit=%D9%A5", 400, "limit"),  # ARABIC-INDIC DIGIT FIVE
+        ("limit=%C2%B2", 400, "limit"),  # SUPERSCRIPT TWO, a digit to str.isdigit
+        ("limit=null", 400, "limit"),
+        ("limit=2147483648", 400, "limit"),
+        ("limit=" + "9" * 5000, 400, "limit"),
+        ("market=x", 400, "market"),
+        (f"market={M[:-1]}", 400, "market"),
+        (f"market={M}A", 400, "market"),
+        (f"market={M.lower()}", 400, "market"),
+        (f"market={M[:-1]}1", 400, "market"),
+        (f"market=G{M[1:]}", 400, "market"),
+        (f"market={M}%0A", 400, "market"),
+        (f"market=+{M}", 400, "market"),
+        ("market=..%2F..%2Fetc", 400, "market"),
+        ("market=%ff", 400, "market"),
+        ("market=\xe9", 400, "market"),
+        ("token=native", 400, "token"),
+        (f"market={M}&token=native", 400, "token"),
+        (f"market={M}&limit=x", 400, "limit"),
+        ("cursor=a.b", 404, "cursor"),
+        ("cursor=..%2Fsystem%2Fstatus", 404, "cursor"),
+        ("cursor=%00", 404, "cursor"),
+        (f"cursor={TOKEN}%0A", 404, "cursor"),
+        ("cursor=+", 404, "cursor"),
+        ("cursor=" + "A" * 129, 404, "cursor"),
+    ],
+)
+def test_bad_parameters_are_problems(query: str, status: int, parameter: str) -> None:
+    """A value that is not accepted is a problem that names its parameter."""
+    answer = route("/v1/assets", query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert status == answer.status
+    assert parameter in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [
+        ("/", ("index.html",)),
+        (f"/v1/markets/{M}", (f"v1/markets/{M}.json",)),
+        (f"/v1/markets/%43{M[1:]}", (f"v1/markets/{M}.json",)),
+        (f"/v1/markets/{M}.json", (f"v1/markets/{M}.json",)),
+        ("/v1/markets", ("v1/markets.json", "v1/markets/index.json")),
+        ("/v1/system/status", ("v1/system/status.json", "v1/system/status/index.json")),
+        ("/v1/history", ("v1/history.json", "v1/history/index.json")),
+        ("/v1/protocol/summary", ("v1/protocol/summary.json", "v1/protocol/summary/index.json")),
+        (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json",)),
+        (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json",)),
+        (f"/v1/assets/market/{M}", (f"v1/assets/market/{M}.json", f"v1/assets/market/{M}/index.json")),
+        (f"/v1/assets/{M}/{T}.json", (f"v1/assets/{M}/{T}.json",)),
+        (f"/v1/assets/{M}/a-pool_1", (f"v1/assets/{M}/a-pool_1.json",)),
+        (
+            f"/v1/assets/{M}/{T}/history/1h",
+            (f"v1/assets/{M}/{T}/history/1h.json", f"v1/assets/{M}/{T}/history/1h/index.json"),
+        ),
+        (f"/v1/buckets/{TOKEN}", (f"v1/buckets/{TOKEN}.json",)),
+        (f"/v1/tokens/{T}.json", (f"v1/tokens/{T}.json",)),
+        ("/v1/assets/index.json", ("v1/assets/index.json",)),
+        ("/v1/assets/limit/20.json", ("v1/assets/limit/20.json",)),
+        ("/v1/openapi.json", ("v1/openapi.json",)),
+        (f"/v1/pages/{TOKEN}", (f"v1/pages/{TOKEN}.json",)),
+        (f"/v1/pages/{TOKEN}.json", (f"v1/pages/{TOKEN}.json",)),
+        ("/history/pools/date=2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
+        ("/history/pools/date%3D2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
+        ("/index.html", ("index.html",)),
+        ("/style.css", ("style.css",)),
+    ],
+)
+def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
+    """Each path picks the file that the API's table names, whatever the query says."""
+    for query in ("", "limit=bad&market=bad"):
+        answer = route(path, query, SIZES)
+        assert isinstance(answer, Served)
+        assert keys == answer.keys
+
+
+@pytest.mark.parametrize(
+    "market",
+    ["x", M[:-1], f"{M}A", M.lower(), f"G{M[1:]}", f"{M}%0A", f"{M}%20", "%C3%A9", "a:b", "C" * 5000, f"{M}.html"],
+)
+def test_ill_formed_markets_are_400(market: str) -> None:
+    """A market that is no contract address is refused, not looked for."""
+    answer = route(f"/v1/markets/{market}", "", SIZES)
+
+    assert isinstance(answer, Problem)
+    # A control character makes the whole path one that names nothing.
+    assert (404 if "%0A" in market else 400) == answer.status
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("", f"v1/assets/{M}/{T}/history/1d.json"),
+        ("bucket=", f"v1/assets/{M}/{T}/history/1d.json"),
+        ("bucket=5m", f"v1/assets/{M}/{T}/history/5m.json"),
+        ("bucket=1w&bucket=5m", f"v1/assets/{M}/{T}/history/1w.json"),
+        ("bucket=1h&limit=3", f"v1/assets/{M}/{T}/history/1h.json"),
+        (f"cursor={TOKEN}&bucket=bad", f"v1/buckets/{TOKEN}.json"),
+        ("cursor=&bucket=6h", f"v1/assets/{M}/{T}/history/6h.json"),
+    ],
+)
+def test_histories_pick_a_file(query: str, key: str) -> None:
+    """The bucket picks the file, the default is a day, and a cursor fixes everything else."""
+    answer = route(f"/v1/assets/{M}/{T}/history", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert (key,) == answer.keys
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        (f"/v1/assets/{M}/{T}/history", "bucket=2h", 400),
+        (f"/v1/assets/{M}/{T}/history", "bucket=1D", 400),
+        (f"/v1/assets/{M}/{T}/history", "cursor=a.b", 404),
+        (f"/v1/assets/{M}/{T}/history", f"cursor={'a' * 129}", 404),
+        (f"/v1/assets/{M}/-x/history", "", 400),
+        (f"/v1/assets/usdc/{T}/history", "", 400),
+        (f"/v1/assets/usdc/{T}", "", 400),
+        (f"/v1/assets/{M}/_", "", 400),
+        (f"/v1/assets/{M}/{'a' * 129}", "", 400),
+        (f"/v1/assets/{M}/%C3%A9", "", 400),
+        ("/v1/tokens/usdc", "", 400),
+        (f"/v1/tokens/{T}%20", "", 400),
+    ],
+)
+def test_ill_formed_names_are_refused(path: str, query: str, status: int) -> None:
+    """Names that are none are 400, and a cursor that is none is 404, as is one that leads nowhere."""
+    answer = route(path, query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert status == answer.status
+
+
+TRAVERSALS = [
+    "",
+    "v1/assets",
+    "*",
+    "//",
+    "//etc/passwd",
+    "/v1//assets",
+    "/v1/assets/",
+    "/v1/markets/",
+    "/.",
+    "/..",
+    "/../x.json",
+    "/v1/../x.json",
+    "/v1/./assets",
+    "/v1/markets/..",
+    "/v1/markets/%2e%2e",
+    "/v1/markets/..%2f..%2fx",
+    "/v1/markets/%2Fetc%2Fpasswd",
+    "/v1/..%2fx.json",
+    "/v1/%2e%2e/x.json",
+    "/v1/.%2e/x.json",
+    "/v1/..%5c..%5cx.json",
+    "/v1\\..\\x.json",
+    "/v1/a%5Cb.json",
+    "/%00",
+    "/v1/assets%00.json",
+    "/v1/assets.json%00.html",
+    "/C:/Windows/win.ini",
+    "/C:%5CWindows%5Cwin.ini",
+    "/c:secret.json",
+    "/~root/x.json:stream",
+    "/.exporter.lock",
+    "/v1/.tmp-1.json",
+    "/v1/pages/.tmp-1",
+    "/.git/config",
+    "/v1/assets%0A",
+    "/v1/%E2%80%A5/x.json",
+    "/v1/%c0%ae%c0%ae/x.json",
+    "/v1/\xff.json",
+    "/secrets.toml",
+    "/run.log",
+    "/v1/assets/index.json.",
+    "/v1/assets/index.json%20",
+    "/" + "a" * 256,
+    "/a" * 2000,
+]
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_paths_that_are_no_key_are_404(path: str) -> None:
+    """No path that could leave the folder, or name what is hidden in it, reaches a file system."""
+    answer = route(path, "", SIZES)
+
+    assert isinstance(answer, Problem)
+    assert 404 == answer.status
+
+
+@given(
+    st.lists(st.sampled_from([*"/.%\\:~+ @=-_\x00\n2e5cfFC0", "..", "%2e", "%2f", "v1", "json", "é"])).map("".join),
+    st.text(st.sampled_from(string.printable), max_size=40),
+)
+def test_only_keys_of_the_tree_are_ever_picked(path: str, query: str) -> None:
+    """Whatever is asked for, a file that is picked has a name that stays inside and is not hidden."""
+    for answer in (route(f"/{path}", query, SIZES), route("/v1/assets", query, SIZES)):
+        if isinstance(answer, Served):
+            assert all(is_key(key) and content_type(key) for key in answer.keys)
+        else:
+            assert answer.status in (400, 404)
+
+
+def test_details_show_a_bounded_part_of_a_value() -> None:
+    """A problem repeats no more than the beginning of a long value."""
+    answer = route("/v1/assets", "limit=" + "x" * 5000, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert "x" * SHOWN_CHARACTERS + "..." in answer.detail
+    assert "x" * (SHOWN_CHARACTERS + 1) not in answer.detail
+
+
+def test_problem_documents_have_the_fields_of_rfc_9457() -> None:
+    """A problem document holds type, title, status and detail."""
+    expected = b'{"type":"about:blank","title":"Not Found","status":404,"detail":"Nothing."}'
+
+    assert expected == encode_problem(problem(404, "Nothing."))
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "sent_as", "cached"),
+    [
+        (f"v1/pages/{TOKEN}.json", FileKind.PAGE, "application/json", "public, max-age=31536000, immutable"),
+        (
+            "history/pools/date=2026-11-21/1.parquet",
+            FileKind.HISTORY,
+            "application/vnd.apache.parquet",
+            "public, max-age=31536000, immutable",
+        ),
+        ("v1/system/status.json", FileKind.POINTER, "application/json", "public, max-age=5, must-revalidate"),
+        ("v1/assets/index.json", FileKind.DOCUMENT, "application/json", "public, max-age=30"),
+        ("index.html", FileKind.DOCUMENT, "text/html; charset=utf-8", "public, max-age=30"),
+        ("exporter.toml", FileKind.DOCUMENT, None, "public, max-age=30"),
+        ("json", FileKind.DOCUMENT, None, "public, max-age=30"),
+    ],
+)
+def test_headers_follow_from_the_key(key: str, kind: FileKind, sent_as: str | None, cached: str) -> None:
+    """The class of a key, its content type and its cache lifetime."""
+    assert (kind, sent_as, cached) == (kind_of(key), content_type(key), cache_control(kind_of(key)))
