@@ -18,7 +18,7 @@ _MAX_CALLS_LOGGED = 100_000
 _MAX_CATCH_UP_SECONDS = 0.5
 
 SNAPSHOT_NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
-"""The one text for duplicate keys and for a snapshot that is gone or not there yet (facts/stellar-rpc.md 1.5)."""
+"""The one text for duplicate keys and for a snapshot that is gone or not there yet (docs/rpc.md, "Failures")."""
 
 
 @dataclass(frozen=True, slots=True)

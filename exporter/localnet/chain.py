@@ -2,7 +2,8 @@
 
 Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
 for the true state at any ledger of the window. What a reader sees follows the liveness rules of
-facts/stellar-rpc.md 1.4; what changes an entry's ``last_modified`` follows 5.1: a write does, a TTL extension does not.
+docs/rpc.md, "Ends of lives"; what changes an entry's ``last_modified`` follows "The rule" there: a write does, a
+TTL extension does not.
 """
 
 from __future__ import annotations

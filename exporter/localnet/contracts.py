@@ -56,7 +56,7 @@ class Host:
         self.footprint: dict[bytes, RawEntry | None] = {}
 
     def read(self, key: bytes) -> RawEntry | None:
-        """The entry under a LedgerKey; an archived one looks restored (facts/stellar-rpc.md 2)."""
+        """The entry under a LedgerKey; an archived one looks restored (docs/rpc.md, "Simulation")."""
         self.footprint[key] = self._chain.entry(key, self.ledger)
         return self.footprint[key]
 

@@ -1,4 +1,4 @@
-"""``getEvents`` of the embedded server, by the rules of facts/stellar-rpc.md 3: ranges, filters, cursors and limits."""
+"""``getEvents`` of the embedded server, by the rules of docs/rpc.md, "Events": ranges, filters, cursors and limits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The methods of Stellar RPC but two, as the embedded server answers them for one ledger of one node.
 
-Fields, limits and the texts of errors are those of facts/stellar-rpc.md 1 to 3. Not served: methods about
+Fields, limits and the texts of errors are those of docs/rpc.md. Not served: methods about
 transactions and fees, which give -32601. The ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64
 of a few words), as a made chain has neither; a ledger's hash is the SHA-256 of its number. ``getHealth`` is healthy
 whatever the wall clock says; plan a `Failure` for another answer.

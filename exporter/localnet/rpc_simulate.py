@@ -1,7 +1,7 @@
 """``simulateTransaction``: one contract call, run by its stand-in at the node's latest ledger.
 
 The envelope is decoded with stellar-sdk, and not with the exporter's own codec, so that what the exporter encodes is
-read by somebody else. Failures are results with an ``error``, as on the network (facts/stellar-rpc.md 2).
+read by somebody else. Failures are results with an ``error``, as on the network (docs/rpc.md, "Simulation").
 """
 
 from __future__ import annotations

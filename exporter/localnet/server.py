@@ -1,6 +1,6 @@
 """The embedded Stellar RPC server: JSON-RPC over HTTP POST, as an ASGI application.
 
-The HTTP side follows the bridge that Stellar RPC uses (facts/stellar-rpc.md 1.5 and 1.6): POST of
+The HTTP side follows the bridge that Stellar RPC uses (docs/rpc.md, "Failures" and "Batches"): POST of
 ``application/json`` only, at most 512 KiB, a JSON array as a batch (whose answer is an array in the same order, or a
 lone object when there is one answer), 204 when nothing but notifications came. A body that is no JSON at all gets
 HTTP 500 with the text of error -32700; JSON that is not a request object gets that error as an answer.

@@ -1,7 +1,7 @@
 """The parts that XDR-JSON documents are made of: names of union arms, and the leaves, each read strictly.
 
 All readers take the JSON value and its path, and raise `DecodeError` with a message that begins with the path.
-Source: SEP-51 and facts/stellar-rpc.md 1.7.
+Source: SEP-51 (docs/rpc.md, "JSON form").
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def no_extension(document: Json, path: str) -> None:
 # taken, value by value. Reading is strict: another type, a field too many or too few and a number out of range raise
 # `DecodeError`, and the message begins with the path of the offending value. A union arm that is not known raises
 # `UnknownArmError`: a newer protocol may have added it, and it costs the one entry that it stands in.
-# Source: SEP-51, facts/stellar-rpc.md 1.7 and 7.1. The way back is `exporter.ledger.codec.xdr_json`.
+# Source: SEP-51 (docs/rpc.md, "JSON form").
 
 
 def scval_from_json(document: Json, path: str = "value") -> ScVal:
@@ -409,7 +409,7 @@ _READERS: Final[dict[str, tuple[int, _Reader]]] = {
 
 # XDR-JSON of ScVals, ledger keys and ledger entries, in the convention of SEP-51 (version 2).
 #
-# What ``getLedgerEntries`` answers with when ``xdrFormat`` is ``json`` (facts/stellar-rpc.md 1.7).
+# What ``getLedgerEntries`` answers with when ``xdrFormat`` is ``json`` (docs/rpc.md, "JSON form").
 
 
 def scval_to_json(value: ScVal) -> Json:

@@ -71,7 +71,7 @@ class RpcLimits:
     aside_base_s: float = 2.0  # seconds for which a failing endpoint is asked last; doubles with each failure ...
     aside_max_s: float = 120.0  # ... up to this
     keys_per_request: int = MAX_KEYS_PER_REQUEST  # ledger keys in one getLedgerEntries request
-    max_request_bytes: int = 512 * 1024  # bytes of one request body; the RPC's own limit (facts/stellar-rpc.md 1.5)
+    max_request_bytes: int = 512 * 1024  # bytes of one request body; the RPC's own limit (docs/rpc.md, "Failures")
     max_response_bytes: int = 32 * 1024**2  # bytes of one answer after decompression; 200 entries of 64 KiB fit
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results.
 
-Anything that is not exactly as documented (facts/stellar-rpc.md 1.1, 2, 3), or that contradicts itself, makes the
+Anything that is not exactly as documented (docs/rpc.md), or that contradicts itself, makes the
 answer unusable: it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they
 differ between versions.
 """
@@ -255,7 +255,7 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tupl
     return unusable(problem)
 
 
-# ``getEvents``: what it is asked with, and what its answers say (facts/stellar-rpc.md 3).
+# ``getEvents``: what it is asked with, and what its answers say (docs/rpc.md, "Events").
 
 MAX_EVENT_BYTES: Final = 64 * 1024
 """Base64 of a topic or value; a longer one names no market."""
@@ -334,10 +334,10 @@ def _event(info: EventInfo) -> ContractEvent:
 # What ``simulateTransaction`` is sent and what it answers with, in XDR.
 #
 # A simulated read needs an envelope with exactly one InvokeHostFunction operation, no memo, no signature and any
-# source account: the host checks neither that the account exists nor its sequence (facts/stellar-rpc.md 2).
+# source account: the host checks neither that the account exists nor its sequence (docs/rpc.md, "Simulation").
 
 MAX_FOOTPRINT = 1000
-"""No network allows more entries in a footprint (400 in facts/stellar-rpc.md 2); more is refused unread."""
+"""No network allows more entries in a footprint (mainnet: 400, docs/rpc.md, "Simulation"); more is refused unread."""
 
 _BEFORE_CALL = struct.pack(
     ">II32sIqIIIIII",
