@@ -76,7 +76,7 @@ TABLE = {
     "server error": (http(500), (N, N, N), (N, N, N)),
     "content type": (http(415), (N, N, N), (N, N, N)),
     "not POST": (http(405), (N, N, N), (N, N, N)),
-    # the other codes of section 3
+    # other codes
     "parse error": (rpc(-32700, "Parse error"), (R, N, N), (R, N, N)),
     "invalid request": (rpc(-32600, "Invalid Request"), (N, N, N), (N, N, N)),
     "no such method": (rpc(-32601, "no such method"), (N, N, N), (N, N, N)),
