@@ -39,7 +39,7 @@ BUCKET_ENTRY_BYTES = 350  # one bucket of one pool in a page of the history, as 
 PARQUET_ROW_BYTES = 130  # one pool in the file of one run; less after compaction
 FEW_REQUESTS = 20  # of a run, whatever its size: pointer, intent, manifests, the publisher's hold
 VERIFIED_FILES = 1000  # read back after publishing, at most
-OBJECTS_A_SECOND = 1500  # written to a server that keeps up, by two cores (facts/technology.md 3)
+OBJECTS_A_SECOND = 1500  # written to a server that keeps up, by two cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def test_scaled_numbers_have_their_decimals() -> None:
 
 
 def test_every_wire_field_is_a_column() -> None:
-    """The 13 fields of a pool snapshot (api.md 1) are columns of the pools frame."""
+    """The 13 fields of a pool snapshot are columns of the pools frame."""
     assert 13 == len(PoolSnapshot.__struct_fields__)
     assert set(PoolSnapshot.__struct_fields__) <= set(POOLS)
     assert set(MarketSummary.__struct_fields__) - {"pools", "truncated"} <= set(MARKETS)

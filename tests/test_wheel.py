@@ -100,6 +100,18 @@ def test_installed_package_is_the_one_that_runs(command: Path, tmp_path: Path) -
     assert command.parent.parent in Path(printed.strip()).parents
 
 
+def test_a_type_checker_sees_the_types(command: Path, tmp_path: Path) -> None:
+    """The installed package says that it has types, and mypy reads them from it: a wrong use is the only error."""
+    (tmp_path / "uses.py").write_text(
+        "import exporter\n\nversion: str = exporter.__version__\nwrong: int = exporter.__version__\n"
+    )
+    checker = (sys.executable, "-m", "mypy", "--strict", "--python-executable", command.parent / "python")
+    told = subprocess.run([*checker, "uses.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    (error,) = [line for line in told.stdout.splitlines() if "error:" in line]
+
+    assert error.startswith("uses.py:4: error: Incompatible types in assignment")
+
+
 def test_version_from_an_empty_folder(command: Path, tmp_path: Path) -> None:
     """``exporter --version`` tells the package's version, started in an empty folder."""
     printed = run(command, "--version", cwd=tmp_path).stdout

@@ -42,7 +42,7 @@ def run(quick: bool = False) -> list[Finding]:
 
 
 def made_entry() -> ContractData:
-    """A contract-data entry as large as the one that facts/stellar-rpc.md 6 measures: a map of maps of i128."""
+    """A large contract-data entry: a map of maps of i128."""
     record = (
         scval.MAP,
         tuple((symbol(f"field_{field:02}"), i128(10**18 + field)) for field in range(FIELDS)),

@@ -70,7 +70,7 @@ def test_an_entry_without_a_life_does_not_expire() -> None:
 
 
 def test_an_extension_changes_the_life_and_not_the_last_change() -> None:
-    """A TTL extension is no write; it neither shortens a life nor brings anything back (facts/stellar-rpc.md 5.1)."""
+    """A TTL extension is no write; it neither shortens a life nor brings anything back (docs/rpc.md, "The rule")."""
     chain = chain_of(LASTING, live_until=101)
     chain.close([], close_time=1_005, extensions={LASTING: 150, PASSING: 150})
     chain.close([], close_time=1_010, extensions={LASTING: 120})

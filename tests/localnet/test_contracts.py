@@ -122,7 +122,7 @@ def test_a_call_runs_at_the_ledger_it_is_told() -> None:
 
 
 def test_an_expired_temporary_price_is_none() -> None:
-    """A temporary price vanishes on the ledger after its last, without any change (facts/stellar-rpc.md 5.2 d)."""
+    """A temporary price vanishes on the ledger after its last, without any change (docs/rpc.md, "The rule")."""
     entry = price_entry(ORACLE, TOKEN, 1, NOW, TEMPORARY)
     chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, durability=TEMPORARY, live_until=LEDGER)
     chain.close([], close_time=NOW + 5)

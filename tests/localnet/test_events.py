@@ -1,4 +1,4 @@
-"""``getEvents`` of the embedded server: filters, ranges, cursors, limits and retention (facts/stellar-rpc.md 3)."""
+"""``getEvents`` of the embedded server: filters, ranges, cursors, limits and retention (docs/rpc.md, "Events")."""
 
 from __future__ import annotations
 

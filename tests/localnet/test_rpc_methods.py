@@ -150,7 +150,7 @@ def test_absent_entries_are_left_out(rpc: LocalRpc) -> None:
 
 
 def test_archived_entries_come_with_their_data_and_a_life_of_zero(rpc: LocalRpc) -> None:
-    """An archived persistent entry is given, with liveUntilLedgerSeq 0 (facts/stellar-rpc.md 1.4)."""
+    """An archived persistent entry is given, with liveUntilLedgerSeq 0 (docs/rpc.md, "Ends of lives")."""
     market, reserve = rpc.network.archived[0]  # type: ignore[attr-defined]
     key = text(entries.variant_key(market.address, "ResData", (18, reserve.token)))
 
@@ -207,7 +207,7 @@ GOOD_KEY = text(entries.data_key(made_address("nobody"), symbol("a")))
     ],
 )
 def test_wrong_keys(rpc: LocalRpc, params: Any, code: int, message: str) -> None:
-    """Each row of the table of facts/stellar-rpc.md 1.5 has its code and text."""
+    """Each row of the table of docs/rpc.md, "Failures", has its code and text."""
     actual = rpc.error("getLedgerEntries", params)
 
     assert code == actual[0]

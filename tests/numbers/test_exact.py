@@ -169,7 +169,7 @@ def test_multiply_divide_where_its_roads_end(seed: int) -> None:
 
 
 def test_polars_pitfalls() -> None:
-    """What Polars wraps in silence is right, or refused (facts/technology.md 1.1)."""
+    """What Polars wraps in silence is right, or refused."""
     lowest = exact.column([INT128_MIN, 5])
 
     assert [2**126, -3] == exact.floor_divide(lowest, -2).to_list()

@@ -34,7 +34,7 @@ class TestPrintedPrice:
     @pytest.mark.parametrize(
         ("price", "decimals", "expected"),
         [
-            (100000000000000, 14, "1.00000000000000"),  # api.md 1
+            (100000000000000, 14, "1.00000000000000"),
             (1, 14, "0.00000000000001"),
             (2631000, 7, "0.2631000"),
             (10, 1, "1.0"),
@@ -144,7 +144,7 @@ def valued(*pools: Pool) -> pl.DataFrame:
 
 
 def true_value(pool: Pool) -> int:
-    """The value in cents by the definition of api.md 1: floor((supplied + collateral) * price * 100)."""
+    """The value in cents as docs/api.md, "Numbers", defines it: floor((supplied + collateral) * price * 100)."""
     _, supplied, collateral, decimals, price, oracle_decimals = pool
     assert price is not None
     return floor(Fraction(supplied + collateral, 10**decimals) * Fraction(price, 10**oracle_decimals) * 100)

@@ -162,7 +162,7 @@ def test_a_total_is_indexed_once() -> None:
 
 
 def test_more_debt_than_supply() -> None:
-    """Nothing is available then, and the utilization is 1; the published one is the plain quotient (api.md 1)."""
+    """Nothing is available then, and the utilization is 1; the published one is the plain quotient."""
     row = math.project(frame_of([RESERVE | {"total_debt_scaled": 2 * SUPPLY}]), NOW).row(0, named=True)
 
     assert (RAY, RAY) == (row["stored_utilization"], row["accrued_utilization"])

@@ -1,4 +1,4 @@
-"""Extensionless copies of documents (exporter/tree/routes.py): api.md section 4, "Files behind it"."""
+"""Extensionless copies of documents (exporter/tree/routes.py; docs/api.md, "Documents")."""
 
 from __future__ import annotations
 

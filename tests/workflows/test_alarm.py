@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter import errors
+from tests.workflows.act import clean_path
 from tests.workflows.fake_gh import FakeGitHub
-from tests.workflows.runner import clean_path
 
 CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
 QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE)

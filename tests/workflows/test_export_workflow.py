@@ -1,4 +1,4 @@
-"""The steps of the export workflow, run one after the other against the embedded network, in a checkout of its own."""
+"""The export workflow, run by act against the embedded network."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from exporter.check.freshness import Bounds, tell_status
 from exporter.console import Console
-from tests.workflows.conftest import RunnerMaker, local_network
+from tests.workflows.act import JobRun
+from tests.workflows.conftest import ActMaker
 from tests.workflows.fake_gh import FakeGitHub
-from tests.workflows.runner import JobRun, Runner, clean_path, copy_repository, stand_in_for_python
+
+pytestmark = pytest.mark.workflows
 
 NOBODY = "http://127.0.0.1:9"
 """An endpoint at which nothing listens."""
@@ -29,11 +29,11 @@ def uploaded(job: JobRun) -> list[str]:
 
 
 def test_a_run_publishes_and_tells(
-    runner: RunnerMaker, network: str, tmp_path: Path, github: FakeGitHub, capsys: pytest.CaptureFixture[str]
+    act: ActMaker, network: str, tmp_path: Path, github: FakeGitHub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With two variables set, the steps leave a fresh tree, a table in the summary, the report, and no issue."""
     out = tmp_path / "public"
-    jobs = runner(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network).run("export")
+    jobs = act(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network).run("export")
 
     assert {"export": "success", "alarm": "success"} == {name: job.result for name, job in jobs.items()}, jobs
     assert {"exit-code": "0"} == jobs["export"].outputs
@@ -46,12 +46,12 @@ def test_a_run_publishes_and_tells(
     assert status["run_id"] in capsys.readouterr().out
 
 
-def test_failure_then_recovery(runner: RunnerMaker, network: str, tmp_path: Path, github: FakeGitHub) -> None:
+def test_failure_then_recovery(act: ActMaker, network: str, tmp_path: Path, github: FakeGitHub) -> None:
     """Two runs without a source fail with code 3 and share an issue; the published tree stays; then all is well."""
     out = tmp_path / "public"
-    good = runner(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
+    good = act(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
     # A secret goes before a variable of its name.
-    bad = runner(secrets={"EXPORTER_RPC_URLS": NOBODY}, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
+    bad = act(secrets={"EXPORTER_RPC_URLS": NOBODY}, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
     assert "success" == good.run("export")["export"].result
     before = (out / "v1/system/status.json").read_bytes()
 
@@ -68,55 +68,43 @@ def test_failure_then_recovery(runner: RunnerMaker, network: str, tmp_path: Path
     assert [False] == [issue["open"] for issue in github.issues]
 
 
-def test_a_fork_without_settings_is_quiet(runner: RunnerMaker, github: FakeGitHub) -> None:
+def test_a_fork_without_settings_is_quiet(act: ActMaker, github: FakeGitHub) -> None:
     """On schedule nothing runs; started by hand, the run names the variable that is missing."""
-    assert {"skipped"} == {job.result for job in runner().run("export").values()}
+    assert {"skipped"} == {job.result for job in act().run("export").values()}
 
-    jobs = runner(event="workflow_dispatch").run("export")
+    jobs = act(event="workflow_dispatch").run("export")
 
     assert ("failure", {"exit-code": "2"}) == (jobs["export"].result, jobs["export"].outputs)
     assert "EXPORTER_OUT is not set" in jobs["export"].printed
     assert ["(exit code 2)"] == re.findall(r"\(exit code \d\)", github.open[0]["title"])
 
 
-def test_a_run_that_takes_too_long_is_stopped(runner: RunnerMaker, tmp_path: Path, github: FakeGitHub) -> None:
-    """At the time limit the run is stopped, says so in its summary, and the issue is opened."""
-    with local_network("--latency", "30") as slow:
-        machine = runner(EXPORTER_OUT=str(tmp_path / "public"), EXPORTER_RPC_URLS=slow)
-        machine.environment = {**machine.environment, "EXPORT_TIME_LIMIT": "3s"}
-        jobs = machine.run("export")
-
-    assert ("failure", {"exit-code": "1"}) == (jobs["export"].result, jobs["export"].outputs)
-    assert "## Exit code 1" in jobs["export"].summary
-    assert ["(exit code 1)"] == re.findall(r"\(exit code \d\)", github.open[0]["title"])
-
-
-def test_no_step_sees_more_than_its_settings(runner: RunnerMaker, tmp_path: Path, github: FakeGitHub) -> None:
+def test_no_step_sees_more_than_its_settings(act: ActMaker, tmp_path: Path, github: FakeGitHub) -> None:
     """The key inside an endpoint's URL is in no output, summary or report, and in no issue."""
     key = "k3y-0f-an-0perator"
-    machine = runner(
+    machine = act(
         secrets={"EXPORTER_RPC_URLS": f"{NOBODY}/{key}"},
         EXPORTER_OUT=str(tmp_path / "public"),
     )
     jobs = machine.run("export")
 
     said = "".join(job.printed + job.summary for job in jobs.values())
-    report = (machine.checkout / "run-report.json").read_text()
+    report = (machine.kept / "run-report-1" / "run-report.json").read_text()
     assert "3" == jobs["export"].outputs["exit-code"]
     assert key not in said + report + json.dumps(github.issues) + json.dumps(github.calls)
 
 
-def test_onto_a_bucket(runner: RunnerMaker, network: str, checkout: Path) -> None:
+def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
     """With the keys of the role, two runs publish to a bucket, and the second replaces the first."""
     server = pytest.importorskip("moto.server")
     boto3 = pytest.importorskip("boto3")
-    keys = {"AWS_ACCESS_KEY_ID": "of-the-role", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}
-    roles: list[Mapping[str, Any]] = []
-
-    def take_on(inputs: Mapping[str, Any]) -> Mapping[str, str]:
-        roles.append(inputs)
-        return {**keys, "AWS_REGION": inputs["aws-region"], "AWS_DEFAULT_REGION": inputs["aws-region"]}
-
+    keys = {
+        "AWS_ACCESS_KEY_ID": "of-the-role",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_SESSION_TOKEN": "t",
+        "AWS_REGION": "eu-central-1",
+    }
+    role = "aws-actions/configure-aws-credentials"
     cloud = server.ThreadedMotoServer(port=0, verbose=False)
     cloud.start()
     try:
@@ -125,11 +113,11 @@ def test_onto_a_bucket(runner: RunnerMaker, network: str, checkout: Path) -> Non
         names = {"aws_access_key_id": "x", "aws_secret_access_key": "y", "region_name": "eu-central-1"}
         bucket = boto3.client("s3", endpoint_url=url, **names)
         bucket.create_bucket(Bucket="markets", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
-        machine = runner(
+        machine = act(
             EXPORTER_OUT="s3://markets/live", EXPORTER_RPC_URLS=network,
             AWS_ROLE_ARN="arn:aws:iam::123456789012:role/exporter", AWS_REGION="eu-central-1", AWS_ENDPOINT_URL_S3=url,
         )  # fmt: skip
-        machine.actions = {"aws-actions/configure-aws-credentials": take_on}
+        machine.actions = {role: "".join(f"echo {key}={value} >>$GITHUB_ENV\n" for key, value in keys.items())}
         pointers = []
         for _ in range(2):
             jobs = machine.run("export")
@@ -140,7 +128,7 @@ def test_onto_a_bucket(runner: RunnerMaker, network: str, checkout: Path) -> Non
         told = subprocess.run(
             [sys.executable, "-m", "exporter", "status", "s3://markets/live", "--max-lag", "30000000"],
             cwd=checkout,
-            env={"PATH": machine.path, **keys, "AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL_S3": url},
+            env={**keys, "AWS_ENDPOINT_URL_S3": url},
             capture_output=True,
             text=True,
             timeout=60,
@@ -151,26 +139,20 @@ def test_onto_a_bucket(runner: RunnerMaker, network: str, checkout: Path) -> Non
 
     assert [pointers[0]["run_id"]] == [pointers[1]["previous_run_id"]]
     assert (0, True) == (told.returncode, told.stdout.startswith(f"run {pointers[1]['run_id']}: ")), told.stderr
-    assert {"arn:aws:iam::123456789012:role/exporter"} == {role["role-to-assume"] for role in roles}
+    asked = [inputs for action, inputs in jobs["export"].actions if action == role]
+    assert [("arn:aws:iam::123456789012:role/exporter", "eu-central-1")] == [
+        (inputs["role-to-assume"], inputs["aws-region"]) for inputs in asked
+    ]
 
 
-@pytest.mark.slow
-def test_from_nothing(project_root: Path, network: str, tmp_path: Path, github: FakeGitHub) -> None:
+def test_from_nothing(act: ActMaker, network: str, project_root: Path, tmp_path: Path) -> None:
     """In a new checkout, with no package installed beforehand, the steps make their environment and publish."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+    machine = act(EXPORTER_OUT=str(tmp_path / "public"), EXPORTER_RPC_URLS=network)
+    # HOME is where pip finds the settings of the machine.
     lent = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    machine = Runner(
-        checkout=copy_repository(project_root, tmp_path / "markets"),
-        scratch=scratch,
-        path=clean_path(github.folder, stand_in_for_python(tmp_path / "python")),
-        environment={**lent, "HOME": str(Path.home())},  # where pip finds the settings of the machine
-        vars={
-            "EXPORTER_OUT": str(tmp_path / "public"), "EXPORTER_RPC_URLS": network, "EXPORTER_NETWORK": "local",
-        },
-    )  # fmt: skip
+    machine.environment = {**lent, "HOME": str(Path.home())}
     jobs = machine.run("export")
 
     assert {"export": "success", "alarm": "success"} == {name: job.result for name, job in jobs.items()}, jobs
-    assert (machine.checkout / ".venv" / "bin" / "exporter").is_file()
+    assert "Installing the pinned packages" in jobs["export"].printed
     assert (tmp_path / "public" / "v1" / "system" / "status.json").is_file()

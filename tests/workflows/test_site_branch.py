@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.runner import clean_path
+from tests.workflows.act import clean_path
 
 POINTER = "v1/system/status.json"
 

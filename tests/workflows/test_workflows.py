@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import exporter
 from exporter.config import ENVIRONMENT
-from tests.workflows.expressions import evaluate, substitute
-from tests.workflows.runner import PYTHON_VERSION, WORKFLOWS, load
+from tests import suites
+from tests.workflows.act import PYTHON_VERSION, WORKFLOWS, clean_path, load
 
 NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
 PUBLISHING = ["export", "pages"]
@@ -100,6 +103,49 @@ def test_the_python_that_is_set_up_is_the_one_that_is_used(name: str) -> None:
     assert (PYTHON_VERSION, f"python{PYTHON_VERSION}") == (version, load(name)["jobs"]["export"]["env"]["PYTHON"])
 
 
+def test_every_slow_suite_is_in_the_matrix() -> None:
+    """The weekly workflow runs each suite that there is a script for."""
+    assert suites.names() == load("slow")["jobs"]["suite"]["strategy"]["matrix"]["suite"]
+
+
+def test_only_what_was_checked_is_published() -> None:
+    """The job that may publish waits for an approval, runs nothing of the repository, and comes after the checks."""
+    jobs = load("release")["jobs"]
+
+    assert ("check", "pypi") == (jobs["publish"]["needs"], jobs["publish"]["environment"]["name"])
+    assert [] == [step for step in jobs["publish"]["steps"] if "run" in step]
+    assert ["publish"] == [name for name, job in jobs.items() if "write" in job["permissions"].values()]
+
+
+@pytest.mark.parametrize(
+    ("tag", "changelog", "says"),
+    [
+        ("v{}", "## [Unreleased]\n\n## [{}] - 2026-11-22\n\n- New.\n", ""),
+        ("v9.9.9", "## [Unreleased]\n\n## [{}] - 2026-11-22\n", "the tag is v9.9.9"),
+        ("v{}", "## [Unreleased]\n\n## [9.9.9] - 2026-11-22\n", "the newest release"),
+        ("v{}", "## [Unreleased]\n\n## [{}] - soon\n", "the newest release"),
+        ("v{}", "## [Unreleased]\n\n- New.\n\n## [{}] - 2026-11-22\n", "under Unreleased"),
+    ],
+)
+def test_a_tag_must_fit(project_root: Path, tmp_path: Path, tag: str, changelog: str, says: str) -> None:
+    """Only a tag that names the version of the package and of the newest entry of the changelog is released."""
+    for name in ("scripts/dist", "scripts/_common.sh", "exporter/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(project_root / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(changelog.format(exporter.__version__))
+    ran = subprocess.run(
+        [tmp_path / "scripts" / "dist", "compare"],
+        env={"PATH": clean_path(), "RELEASE_TAG": tag.format(exporter.__version__)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (1 if says else 0) == ran.returncode, ran.stderr
+    assert says in ran.stderr
+
+
 def test_no_key_of_aws_is_stored() -> None:
     """The bucket is written with a role that GitHub vouches for; no secret of AWS is read."""
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
@@ -113,27 +159,3 @@ def test_checks_of_workflows(project_root: Path) -> None:
 
     assert "check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml" in text
     assert re.search(r"zizmor .*--strict-collection .*\.github/workflows", text)
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("vars.A != '' || github.event_name != 'schedule'", False),
-        ("always() && needs.export.result != 'skipped'", True),
-        ("secrets.A || vars.B", "b"),
-        ("needs.export.result == 'success' && needs.deploy.result || needs.export.result", "failure"),
-        ("!(vars.B == 'B')", False),
-        ("failure()", False),
-    ],
-)
-def test_expressions(expression: str, value: object) -> None:
-    """The expressions of the workflows mean to the tests what they mean to GitHub."""
-    context = {
-        "vars": {"B": "b"},
-        "github": {"event_name": "schedule"},
-        "needs": {"export": {"result": "success"}, "deploy": {"result": "failure"}},
-        "failed": False,
-    }
-
-    assert value == evaluate(expression, context)
-    assert f"<{value}>".lower() == substitute(f"<${{{{ {expression} }}}}>", context).lower()

@@ -348,8 +348,8 @@ def test_absent_containers_are_null() -> None:
     )
 
 
-def test_the_example_of_the_facts() -> None:
-    """The examples of facts/stellar-rpc.md 1.7 read as what they say."""
+def test_documents_read_as_what_they_say() -> None:
+    """Documents in either convention (docs/rpc.md, "JSON form") read as what they say."""
     document = {"map": [{"key": {"symbol": "amount"}, "val": {"i128": "5"}}]}
 
     assert (scval.MAP, ((symbol("amount"), (scval.I128, 5)),)) == scval_from_json(document)

@@ -1,0 +1,62 @@
+"""scripts/export: one run, and what it tells the workflow around it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.workflows.act import clean_path
+from tests.workflows.conftest import local_network
+
+
+def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str, str]:
+    """Call the script; gives its exit code, what it printed, its summary, and its outputs for later steps."""
+    files = {name: folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "EXPORTER_REPORT")}
+    ran = subprocess.run(
+        [root / "scripts" / "export"],
+        env={
+            "PATH": clean_path(),
+            "EXPORTER_PYTHON": sys.executable,
+            "EXPORTER_NETWORK": "local",
+            "AWS_ENDPOINT_URL_S3": "",  # what a workflow passes on of a variable that nobody has set
+            **{name: str(path) for name, path in files.items()},
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    told = [path.read_text() if path.is_file() else "" for path in files.values()]
+    return ran.returncode, ran.stdout + ran.stderr, told[1], told[0]
+
+
+def test_a_run_is_published_and_told(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
+    """A run leaves a tree, a summary and the exit code for later steps."""
+    out = tmp_path / "public"
+    code, said, summary, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network, EXPORTER_CONFIG=str(settings)
+    )
+
+    assert (0, "exit-code=0\n") == (code, outputs), said
+    assert "## Exit code 0: published" in summary
+    assert (out / "v1" / "system" / "status.json").is_file()
+
+
+def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path: Path) -> None:
+    """Nothing runs where nobody has said where the tree goes."""
+    code, said, _, outputs = export(project_root, tmp_path)
+
+    assert (2, "exit-code=2\n", True) == (code, outputs, "EXPORTER_OUT is not set" in said)
+
+
+def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path) -> None:
+    """At the time limit the run is stopped, and says so in its summary."""
+    with local_network("--latency", "30") as slow:
+        code, _, summary, outputs = export(
+            project_root, tmp_path,
+            EXPORTER_OUT=str(tmp_path / "public"), EXPORTER_RPC_URLS=slow, EXPORT_TIME_LIMIT="3s",
+        )  # fmt: skip
+
+    assert (1, "exit-code=1\n", True) == (code, outputs, "## Exit code 1" in summary)
