@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from exporter.localnet.token_contract import Token, TokenLayout
 
 from exporter.archive.archive_snapshot import snapshot_of
 from exporter.archive.checkpoint import CheckpointState
@@ -31,7 +32,6 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.localnet.token_contract import Token, TokenLayout
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, simulated, standing_network
 from tests.host.machine import Machine

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from exporter.localnet.router_contract import run_router
 
 from exporter.archive.archive_snapshot import snapshot_of
 from exporter.archive.checkpoint import CheckpointState
@@ -21,7 +22,6 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts
 from exporter.localnet.network import CODE
-from exporter.localnet.router_contract import run_router
 from tests.host.blend_world import POOL
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
