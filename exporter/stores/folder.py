@@ -21,13 +21,12 @@ from exporter.stores.store import (
     ObjectInfo,
     StoredObject,
     Written,
-    check_key,
     check_prefix,
     etag_of,
     immutable_key_message,
-    is_key,
     moved_message,
 )
+from exporter.tree.files import check_key, is_key
 
 FEW = 4
 """Up to so many paths are made durable one by one; a whole file system is not bothered for them."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.store import MAX_KEY_BYTES, is_key
+from exporter.tree.files import MAX_KEY_BYTES, is_key
 
 if TYPE_CHECKING:
     from boto3.session import Session
