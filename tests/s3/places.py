@@ -14,14 +14,14 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from exporter.errors import ExporterError
-from exporter.publishing.publish import PublishResult, publish
+from exporter.publishing.publish import PublishResult
 from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Store, is_key, utc_now
 from exporter.tree.routes import alias_of
-from tests.publishing.published_tree import assert_whole, status_of
+from tests.publishing.published_tree import assert_whole, publish, status_of
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import WireBucket
