@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +55,8 @@ def check(
             )
         if uri is not None:
             sys.exit(_tell_tree(uri, sample, console, answers))
+        import asyncio
+
         settings = configuration_of(config, network, rpc_urls, out).settings
         sys.exit(_tell_chain(asyncio.run(_ask_chain(settings, snapshot, console)), console, answers))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +28,14 @@ span_options = options(
 
 
 def _selection(start: str | None, end: str | None, market: str | None = None, token: str | None = None) -> Selection:
-    from exporter.history.export import Moment, Selection, parse_moment
+    from exporter.history.export import Selection, parse_moment
 
-    first, last = (
-        Moment() if text is None else parse_moment(text, option) for option, text in (("--from", start), ("--to", end))
-    )
-    return Selection(first, last, market, token)
+    return Selection(parse_moment(start, "--from"), parse_moment(end, "--to"), market, token)
 
 
 def _manifest(uri: str) -> HistoryManifest:
+    import asyncio
+
     from exporter.check.tree_sources import open_tree
     from exporter.history.export import read_manifest
 
@@ -134,6 +132,8 @@ def export(
     """
     console = Console(log_format)
     with ending(console):
+        import asyncio
+
         from exporter.check.tree_sources import open_tree
         from exporter.history.export import export_history, read_manifest
 

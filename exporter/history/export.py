@@ -35,18 +35,20 @@ _LAST_LEDGER = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One end of a range: exactly one of a ledger and a time (aware, UTC)."""
+    """One end of a range: a ledger, a time (aware, UTC), or neither where it is open."""
 
     ledger: int | None = None
     time: datetime | None = None
 
 
-def parse_moment(text: str, option: str) -> Moment:
-    """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time.
+def parse_moment(text: str | None, option: str) -> Moment:
+    """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time; None: no end.
 
     Raises:
         ConfigError: it is none of these; ``option`` is named.
     """
+    if text is None:
+        return Moment()
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
         if not 1 <= int(text) <= _LAST_LEDGER:
             raise ConfigError(f"{option}: {text} is not the number of a ledger (1 to {_LAST_LEDGER})")
@@ -179,9 +181,7 @@ def scan_history(uri: str, start: str | None = None, end: str | None = None) -> 
         SourceError: no history is published there; when collected, also: a file is not the one that the manifest names.
         ConfigError: the URI, ``start`` or ``end`` is none.
     """
-    selection = Selection(
-        *(Moment() if text is None else parse_moment(text, name) for name, text in (("start", start), ("end", end)))
-    )
+    selection = Selection(parse_moment(start, "start"), parse_moment(end, "end"))
 
     async def listed() -> list[HistoryFile]:
         async with open_tree(uri) as source:

@@ -364,10 +364,11 @@ def publish(
         console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
         begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
     ):
-        assert publication.history_manifest is not None  # the run has a Parquet file
+        history = publication.history_manifest
+        assert history is not None  # the run has a Parquet file
 
         def checked() -> Iterator[RenderedFile]:
-            for file in render(settings, store, tables, series, publication.history_manifest):
+            for file in render(settings, store, tables, series, history):
                 progress.advance()
                 checker.add(file.key, file.data)
                 yield file
