@@ -144,7 +144,7 @@ def test_url_in_an_environment_variable() -> None:
 def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) -> None:
     """What nobody foresaw ends with code 1 and its name, and neither its text nor its traceback shows a key."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"cannot handle {URL}")
 
     monkeypatch.setattr("exporter.job.run.try_output", fail)
