@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
@@ -48,10 +47,6 @@ class Discovered:
     market: str
     pool: str | None
     origin: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the run report."""
-        return {"protocol": self.protocol, "market": self.market, "pool": self.pool, "origin": self.origin}
 
 
 async def look_around(

@@ -27,7 +27,7 @@ from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
-from tests.job.test_run import run, settings_for
+from tests.jobs import run, settings_for
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.protocols.blend_chain import NOW, BlendLedger, account, candidate, contract, pool_instance
 
