@@ -14,8 +14,7 @@ import msgspec
 from exporter.deployments import Deployment
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.numbers.compute import Tables
-from exporter.protocols.base import Coverage, ProtocolModule
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Coverage, Parameter, ProtocolModule
 from exporter.render.tree import render_document
 from exporter.tree.documents import (
     AssetDetail,

@@ -22,6 +22,7 @@ from exporter.localnet.made import MadeNetwork
 from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.judges import blend_judge as judge
+from tests.protocols.at_time import at
 
 # Config A of docs/protocols/blend.md, "Vectors", and the two real ones
 CONFIG_A = {"util": 7500000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 15000000}
@@ -209,11 +210,13 @@ def test_the_reserve_is_accrued(network: MadeNetwork) -> None:
             raw = config | data | {"generation": "v2", "bstop_rate": market.take_rate}
             judged = judge.accrue(raw, now)
             row = math.project(
-                pl.DataFrame(
-                    [pl.Series("generation", ["v2"])]
-                    + [exact.column([raw[name]], name) for name in math.RESERVE_COLUMNS]
+                at(
+                    pl.DataFrame(
+                        [pl.Series("generation", ["v2"])]
+                        + [exact.column([raw[name]], name) for name in math.RESERVE_COLUMNS]
+                    ),
+                    now,
                 ),
-                now,
             ).row(0, named=True)
             assert ["asset", "config", "data", "scalar"] == list(view)
             assert (reserve.token, config, 10 ** config["decimals"]) == (view["asset"], view["config"], view["scalar"])

@@ -13,8 +13,8 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Change
 from exporter.localnet.contracts import Simulation
 from exporter.localnet.k2 import price_entry, reserve_entry
+from exporter.protocols.base import Compared, ViewCall
 from exporter.protocols.k2.views import K2Views
-from exporter.protocols.views import Compared, ViewCall
 from tests.localnet.k2_network import K2Network, read, tables_of
 
 FOREVER = 70_000_000

@@ -17,10 +17,9 @@ from exporter.localnet.peridot import PERIDOT_CODE, Boost, RateModel, Vault, u12
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.peridot_oracle import by_symbol
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
 

@@ -15,10 +15,9 @@ from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
 

@@ -41,8 +41,7 @@ from exporter.localnet.xoxno import (
 )
 from exporter.localnet.xoxno_made import XoxnoMarkets
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
-from exporter.protocols.views import Compared, NoView, ViewCall
+from exporter.protocols.base import Candidate, Compared, NoView, ProtocolReading, ViewCall
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.judges import xoxno_judge as judge

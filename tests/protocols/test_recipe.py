@@ -30,8 +30,7 @@ from exporter.numbers import exact
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Coverage, Market, Origin, ProtocolModule, ProtocolReading
 from exporter.protocols.collector import Collector
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import Given, shared_columns
+from exporter.protocols.shared_columns import Given, shared_columns, utilization_bps
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, contract, entry, instance, token_instance
 
