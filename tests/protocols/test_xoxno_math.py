@@ -443,7 +443,9 @@ def test_project_equals_the_judge(drawn: list[Pool]) -> None:
     frame, failures = exact.set_aside_failures(frame_of(drawn), lambda kept: math.project(at_time(kept, NOW)))
 
     assert {row for row, item in enumerate(expected) if not isinstance(item, dict)} == set(failures)
-    assert [item for item in expected if isinstance(item, dict)] == frame.drop("close_time", *math.POOL_COLUMNS).rows(named=True)
+    assert [item for item in expected if isinstance(item, dict)] == frame.drop("close_time", *math.POOL_COLUMNS).rows(
+        named=True
+    )
 
 
 @given(rate=st.integers(0, 3 * RAY))

@@ -113,7 +113,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
 
 @exact.naming("elapsed time")
-def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: pl.Series) -> pl.Series:
+def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: exact.Operand) -> pl.Series:
     """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
     since = exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
     counted = window != 0
