@@ -17,7 +17,7 @@ from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM, Token, run_token
 
-TOKENS: list[Token] = make_tokens(Random(1), 1, 0)[0]
+TOKENS: list[Token] = make_tokens(Random(1), 20, at_least=8)[0]
 
 
 class Markets(Protocol):
