@@ -20,7 +20,6 @@ from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
     Candidate,
-    CompletesDeployments,
     Origin,
     ProtocolModule,
     ProtocolReading,
@@ -60,14 +59,13 @@ async def look_around(
     deployments = _with_learned(network.deployments, memory)
     view = LedgerView(source)
     for name, module in modules.items():
-        if isinstance(module, CompletesDeployments):
-            own = [item for item in deployments if item.protocol == name]
-            try:
-                completed = await module.complete(view, own)
-            except SourceError as error:
-                notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
-                continue
-            deployments = [*(item for item in deployments if item.protocol != name), *completed]
+        own = [item for item in deployments if item.protocol == name]
+        try:
+            completed = await module.complete(view, own)
+        except SourceError as error:
+            notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
+            continue
+        deployments = [*(item for item in deployments if item.protocol != name), *completed]
     events: FoundByEvents = await follow_events(source, modules, deployments, memory.streams)
     for candidate, ledger in events.candidates.items():
         memory.learn(

@@ -77,6 +77,11 @@ def checked(network: LocalNetwork, behaviour: Behaviour | None = None) -> ChainC
         return asyncio.run(work(url))
 
 
+def touched(transaction_data: bytes) -> set[bytes]:
+    """Every key of a footprint."""
+    return {key for part in footprint_parts(transaction_data) for key in part}
+
+
 def test_the_check_against_the_contracts_meets_the_real_ones(snapshot: LedgerSnapshot, machine: Machine) -> None:
     """``check --on-chain`` over HTTP: every field of the archive's market equals what its deployed code answers."""
     check = checked(standing_network(snapshot, machine, PASSPHRASE))
@@ -123,7 +128,7 @@ def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) ->
         assert (supplied, borrowed) == (row["total_supplied"], row["total_borrowed"])
         assert (data.i128("b_rate"), data.i128("d_rate")) == (row["supply_index"], row["borrow_index"])
         assert config.u32("decimals") == row["decimals"]
-        price, timestamp = price_at(network, tables.ledger, row["oracle"], row["pool"])
+        price, timestamp = price_at(network, done.ledger, row["oracle"], row["pool"])
         assert price == row["oracle_price"]
         # This oracle says the time of the call, which is asked for at a ledger of the reading, not always at the run's.
         assert row["price_timestamp"] <= timestamp

@@ -154,12 +154,12 @@ class Miscalculating(Blend):
     def __init__(self, market: str, oracle: str, everything: bool = False) -> None:
         self.market, self.oracle, self.everything = market, oracle, everything
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         if self.everything and len(columns["market"]) > 1:
             raise TypeError("more than one")
         if self.market in columns["market"]:
             raise OverflowError("int too big to convert")
-        return super().project(columns, close_time)
+        return super().project(columns)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         if quote.oracle == self.oracle:

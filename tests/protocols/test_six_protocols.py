@@ -145,6 +145,8 @@ class TestOnChain:
     def network(self) -> MadeNetwork:
         """All protocols, with one pool of Blend and one of XOXNO that no list has and no reward zone names."""
         network = MadeNetwork(pools=12, alula_markets=3, others=SOME, event_window=20)
+        for _ in range(40):
+            network.advance()
         network.empty_reward_zones()
         network.deploy_market(size=2)  # v1 and v2 take turns
         network.deploy_market(size=2)
