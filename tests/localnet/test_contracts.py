@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import pytest
@@ -14,21 +13,15 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.chain import Chain, Change
+from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
-    ORACLE_WASM,
-    ORACLE_WASM_HASH,
-    OWN_LAYOUT_WASM_HASH,
-    TOKEN_WASM_HASH,
     Simulation,
     Token,
     TokenLayout,
     asset_entry,
-    made_wasm,
     oracle_instance,
     price_entry,
     price_key,
-    wasm_hash,
 )
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.network import CODE
@@ -64,15 +57,6 @@ def result(simulation: Simulation) -> ScVal:
     return decode_scval(simulation.result)
 
 
-@pytest.mark.parametrize("decimals", [7, 14])
-def test_an_oracle_tells_its_decimals(decimals: int) -> None:
-    """``decimals`` is a u32 from the instance."""
-    simulation = CODE.simulate(oracle_chain(decimals=decimals), LEDGER, ContractCall(ORACLE, "decimals"))
-
-    assert u32(decimals) == result(simulation)
-    assert [entries.instance_key(ORACLE), entries.code_key(ORACLE_WASM_HASH)] == list(simulation.footprint)
-
-
 @pytest.mark.parametrize("durability", [PERSISTENT, TEMPORARY])
 @pytest.mark.parametrize(("amount", "timestamp"), [(12345678, NOW), (1, NOW - 86_400), (0, NOW), (-5, NOW), (7, 1)])
 def test_a_feed_gives_what_its_entry_says(amount: int, timestamp: int, durability: int) -> None:
@@ -94,15 +78,6 @@ def test_a_feed_without_a_price_gives_none_and_records_where_it_looked() -> None
     assert price_key(ORACLE, TOKEN, PERSISTENT) in sum(footprint_parts(simulation.transaction_data()), ())
 
 
-def test_an_unknown_asset_traps() -> None:
-    """An asset that the oracle does not know ends the call with the host's error and no footprint."""
-    simulation = price(oracle_chain())
-
-    assert simulation.result is None
-    assert (simulation.error or "").startswith("HostError: Error(Contract, #2)")
-    assert {} == simulation.footprint
-
-
 def test_a_constant_is_always_of_now() -> None:
     """A base asset has the ledger's close time as its timestamp, at each ledger."""
     chain = oracle_chain(asset_entry(ORACLE, TOKEN, constant=10**7))
@@ -110,15 +85,6 @@ def test_a_constant_is_always_of_now() -> None:
 
     for ledger, time in ((LEDGER, NOW), (LEDGER + 1, NOW + 5)):
         assert struct_map({"price": i128(10**7), "timestamp": u64(time)}) == result(price(chain, ledger))
-
-
-def test_a_call_runs_at_the_ledger_it_is_told() -> None:
-    """A price that changes is given as of the ledger of the simulation."""
-    first = price_entry(ORACLE, TOKEN, 1, NOW, PERSISTENT)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), first)
-    chain.close([Change(*price_entry(ORACLE, TOKEN, 2, NOW + 5, PERSISTENT), 3_000)], close_time=NOW + 5)
-
-    assert [1, 2] == [dict(result(price(chain, at))[1])[symbol("price")][1] for at in (LEDGER, LEDGER + 1)]
 
 
 def test_an_expired_temporary_price_is_none() -> None:
@@ -129,21 +95,6 @@ def test_an_expired_temporary_price_is_none() -> None:
 
     assert VOID != result(price(chain))
     assert VOID == result(price(chain, LEDGER + 1))
-
-
-def test_archived_entries_look_restored_and_are_to_be_written() -> None:
-    """Archived persistent entries are read as if restored, and stand in the read-write footprint with their indexes."""
-    entry = price_entry(ORACLE, TOKEN, 3, NOW, PERSISTENT)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, live_until=LEDGER)
-    chain.close([Change(*oracle_instance(ORACLE, 7), 5_000)], close_time=NOW + 5)
-
-    simulation = price(chain, LEDGER + 1)
-    assert 3 == dict(result(simulation)[1])[symbol("price")][1]
-    data = simulation.transaction_data()
-    assert b"\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\1" == data[:16]
-    instance_and_code = [entries.instance_key(ORACLE), entries.code_key(ORACLE_WASM_HASH)]
-    archived = [asset_entry(ORACLE, TOKEN)[0], entry[0]]
-    assert (*instance_and_code, *archived) == sum(footprint_parts(data), ())
 
 
 @pytest.mark.parametrize(
@@ -205,20 +156,6 @@ def test_every_token_answers_for_itself(token: Token) -> None:
         assert CODE.simulate(chain, LEDGER, call).error is not None
 
 
-@pytest.mark.parametrize("name", TOKENS)
-def test_metadata_is_in_the_instance_where_it_belongs(name: str) -> None:
-    """All but the token of its own layout have METADATA {decimal, name, symbol}."""
-    _, data = TOKENS[name].instance_entry()
-    instance = entries.instance_of(entries.decode_contract_data(data))
-    storage = dict(instance.storage or ())
-
-    executables = {"wasm": TOKEN_WASM_HASH, "own layout": OWN_LAYOUT_WASM_HASH}
-    assert executables.get(name) == instance.wasm_hash
-    assert (name == "own layout") == (symbol("METADATA") not in storage)
-    if name != "own layout":
-        assert ["decimal", "name", "symbol"] == [key[1] for key, _ in storage[symbol("METADATA")][1]]
-
-
 def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path: Any) -> None:
     """The made native token and the real one have equal instances."""
     from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -228,11 +165,3 @@ def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path
     made = entries.instance_of(entries.decode_contract_data(TOKENS["native"].instance_entry()[1]))
 
     assert real == made
-
-
-def test_made_code_has_its_own_hash() -> None:
-    """A made module begins as wasm does, is keyed by its SHA-256, and differs by name."""
-    assert ORACLE_WASM.startswith(b"\0asm\1\0\0\0")
-    assert hashlib.sha256(ORACLE_WASM).digest() == wasm_hash(ORACLE_WASM) == ORACLE_WASM_HASH
-    assert made_wasm("a") != made_wasm("b")
-    assert 3 == len({ORACLE_WASM_HASH, TOKEN_WASM_HASH, OWN_LAYOUT_WASM_HASH})

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
 from exporter.localnet.rpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.localnet.rpc_client import LocalRpc
@@ -60,13 +58,6 @@ def test_shape(rpc: LocalRpc) -> None:
     assert (FIRST, FIRST + 3) == (page["oldestLedger"], page["latestLedger"])
 
 
-def test_json(rpc: LocalRpc) -> None:
-    """With ``xdrFormat`` json topics and value are XDR-JSON."""
-    event = rpc.result("getEvents", startLedger=FIRST, xdrFormat="json")["events"][1]
-
-    assert ([{"symbol": "deploy"}, {"u32": 1}], {"u32": 7}) == (event["topicJson"], event["valueJson"])
-
-
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -84,13 +75,6 @@ def test_json(rpc: LocalRpc) -> None:
 def test_filters(rpc: LocalRpc, chosen: dict[str, Any], expected: list[ScVal]) -> None:
     """A filter lets pass what has any of its contracts and any of its topics; ``*`` is one topic, ``**`` the rest."""
     assert list(map(text, expected)) == values(rpc.result("getEvents", startLedger=FIRST, filters=[chosen]))
-
-
-def test_any_filter(rpc: LocalRpc) -> None:
-    """Of several filters one is enough."""
-    filters = [{"contractIds": [B]}, {"topics": [[text(symbol("other"))]]}]
-
-    assert [text(u32(7)), text(u32(8))] == values(rpc.result("getEvents", startLedger=FIRST, filters=filters))
 
 
 def test_pages(rpc: LocalRpc) -> None:
@@ -131,14 +115,6 @@ def test_retention() -> None:
     assert () == made.chain.events(FIRST + 1)
 
 
-def test_lagging_node() -> None:
-    """A node gives no event of a ledger that it does not have yet."""
-    rpc = LocalRpc(network(), Behaviour(lags=(2,)))
-
-    assert [FIRST + 1, FIRST + 1] == [event["ledger"] for event in rpc.result("getEvents", startLedger=FIRST)["events"]]
-    assert INVALID_REQUEST == rpc.error("getEvents", {"startLedger": FIRST + 3})[0]
-
-
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
@@ -157,11 +133,3 @@ def test_lagging_node() -> None:
 def test_wrong_filters(rpc: LocalRpc, filters: Any, message: str) -> None:
     """More filters, contracts or topics than allowed, and such as are none, are -32602."""
     assert (INVALID_PARAMS, message) == rpc.error("getEvents", {"startLedger": FIRST, "filters": filters})
-
-
-def test_unknown_value_kind_is_not_needed() -> None:
-    """Any kind of value can be published, an empty map among them."""
-    made = network()
-    made.publish((A, (), (scval.MAP, ())))
-
-    assert text((scval.MAP, ())) == values(LocalRpc(made).result("getEvents", startLedger=FIRST))[-1]

@@ -13,7 +13,6 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_assets import FeedKind
 from tests.localnet.rpc_client import LocalRpc, stellar_asset, text
 
 NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"
@@ -47,16 +46,6 @@ def test_a_result_has_its_value_and_its_footprint(rpc: LocalRpc, network: MadeNe
     assert tuple(read_only) == sum(footprint_parts(data.to_xdr_bytes()), ())
     assert entries.instance_key(feed.oracle.contract) in read_only
     assert feed.key in read_only
-
-
-def test_a_trap_is_a_result_with_an_error(rpc: LocalRpc, network: MadeNetwork) -> None:
-    """A failing call has no results and no transaction data, but an error of the host and the ledger."""
-    feed = next(feed for feed in network.feeds if feed.kind is FeedKind.UNKNOWN)
-    result = rpc.simulate(feed.oracle.contract, "lastprice", stellar_asset(feed.token))
-
-    assert {"error", "events", "latestLedger"} == set(result)
-    assert result["error"].startswith("HostError: Error(Contract, #2)")
-    assert "trap" == rpc.behaviour.calls[-1].outcome
 
 
 def test_the_result_as_json(rpc: LocalRpc, network: MadeNetwork) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import httpx
 import pytest
 
@@ -135,11 +133,6 @@ def test_every_row_of_the_table(row: str) -> None:
     assert for_one == outcomes(failure, 1)
 
 
-def test_every_kind_is_in_the_table() -> None:
-    """The table of the tests has a row for each kind of failure."""
-    assert set(FailureKind) == {failure.kind for failure, _, _ in TABLE.values()}
-
-
 LASTING = {
     "content type", "not POST", "invalid request", "no such method", "ledger gone", "network refused",
     "health refused", "HTTP 400", "HTTP 401", "HTTP 403", "HTTP 404", "HTTP 413", "redirect", "unsent",
@@ -241,14 +234,3 @@ def test_other_exceptions_are_mapped_by_their_family(error: Exception, kind: Fai
 
     assert kind == failure.kind
     assert "secret" not in failure.text
-
-
-def test_texts_of_failures_differ() -> None:
-    """Two exception classes of httpx that need different remedies do not share their words."""
-    same = [
-        (one.__name__, two.__name__)
-        for (one, first), (two, second) in itertools.combinations(HTTPX_FAILURES.items(), 2)
-        if first[1] == second[1]
-    ]
-
-    assert [] == same
