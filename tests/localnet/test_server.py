@@ -116,7 +116,7 @@ def test_a_batch_of_one_is_answered_with_an_object(rpc: LocalRpc) -> None:
 
 
 def test_a_batch_can_straddle_a_ledger() -> None:
-    """Each call of a batch reads the latest ledger for itself (facts/stellar-rpc.md 1.6)."""
+    """Each call of a batch reads the latest ledger for itself."""
     rpc = LocalRpc(MadeNetwork(pools=3), Behaviour(advance_every_requests=2))
 
     answers = post(rpc, [call(id=index) for index in range(5)])

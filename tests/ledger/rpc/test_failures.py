@@ -1,4 +1,4 @@
-"""Every failure has its rule: each row of facts/stellar-rpc.md 1.5, each HTTP status, each exception of httpx."""
+"""Every failure has its rule: each error of Stellar RPC, each HTTP status, each exception of httpx."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def outcomes(failure: Failure, keys: int) -> tuple[Action, Action, Action]:
 
 # failure, and what to do: at first, again while others are left, again with none left; for 200 keys, then for one
 TABLE = {
-    # facts/stellar-rpc.md 1.5, row by row
+    # getLedgerEntries, error by error
     "too many keys": (rpc(-32602, "key count (201) exceeds maximum supported (200)"), (S, S, S), (G, G, G)),
     "bad key": (rpc(-32602, "cannot unmarshal key value AAAA at index 3"), (G, G, G), (G, G, G)),
     "bad format": (
@@ -74,7 +74,7 @@ TABLE = {
     "server error": (http(500), (N, N, N), (N, N, N)),
     "content type": (http(415), (N, N, N), (N, N, N)),
     "not POST": (http(405), (N, N, N), (N, N, N)),
-    # the other codes of section 3
+    # the other codes
     "parse error": (rpc(-32700, "Parse error"), (R, N, N), (R, N, N)),
     "invalid request": (rpc(-32600, "Invalid Request"), (N, N, N), (N, N, N)),
     "no such method": (rpc(-32601, "no such method"), (N, N, N), (N, N, N)),
