@@ -185,7 +185,3 @@ def test_the_log_says_what_was_asked_and_answered() -> None:
     ] == list(rpc.behaviour.calls)
     assert {"getLedgerEntries": 2, "getLedgers": 1} == rpc.behaviour.counts
     assert 2 == len(rpc.behaviour.calls_of("getLedgerEntries"))
-    assert {
-        "calls": {"getLedgerEntries": 2, "getLedgers": 1},
-        "outcomes": {"ok": 2, "error -32603": 1},
-    } == rpc.behaviour.summary()
