@@ -13,7 +13,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError
 from exporter.numbers.wording import counted
-from exporter.stores.store import open_store
+from exporter.stores import open_store
 
 SHOWN = 20
 """So many failed files, or files with unread markets, are named."""

@@ -15,7 +15,7 @@ from exporter.discovery.memory import Memory, load_memory
 from exporter.errors import EXIT_CHECK, EXIT_DONE, StoreError
 from exporter.job.reading import OpenSource, open_source
 from exporter.numbers.wording import counted
-from exporter.stores.store import open_store
+from exporter.stores import open_store
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20

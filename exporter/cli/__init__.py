@@ -315,7 +315,7 @@ def localnet(host: str, port: int, **options: Any) -> None:
     console = Console("text")
 
     def work() -> int:
-        from exporter.localnet.command import serve_network
+        from exporter.localnet.runner import serve_network
 
         serve_network(host, port, lambda line: click.echo(line), **options)
         return 0

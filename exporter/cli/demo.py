@@ -9,8 +9,7 @@ from typing import Any
 from exporter.config import load
 from exporter.console import Console, own_command
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_protocols import SOME
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 

@@ -11,7 +11,7 @@ from exporter.console import Console
 from exporter.history.export import Selection, export_history, read_manifest
 from exporter.numbers.wording import counted
 from exporter.publishing.compaction import compact_history, plan_compaction
-from exporter.stores.store import open_store
+from exporter.stores import open_store
 from exporter.tree.documents import HistoryFile, HistoryManifest
 
 

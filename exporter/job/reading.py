@@ -61,11 +61,7 @@ async def open_source(
 
         yield open_snapshot(settings, LedgerSnapshot.load(snapshot), snapshot.name)
         return
-    if not settings.network.rpc_urls:
-        raise ConfigError(
-            "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
-            "configuration, or read a file with --snapshot"
-        )
+    check_rpc_urls(settings)
     from exporter.ledger.rpc.client import RpcSource
     from exporter.ledger.rpc.endpoints import RpcLimits
 
@@ -79,6 +75,18 @@ async def open_source(
     ) as source:
         label = ", ".join(source.endpoints)
         yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
+
+
+def check_rpc_urls(settings: Settings) -> None:
+    """Raise `ConfigError` unless RPC endpoints are named, each by a URL that can be one; asks none of them."""
+    from exporter.ledger.rpc.endpoints import parse_endpoints
+
+    if not settings.network.rpc_urls:
+        raise ConfigError(
+            "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
+            "configuration, or read a file with --snapshot"
+        )
+    parse_endpoints(settings.network.rpc_urls)
 
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:

@@ -28,7 +28,15 @@ from exporter.history.damage import find_damage
 from exporter.history.manifest import HistoryPart, extend_history, history_below, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
-from exporter.job.reading import OpenSource, open_source, read_protocols, reading_deadline, router_for, view_limits
+from exporter.job.reading import (
+    OpenSource,
+    check_rpc_urls,
+    open_source,
+    read_protocols,
+    reading_deadline,
+    router_for,
+    view_limits,
+)
 from exporter.job.report import RunReport
 from exporter.ledger.view import Certificate, read_at_one_ledger
 from exporter.numbers.compute import Tables, compute
@@ -51,8 +59,9 @@ from exporter.render.documents import protocol_list, render_coverage, render_det
 from exporter.render.openapi import render_openapi
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.render.tree import render_tree
+from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Clock, Store, open_store, utc_now
+from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.files import RenderedFile
 
@@ -107,7 +116,9 @@ class Run:
 
 
 def try_output(run: Run, facts: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a step
-    """Find out before minutes of reading whether the run could be published at all."""
+    """Find out before minutes of reading whether the run could be published at all, and is told what to read."""
+    if run.snapshot is None:
+        check_rpc_urls(run.settings)
     if not run.dry_run:
         run.store.try_writing()
     read_published(run.store)

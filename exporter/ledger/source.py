@@ -13,7 +13,7 @@ from typing import Protocol
 from exporter.ledger.codec.scval import ScVal
 
 MAX_KEYS_PER_REQUEST = 200
-"""``getLedgerEntries`` takes this many keys at most (docs/rpc.md, "One answer, one ledger")."""
+"""``getLedgerEntries`` takes this many keys at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _MAX_CALLS_LOGGED = 100_000
 _MAX_CATCH_UP_SECONDS = 0.5
 
 SNAPSHOT_NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
-"""The one text for duplicate keys and for a snapshot that is gone or not there yet (docs/rpc.md, "Failures")."""
+"""The one text for duplicate keys and for a snapshot that is gone or not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,6 @@ class Behaviour:
         seed: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """See the class."""
         if not lags or min(lags) < 0 or jitter < 0:
             raise ValueError("there must be a node, and no node can be ahead of the chain")
         self.lags = lags

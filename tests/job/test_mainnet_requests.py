@@ -14,9 +14,9 @@ from exporter.job.report import RunReport
 from exporter.job.run import Run, read, tabulate
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.contracts import TokenLayout
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.localnet.token_contract import TokenLayout
 from exporter.stores.memory import MemoryStore
 from tests.job.mainnet_chain import MainnetChain
 from tests.job.test_run import settings_for

@@ -12,21 +12,26 @@ from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64
-from exporter.ledger.rpc.wire import footprint_keys
+from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Simulation, made_wasm, wasm_hash
-from exporter.localnet.made_assets import made_account
-from exporter.localnet.network import CODE
-from exporter.localnet.oracle_contract import (
+from exporter.localnet.contracts import (
     ORACLE_WASM,
     ORACLE_WASM_HASH,
+    OWN_LAYOUT_WASM_HASH,
+    TOKEN_WASM_HASH,
+    Simulation,
+    Token,
+    TokenLayout,
     asset_entry,
+    made_wasm,
     oracle_instance,
     price_entry,
     price_key,
+    wasm_hash,
 )
-from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, Token, TokenLayout
+from exporter.localnet.made_assets import made_account
+from exporter.localnet.network import CODE
 from tests.localnet.rpc_client import stellar_asset
 
 LEDGER = 1_000
@@ -86,7 +91,7 @@ def test_a_feed_without_a_price_gives_none_and_records_where_it_looked() -> None
 
     assert VOID == result(simulation)
     assert simulation.footprint[price_key(ORACLE, TOKEN, PERSISTENT)] is None
-    assert price_key(ORACLE, TOKEN, PERSISTENT) in footprint_keys(simulation.transaction_data())
+    assert price_key(ORACLE, TOKEN, PERSISTENT) in sum(footprint_parts(simulation.transaction_data()), ())
 
 
 def test_an_unknown_asset_traps() -> None:
@@ -138,7 +143,7 @@ def test_archived_entries_look_restored_and_are_to_be_written() -> None:
     assert b"\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\1" == data[:16]
     instance_and_code = [entries.instance_key(ORACLE), entries.code_key(ORACLE_WASM_HASH)]
     archived = [asset_entry(ORACLE, TOKEN)[0], entry[0]]
-    assert (*instance_and_code, *archived) == footprint_keys(data)
+    assert (*instance_and_code, *archived) == sum(footprint_parts(data), ())
 
 
 @pytest.mark.parametrize(

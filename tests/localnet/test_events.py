@@ -12,7 +12,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
-from exporter.localnet.rpc_methods import INVALID_PARAMS, INVALID_REQUEST
+from exporter.localnet.rpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.localnet.rpc_client import LocalRpc
 from tests.protocols.blend_chain import contract
 

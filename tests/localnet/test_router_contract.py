@@ -27,10 +27,18 @@ from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.blend import V2
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts, Host, Simulation, TrapError
+from exporter.localnet.contracts import (
+    BUDGET_EXCEEDED,
+    ROUTER_WASM_HASH,
+    Contracts,
+    Host,
+    Simulation,
+    TrapError,
+    router_entries,
+    run_router,
+)
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind
-from exporter.localnet.router_contract import BUDGET_EXCEEDED, ROUTER_WASM_HASH, router_entries, run_router
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from tests.localnet.rpc_client import LocalRpc, stellar_asset

@@ -14,7 +14,7 @@ from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval_encode import symbol
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, MadeNetwork
-from exporter.localnet.rpc_methods import (
+from exporter.localnet.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,

@@ -11,7 +11,7 @@ from stellar_sdk import scval as sdk
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import u32
-from exporter.ledger.rpc.wire import footprint_keys
+from exporter.ledger.rpc.wire import footprint_parts
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import FeedKind
 from tests.localnet.rpc_client import LocalRpc, stellar_asset, text
@@ -44,7 +44,7 @@ def test_a_result_has_its_value_and_its_footprint(rpc: LocalRpc, network: MadeNe
     data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
     read_only = [key.to_xdr_bytes() for key in data.resources.footprint.read_only]
     assert [] == data.resources.footprint.read_write
-    assert tuple(read_only) == footprint_keys(data.to_xdr_bytes())
+    assert tuple(read_only) == sum(footprint_parts(data.to_xdr_bytes()), ())
     assert entries.instance_key(feed.oracle.contract) in read_only
     assert feed.key in read_only
 

@@ -519,7 +519,7 @@ def test_a_market_with_a_stale_price() -> None:
     assert ("1.00012345678901", VALID_PRICE) == (rows["USDC"]["oracle_price_usd"], rows["USDC"]["price_reason"])
     assert (None, None) == (rows["XLM"]["oracle_price_usd"], rows["XLM"]["oracle_price"])
     assert [sum(values.values())] == tables.markets["tvl_usd_cents"].to_list()
-    assert [(contract("XLM"), "the price is 361 s old, more than 360 s")] == [
+    assert [(contract("XLM"), "the price is 6 minutes 1 second old, more than 6 minutes")] == [
         (item.pool, item.reason) for item in tables.unpriced
     ]
     assert [] == tables.unread
@@ -548,8 +548,8 @@ def test_value_has_collateral() -> None:
     [
         (Quote("O", "T", 14, 1, NOW), None),
         (Quote("O", "T", 14, 1, NOW - 360), None),
-        (Quote("O", "T", 14, 1, NOW - 361), "the price is 361 s old, more than 360 s"),
-        (Quote("O", "T", 14, 1, NOW + 1), "the price is of 1 s after the ledger"),
+        (Quote("O", "T", 14, 1, NOW - 361), "the price is 6 minutes 1 second old, more than 6 minutes"),
+        (Quote("O", "T", 14, 1, NOW + 1), "the price is of 1 second after the ledger"),
         (Quote("O", "T", 14, 0, NOW), "the price is 0, not above zero"),
         (Quote("O", "T", 14, -5, NOW - 9_999), "the price is -5, not above zero"),
         (Quote("O", "T", failure="the oracle has no price for this token"), "the oracle has no price for this token"),

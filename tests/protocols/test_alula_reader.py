@@ -112,13 +112,14 @@ class TestReading:
         assert ([], []) == (tables.unread, tables.notices)
 
     def test_active_market_without_list(self) -> None:
-        """A market that is active must have had a list of pools: that there is none is said."""
+        """A market that is active must have had a list of pools: without one it is unread."""
         ledger = AlulaLedger()
         ledger.replace(market_instance("A", "Active"), deployed_market("A"))
         tables = ledger.compute([demanded("A")])
 
-        assert {A: (0, 0)} == counts_of(tables)
-        assert ["is active and has no list of pools"] == [notice[64:98] for notice in tables.notices]
+        assert {} == counts_of(tables)
+        assert [(A, None, "absent")] == [(item.market, item.pool, item.reason) for item in tables.unread]
+        assert tables.unread[0].detail.startswith("the market is active and has no list of pools")
 
     def test_parameters(self) -> None:
         """The rate model and the limits of every pool are at hand, with their scales, to be shown."""

@@ -129,14 +129,14 @@ class TestReading:
         assert ([], []) == (tables.unread, tables.notices)
 
     def test_empty_pool_in_use(self) -> None:
-        """A market that is in use and has no list of reserves is read as empty, which a notice tells."""
+        """A market that is in use and has no list of reserves is unread."""
         ledger = BlendLedger()
         ledger.replace(pool_instance("A", "v2", status=3))
         tables = ledger.compute([demanded("A")])
 
-        assert {A: (0, 0)} == counts_of(tables)
-        assert 1 == len(tables.notices)
-        assert tables.notices[0].startswith(f"market {A} is on_ice and has no list of reserves")
+        assert {} == counts_of(tables)
+        assert [(A, None, "absent")] == [(item.market, item.pool, item.reason) for item in tables.unread]
+        assert tables.unread[0].detail.startswith("the market is on_ice and has no list of reserves")
 
     def test_unknown_status(self) -> None:
         """A status number the contract does not have today does not cost the market its numbers."""

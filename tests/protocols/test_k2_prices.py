@@ -275,4 +275,4 @@ def test_rules_of_a_quote() -> None:
     assert "the oracle gave no price" == module.price_failure(Quote("O", "T"), NOW)
     assert module.price_failure(Quote("O", "T", 14, 1, NOW), NOW) is None
     assert module.price_failure(Quote("O", "T", 14, 1, NOW - 86_401), NOW) is not None
-    assert "the price is of 1 s after the ledger" == module.price_failure(Quote("O", "T", 14, 1, NOW + 1), NOW)
+    assert "the price is of 1 second after the ledger" == module.price_failure(Quote("O", "T", 14, 1, NOW + 1), NOW)

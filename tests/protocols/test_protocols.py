@@ -82,4 +82,4 @@ def test_what_no_protocol_takes_for_a_price(name: str, quote: Quote) -> None:
 @EVERY
 def test_good_price(name: str) -> None:
     """A price above zero and of now is valid for every protocol."""
-    assert PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW), NOW) is None
+    assert PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW, max_age=60), NOW) is None

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, RequestRefusedError
-from exporter.ledger.rpc.client import RpcSource
-from exporter.ledger.rpc.endpoints import RpcEvent, RpcLimits
+from exporter.ledger.rpc.client import RpcEvent, RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall, EntriesAnswer, LedgerSource, SimulationAnswer
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import CLOSE_TIME, LEDGER, PASSPHRASE, FakeRpc, VirtualClock, key, made_entry

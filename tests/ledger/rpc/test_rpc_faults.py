@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import AllEndpointsFailedError, ExporterError, RequestRefusedError
-from exporter.ledger.rpc.client import RpcSource
-from exporter.ledger.rpc.endpoints import RpcEvent, RpcLimits
+from exporter.ledger.rpc.client import RpcEvent, RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import LEDGER, PASSPHRASE, Call, FakeRpc, VirtualClock, key, made_entry
