@@ -19,9 +19,8 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.families import alias_of, kind_of
 from exporter.tree.files import FileKind
-from exporter.tree.headers import kind_of
-from exporter.tree.routes import alias_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"

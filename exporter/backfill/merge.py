@@ -17,9 +17,10 @@ from exporter.history.manifest import HistoryPart, data_of, extend_history, read
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.retention import record_superseded_history
 from exporter.publishing.standing import read_intent, read_published, unfinished_run
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def merge_into_history(
             superseded += [key, *(part.file.key for part in belonging)]
         if added and manifest is not None:
             record_superseded_history(store, superseded, now())
-            store.put(HISTORY_MANIFEST_KEY, render_history_manifest(manifest).data)
+            store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result

@@ -22,7 +22,7 @@ from exporter.numbers.wording import counted, lasting
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 
 MAX_POINTER_BYTES = 64 * 2**20
 """Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""

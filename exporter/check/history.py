@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 
 from exporter.check.rows import number, value_in_cents
 from exporter.check.whole import Whole
-from exporter.history.manifest import HISTORY_PREFIX
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.tree.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"

@@ -11,14 +11,15 @@ from random import Random
 
 import msgspec
 
-from exporter.check.tree import TreeChecker
+from exporter.check.checker import TreeChecker
 from exporter.check.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import RunManifest, SystemStatus
+from exporter.tree.families import EMPTY_PAGE_KEY, POINTER_KEY
 from exporter.tree.files import FileKind
-from exporter.tree.headers import POINTER_KEY, PROBLEM_CONTENT_TYPE, content_type
+from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
-from exporter.tree.routes import EMPTY_PAGE_KEY, MAX_LIMIT
+from exporter.tree.routes import MAX_LIMIT
 
 MAX_PROBLEM_BYTES = 64 * 1024
 _STRANGER = "C" + "A" * 55

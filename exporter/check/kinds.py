@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from exporter.check.rows import number
 from exporter.check.whole import Whole
-from exporter.render.openapi import OPENAPI_KEY, openapi_document
-from exporter.render.tree import market_pool
+from exporter.render.endpoints import market_pool
+from exporter.render.openapi import openapi_document
 from exporter.tree.documents import (
     AssetDetail,
     AssetHistory,
@@ -31,7 +31,8 @@ from exporter.tree.documents import (
     SystemStatus,
     TokenDocument,
 )
-from exporter.tree.routes import BUCKET_NAMES, asset_key, assets_folder, bucket_page_key, history_key, token_key
+from exporter.tree.families import OPENAPI_KEY, asset_key, assets_folder, bucket_page_key, history_key, token_key
+from exporter.tree.fields import BUCKET_NAMES
 
 Judge = Callable[[Whole, SystemStatus, str, Any], Iterable[str]]
 """(the tree, its status, the document's key, what is kept of it) to what is wrong with it."""

@@ -10,20 +10,17 @@ from typing import TypeVar
 
 import msgspec
 
+from exporter.check.checker import TreeChecker
 from exporter.check.faults import Fault, Looked, TreeFaultsError
 from exporter.check.http_rules import check_public_urls
-from exporter.check.tree import TreeChecker
 from exporter.check.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
-from exporter.render.openapi import OPENAPI_KEY
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY, kind_of
+from exporter.tree.families import HISTORY_MANIFEST_KEY, OPENAPI_KEY, POINTER_KEY, kind_of, page_key
+from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
-from exporter.tree.routes import page_key
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """Of a document that no manifest gives the size of."""
@@ -223,7 +220,7 @@ async def _read(
 
 def _decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
     try:
-        document = parse_back(RenderedFile(key, data, kind_of(key)))
+        document = parse_back(key, data)
     except ValueError as error:
         raise CheckError(f"{key}: cannot be read: {error}") from error
     if not isinstance(document, model):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from exporter.errors import CheckError
-from exporter.render.pages import page_bytes
+from exporter.render.assets_pages import page_bytes
 from exporter.tree.documents import PoolSnapshot, encode
 from exporter.tree.fields import Cursor
 

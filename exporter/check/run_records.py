@@ -9,10 +9,9 @@ from exporter.check.whole import Whole
 from exporter.errors import ConfigError
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
-from exporter.render.tree import run_manifest_key
 from exporter.tree.documents import SCHEMA_VERSION, MarketSummary, RunManifest, SystemStatus
+from exporter.tree.families import POINTER_KEY, RUN, kind_of
 from exporter.tree.files import FileKind
-from exporter.tree.headers import POINTER_KEY, kind_of
 from exporter.tree.routes import checked_page_sizes
 
 
@@ -37,7 +36,7 @@ def _status_faults(whole: Whole, status: SystemStatus) -> Iterator[str]:
         yield str(error)
     if status.page_sizes != sorted(status.page_sizes):
         yield f"$.page_sizes is {status.page_sizes}, which does not ascend"
-    if status.manifest_key != run_manifest_key(status.run_id):
+    if status.manifest_key != RUN.key(run_id=status.run_id):
         yield f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}"
     if not status.market_count:
         yield "$.market_count is 0: there is no market in the tree"

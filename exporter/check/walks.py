@@ -13,7 +13,7 @@ from itertools import pairwise
 from exporter.check.rows import Page, contradictions
 from exporter.check.whole import Whole
 from exporter.tree.documents import MarketSummary, PoolSnapshot, SystemStatus
-from exporter.tree.routes import EMPTY_PAGE_KEY, assets_folder, page_key
+from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 
 ALL = assets_folder(None, None)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from exporter.check.faults import Faults, Looked
 from exporter.check.rows import Page, RowTable
 from exporter.tree.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus
-from exporter.tree.routes import assets_folder
+from exporter.tree.families import assets_folder
 
 
 class Seen(Struct, frozen=True, gc=False):

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import StoreError
-from exporter.history.manifest import HISTORY_PREFIX
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.store import Store, etag_of, read_many
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 64 * 2**20

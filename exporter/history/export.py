@@ -23,8 +23,9 @@ from exporter.check.tree_sources import TreeSource
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.fields import CONTRACT
 
 _DAY = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/")
 _MONTH = re.compile(r"/month=(\d{4})-(\d{2})/")
@@ -71,7 +72,7 @@ class Selection:
     def __post_init__(self) -> None:
         """Refuse what can select nothing. Raises `ConfigError`."""
         for option, address in (("--market", self.market), ("--token", self.token)):
-            if address is not None and re.fullmatch("C[A-Z2-7]{55}", address) is None:
+            if address is not None and re.fullmatch(CONTRACT, address) is None:
                 raise ConfigError(f"{option}: {address!r} is not the address of a contract (C...)")
         for low, high in ((self.start.ledger, self.end.ledger), (self.start.time, self.end.time)):
             if low is not None and high is not None and low > high:  # type: ignore[operator]

@@ -7,7 +7,6 @@ one a run; a manifest that is lost or damaged is never silently begun anew.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,18 +15,11 @@ import msgspec
 
 from exporter.errors import CheckError, StoreError
 from exporter.history.schema import HISTORY_SCHEMA_VERSION
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
-from exporter.tree.files import RenderedFile
-
-HISTORY_PREFIX = "history/pools/"
-
-_FILE = re.compile(
-    r"history/pools/(date=\d{4}-\d{2}-\d{2}|month=\d{4}-\d{2})/"
-    r"(?P<first>[1-9]\d*)(-(?P<last>[1-9]\d*)-[0-9a-f]{12})?\.parquet"
-)
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
+from exporter.tree.files import FileKind, RenderedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +37,11 @@ def file_reference(key: str) -> str:
 
 def file_ledgers(key: str) -> tuple[int, int] | None:
     """Tell the first and the last ledger of a file of the history from its key; None for any other key."""
-    match = _FILE.fullmatch(key)
-    return None if match is None else (int(match["first"]), int(match["last"] or match["first"]))
+    found = parse_key(key)
+    if found is None or found[0].kind is not FileKind.HISTORY:
+        return None
+    first = found[1]["ledger"]
+    return int(first), int(found[1].get("last", first))
 
 
 def decode_history_manifest(data: bytes) -> HistoryManifest:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 import exporter
 from exporter.errors import CheckError, ExactOverflowError
-from exporter.history.manifest import HISTORY_PREFIX, HistoryPart, file_reference
+from exporter.history.manifest import HistoryPart, file_reference
 from exporter.history.schema import (
     FRAME_DTYPES,
     HISTORY_COLUMNS,
@@ -28,6 +28,7 @@ from exporter.history.schema import (
     column_names,
 )
 from exporter.tree.documents import HistoryFile
+from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 
 ROW_GROUP_ROWS = 100_000
@@ -42,7 +43,7 @@ def history_key(observed_ledger: int, ledger_close_time: int) -> str:
         ledger_close_time: its close time in unix seconds.
     """
     date = datetime.fromtimestamp(ledger_close_time, UTC).date()
-    return f"{HISTORY_PREFIX}date={date:%Y-%m-%d}/{observed_ledger}.parquet"
+    return RUN_PARQUET.key(day=f"{date:%Y-%m-%d}", ledger=observed_ledger)
 
 
 def check_representable(pools: pl.DataFrame) -> None:

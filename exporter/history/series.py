@@ -29,11 +29,11 @@ from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, OBSERVATIONS, Bucket, aggregate
 from exporter.history.damage import refuse_other_rows
 from exporter.history.manifest import data_of
-from exporter.render.tree import read_back, render_document
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import AssetHistory, HistoryBucket, HistoryFile, HistoryManifest, encode, page_token
+from exporter.tree.families import bucket_page_key
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.routes import bucket_page_key, history_key
+from exporter.tree.read_back import read_back, render_document
 
 _ORDER = ("market", "pool", "start")
 _Place = tuple[str, str]
@@ -87,7 +87,7 @@ class Series:
             for place, buckets in _histories(rows, bucket):
                 cursor = self.cursors[bucket.name].get(place)
                 document = AssetHistory(*place, bucket.name, self.through_ledger, buckets, cursor)
-                yield render_document(history_key(*place, bucket.name), document)
+                yield render_document(document)
 
     def _check_later(self, observations: pl.DataFrame, ledger: int, close_time: int) -> None:
         first = observations.select(pl.col("observed_ledger").min(), pl.col("ledger_close_time").min()).row(0)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter.check.tree import TreeChecker
+from exporter.check.checker import TreeChecker
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import NETWORKS, network_id, network_of
@@ -55,15 +55,21 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
-from exporter.render.documents import protocol_list, render_coverage, render_details, render_errors, render_overview
-from exporter.render.openapi import render_openapi
+from exporter.render.endpoints import (
+    protocol_list,
+    render_details,
+    render_errors,
+    render_overview,
+    render_tree,
+)
+from exporter.render.openapi import openapi_document
 from exporter.render.site.pages import SiteFacts, render_site
-from exporter.render.tree import render_tree
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.files import RenderedFile
+from exporter.tree.read_back import render_document
 
 SHOWN_DISCOVERIES = 5
 """Markets named on the console; the report has all."""
@@ -276,7 +282,7 @@ def record(run: Run, facts: dict[str, Any]) -> None:
 def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
     """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
 
-    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.tree`).
+    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
     """
     store = MemoryStore() if run.dry_run else run.store
     checker = TreeChecker(run.done().ledger, own_files_only=True)
@@ -337,8 +343,8 @@ def _rendered(run: Run) -> Iterator[RenderedFile]:
     yield from render_overview(tables, series.first_seen)
     known = network_of(run.network)
     covered = protocol_list(tables, run.modules, known.deployments, known.name)
-    yield render_coverage(covered)
-    yield render_openapi()
+    yield render_document(covered)
+    yield render_document(openapi_document())
     yield from render_errors()
     assert run.history is not None, "the step that makes the run's Parquet file has not run"
     before = read_history_manifest(run.store)

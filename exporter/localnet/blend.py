@@ -1,8 +1,7 @@
 """The stand-in for Blend: pools as both generations store them, and the code of v2's one view of a reserve.
 
 The math is written apart from the exporter's own, in plain Python integers; all of it is docs/protocols/blend.md.
-Amounts are token base units. Not known is how the contract fails for an asset that is no reserve; here it is what
-unwrapping a missing value ends as.
+Amounts are token base units.
 """
 
 from __future__ import annotations
@@ -327,12 +326,11 @@ def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
     return data_key(contract, key, PERSISTENT), data
 
 
-_UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"
 _DATA_FIELDS = ("b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod")
 
 
 def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of a v2 pool: ``get_reserve(asset)``."""
+    """The code of a v2 pool: ``get_reserve(asset)``. Its errors are those that the deployed code ends with."""
     instance = host.instance(contract)
     if function != "get_reserve":
         raise TrapError(MISSING_FUNCTION)
@@ -340,12 +338,12 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
         raise TrapError(WRONG_ARGUMENTS)
     kind, asset = arguments[0]
     if kind != scval.ADDRESS:
-        raise TrapError("Error(Value, UnexpectedType)")
+        raise TrapError("Error(WasmVm, InvalidAction)")
     pool_config = storage_of(instance, symbol("Config"))
     config = host.data(contract, vec(symbol("ResConfig"), address(asset)))
     data = host.data(contract, vec(symbol("ResData"), address(asset)))
     if pool_config is None or config is None or data is None:
-        raise TrapError(_UNWRAPPED_NONE)
+        raise TrapError("Error(Storage, MissingValue)")
     settings, state = _fields(config), _fields(data)
     reserve = Reserve(
         generation=V2,

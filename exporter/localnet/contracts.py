@@ -355,16 +355,20 @@ def amount_of(balance: ScVal | None) -> int:
 
 
 def run_token(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of every token here: ``decimals()``, ``name()``, ``symbol()`` and ``balance(holder)`` of a contract."""
+    """The code of every token here: ``decimals()``, ``name()``, ``symbol()`` and ``balance(holder)`` of a contract.
+
+    The host's own asset contract says of a wrong call something else than a wasm contract does.
+    """
     instance = host.instance(contract)
+    built_in = instance.executable == STELLAR_ASSET
     if function == "balance":
         if len(arguments) != 1:
             raise TrapError(WRONG_ARGUMENTS)
         return i128(amount_of(host.data(contract, vec(symbol("Balance"), arguments[0]))))
     if function not in _FIELDS:
-        raise TrapError(MISSING_FUNCTION)
+        raise TrapError("Error(Value, InvalidInput)" if built_in else MISSING_FUNCTION)
     if arguments:
-        raise TrapError(WRONG_ARGUMENTS)
+        raise TrapError("Error(Context, UnexpectedSize)" if built_in else WRONG_ARGUMENTS)
     for key, names in ((_METADATA, _FIELDS), (_OWN_METADATA, _OWN_FIELDS)):
         metadata = storage_of(instance, key)
         if metadata is not None:

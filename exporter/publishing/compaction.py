@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -19,13 +18,15 @@ import pyarrow.parquet as pq
 
 import exporter
 from exporter.errors import CheckError, StoreError
-from exporter.history.manifest import HISTORY_PREFIX, data_of, file_reference, read_history_manifest
+from exporter.history.manifest import data_of, file_reference, read_history_manifest
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
 from exporter.publishing.retention import record_superseded_history
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
+from exporter.tree.files import FileKind
+from exporter.tree.read_back import render_document
 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a compacted file are sorted."""
@@ -177,8 +178,6 @@ DEFAULT_MONTHS = 2
 MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
 
-_PLACE = re.compile(rf"{HISTORY_PREFIX}(?:date=(?P<day>\d{{4}}-\d{{2}}-\d{{2}})|month=(?P<month>\d{{4}}-\d{{2}}))/")
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -286,17 +285,18 @@ def _replace(
     files = [file for file in manifest.files if file.key not in gone]
     files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)
     replaced = HistoryManifest(manifest.schema_version, manifest.observed_ledger, files)
-    rendered = render_history_manifest(replaced)
+    rendered = render_document(replaced)
     store.put(HISTORY_MANIFEST_KEY, rendered.data)
     return replaced
 
 
 def _place(key: str) -> tuple[str | None, str]:
     """The day (None for a month's file) and the month that a file's folder names."""
-    match = _PLACE.match(key)
-    if match is None:
+    found = parse_key(key)
+    if found is None or found[0].kind is not FileKind.HISTORY:
         raise StoreError(f"{HISTORY_MANIFEST_KEY} names {key}, which is under no day and no month")
-    return match["day"], match["month"] or match["day"][:7]
+    day, month = found[1].get("day"), found[1].get("month")
+    return day, month or str(day)[:7]
 
 
 def _month_before(month: str, count: int) -> str:

@@ -24,7 +24,6 @@ from exporter.history.manifest import (
 from exporter.publishing.retention import forget_superseded, record_superseded_history
 from exporter.publishing.standing import (
     INTENT_KEY,
-    RUNS_PREFIX,
     Intent,
     ListedFile,
     Published,
@@ -33,18 +32,11 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
-from exporter.render.tree import (
-    HISTORY_MANIFEST_KEY,
-    manifest_file,
-    render_history_manifest,
-    render_run_manifest,
-    render_status,
-    run_manifest_key,
-)
-from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, is_key, read_many, utc_now
+from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import ManifestFile, RunManifest, SystemStatus, timestamp
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY, kind_of
+from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, kind_of
+from exporter.tree.files import FileKind, RenderedFile, is_key
+from exporter.tree.read_back import render_document
 
 MEMORY_BYTES = 32 * 1024 * 1024
 """Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
@@ -123,8 +115,8 @@ def _reported() -> Iterator[None]:
 # A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
 # run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
 
-INTERNAL_PREFIX = "v1/system/"
-"""Where the pointer and the publisher's own records are; a run renders nothing there."""
+_OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
+"""How the keys begin that the publisher itself writes; a run renders nothing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +238,7 @@ def _extended_history_manifest(
     kept = history_below(previous, history.entry) if replacing else previous
     names = {file.key for file in ([] if kept is None else kept.files)}
     withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
-    return render_history_manifest(extend_history(kept, history.entry)), withdrawn
+    return render_document(extend_history(kept, history.entry)), withdrawn
 
 
 def _pages_of(
@@ -278,11 +270,11 @@ def _enter(file: RenderedFile, listing: dict[str, ManifestFile]) -> bool:
     """List a file; False when the same page was rendered before (two filters can share a page)."""
     if not is_key(file.key):
         raise CheckError(f"{file.key}: not a key that a store accepts")
-    if kind_of(file.key) is not file.kind or file.key.startswith((INTERNAL_PREFIX, RUNS_PREFIX)):
+    if kind_of(file.key) is not file.kind or file.key.startswith(_OWN):
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the one that stands")
-    entry = manifest_file(file)
+    entry = ManifestFile(key=file.key, kind=file.kind.value, bytes=len(file.data), sha256=file.sha256)
     known = listing.setdefault(file.key, entry)
     if known is entry:
         return True
@@ -297,7 +289,7 @@ def _summarize(
     """Make the run's manifest, and what the status document says of the run."""
     files = [listing[key] for key in sorted(listing)]
     run_id = run_id_of(observed_ledger, files)
-    manifest = render_run_manifest(
+    manifest = render_document(
         RunManifest(
             run_id=run_id,
             observed_ledger=observed_ledger,
@@ -309,7 +301,7 @@ def _summarize(
         run_id=run_id,
         observed_ledger=observed_ledger,
         published_at=published_at,
-        manifest_key=run_manifest_key(run_id),
+        manifest_key=RUN.key(run_id=run_id),
         manifest_sha256=manifest.sha256,
         previous_run_id=None if published is None else published.pointer.run_id,
     )
@@ -320,7 +312,7 @@ def _build_status(build_status: Callable[[RunSummary], SystemStatus], summary: R
     for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
         if getattr(status, field) != getattr(summary, field):
             raise CheckError(f"{POINTER_KEY}: {field} is {getattr(status, field)}, not {getattr(summary, field)}")
-    return render_status(status)
+    return render_document(status)
 
 
 def _intent(summary: RunSummary) -> bytes:

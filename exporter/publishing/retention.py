@@ -17,7 +17,7 @@ from itertools import islice
 import msgspec
 
 from exporter.errors import LostRaceError, StoreError
-from exporter.history.manifest import HISTORY_PREFIX, file_ledgers, read_history_manifest
+from exporter.history.manifest import file_ledgers, read_history_manifest
 from exporter.publishing.standing import (
     RUNS_PREFIX,
     RunListing,
@@ -27,12 +27,11 @@ from exporter.publishing.standing import (
     read_published,
     unfinished_run,
 )
-from exporter.render.tree import HISTORY_MANIFEST_KEY
-from exporter.stores.store import Clock, Store, is_key, utc_now
+from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.files import FileKind
-from exporter.tree.headers import kind_of
+from exporter.tree.families import FAMILIES, HISTORY_PREFIX, PAGE, Sweep
+from exporter.tree.files import FileKind, is_key
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
 """Since when each earlier run is superseded. The sweep's own record, no part of the API."""
@@ -171,8 +170,7 @@ LEFTOVER_AGE = timedelta(hours=1)
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
 
-_PAGES_PREFIX = "v1/pages/"  # not v1/buckets/: the pages of the histories are named by heads of any later run, for good
-_KEPT_PREFIXES = ("v1/system/", RUNS_PREFIX, "history/", "state/")
+_KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +274,7 @@ def _documents(listing: RunListing) -> set[str]:
     return {
         file.key
         for file in listing.files
-        if file.kind == FileKind.DOCUMENT
-        and is_key(file.key)
-        and kind_of(file.key) is FileKind.DOCUMENT
-        and not file.key.startswith(_KEPT_PREFIXES)
-        and file.key != HISTORY_MANIFEST_KEY
+        if file.kind == FileKind.DOCUMENT and is_key(file.key) and not file.key.startswith(_KEPT)
     }
 
 
@@ -290,7 +284,7 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     Age alone says nothing: a page may be written once and named by many runs.
     """
     removed = 0
-    old = (info.key for info in store.list(_PAGES_PREFIX) if info.modified < before)
+    old = (info.key for info in store.list(PAGE.prefix) if info.modified < before)
     while batch := set(islice(old, BATCH_PAGES)):
         for key in (runs.current, *runs.retained):
             listing = read_listing(store, key)

@@ -16,14 +16,15 @@ from msgspec import Meta, Struct
 from exporter.deployments.networks import network_of
 from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError
 from exporter.ledger.rpc.redaction import printable
-from exporter.stores.store import Store, StoredObject, check_key, etag_of
+from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY, RUN
+from exporter.tree.files import check_key
 
 INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
-RUNS_PREFIX = "v1/runs/"
+RUNS_PREFIX = RUN.prefix
 
 MAX_LEDGERS_PER_SECOND = 10
 """No network closes ledgers faster than this, by its own clock; Stellar takes five seconds or so for one."""

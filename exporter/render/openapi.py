@@ -1,34 +1,21 @@
-"""What can be asked for: every route with its parameters, its document, and the problems that it may answer with."""
+"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write and read back every file.
+
+It depends on nothing but the code, so it changes only with a version of the exporter.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 import exporter
-from exporter.render.tree import render_document
 from exporter.tree import fields
-from exporter.tree.documents import (
-    SCHEMA_VERSION,
-    AssetDetail,
-    AssetHistory,
-    AssetsPage,
-    HistoryManifest,
-    MarketList,
-    MarketSummary,
-    OpenApiDocument,
-    ProtocolList,
-    ProtocolSummary,
-    RunManifest,
-    SystemStatus,
-    TokenDocument,
-)
-from exporter.tree.files import RenderedFile
+from exporter.tree.documents import SCHEMA_VERSION, Document, OpenApiDocument
+from exporter.tree.families import FAMILIES, Operation
+from exporter.tree.fields import BUCKET_NAMES, DEFAULT_BUCKET
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     Problem,
@@ -43,152 +30,19 @@ from exporter.tree.problems import (
     unknown_pool,
     unknown_token,
 )
-from exporter.tree.routes import (
-    ASSETS_PARAMETERS,
-    BUCKET_NAMES,
-    DEFAULT_BUCKET,
-    MARKETS_PARAMETERS,
-    MAX_LIMIT,
-    MISTAKABLE,
-)
+from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 """Well-formed addresses for the examples."""
 
-_CURSOR_PATTERN = "^[A-Za-z0-9_-]+$"
 
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One route: what it answers, and what it takes by the names of `PARAMETERS`."""
-
-    path: str
-    name: str
-    tag: str
-    summary: str
-    description: str
-    document: type[Struct]
-    parameters: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        "/v1/assets",
-        "listAssets",
-        "assets",
-        "All pools",
-        "Pool snapshots by market and then pool, ascending. Follow `next_cursor` to its end: all pages are of one run, "
-        "with no row twice and none missing, for as long as the retention time after a newer run was published. A "
-        "well-formed `market` or `token` that matches nothing gives an empty page.",
-        AssetsPage,
-        ("market", "token", "cursor", "limit"),
-        ("invalid_parameter", "not_a_parameter", "unknown_cursor"),
-    ),
-    Operation(
-        "/v1/assets/{market}/{pool}",
-        "getAsset",
-        "assets",
-        "One pool",
-        "The pool snapshot, with rates, price, indexes, rate model and provenance beside it.",
-        AssetDetail,
-        ("market_path", "pool_path"),
-        ("invalid_parameter", "unknown_pool"),
-    ),
-    Operation(
-        "/v1/assets/{market}/{pool}/history",
-        "getAssetHistory",
-        "assets",
-        "The history of one pool in buckets",
-        "Buckets ascend within a page; the newest page ends with the bucket that is still open, and `next_cursor` "
-        "leads to older ones, which never change and do not expire. Buckets begin at multiples of their length since "
-        "1970-01-01T00:00:00Z, weeks on Monday. A bucket in which nothing was observed is left out.",
-        AssetHistory,
-        ("market_path", "pool_path", "bucket", "history_cursor"),
-        ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
-    ),
-    Operation(
-        "/v1/markets",
-        "listMarkets",
-        "markets",
-        "All markets",
-        "Every market that was read, ascending by address. It has no parameters.",
-        MarketList,
-        (),
-        ("not_a_parameter_of_markets",),
-    ),
-    Operation(
-        "/v1/markets/{market}",
-        "getMarket",
-        "markets",
-        "One market with its pools",
-        "Long lists of pools are cut (`truncated`); `/v1/assets?market=` has all of them.",
-        MarketSummary,
-        ("market_path",),
-        ("invalid_parameter", "unknown_market"),
-    ),
-    Operation(
-        "/v1/tokens/{address}",
-        "getToken",
-        "tokens",
-        "One token and the pools that lend it",
-        "Symbol and decimals are as the token's contract gives them.",
-        TokenDocument,
-        ("address_path",),
-        ("invalid_parameter", "unknown_token"),
-    ),
-    Operation(
-        "/v1/protocol/summary",
-        "getProtocolSummary",
-        "protocol",
-        "Counts and value, together and by protocol",
-        "Values are sums over the pools that have a price.",
-        ProtocolSummary,
-    ),
-    Operation(
-        "/v1/protocols",
-        "listProtocols",
-        "protocol",
-        "What is covered, and what is left out",
-        "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
-        ProtocolList,
-    ),
-    Operation(
-        "/v1/system/status",
-        "getSystemStatus",
-        "system",
-        "The published run",
-        "Which run is the published one, and what of it is missing, with the reason. It is written last.",
-        SystemStatus,
-    ),
-    Operation(
-        "/v1/runs/{run_id}",
-        "getRun",
-        "system",
-        "The files of a run",
-        "Every file of a run with its size and SHA-256; runs that are past the retention time are gone.",
-        RunManifest,
-        ("run_id_path",),
-        ("not_found",),
-    ),
-    Operation(
-        "/v1/history",
-        "getHistoryManifest",
-        "history",
-        "The Parquet files of the history",
-        "Every file with its URL, rows, size, SHA-256 and ledgers. Read the files with any engine that reads Parquet.",
-        HistoryManifest,
-    ),
-    Operation(
-        "/v1/openapi.json",
-        "getOpenApi",
-        "system",
-        "This description",
-        "OpenAPI 3.1.",
-        OpenApiDocument,
-    ),
+OPERATIONS = tuple(
+    (family.path, family.model, family.operation)
+    for family in FAMILIES
+    if family.model is not None and family.operation is not None
 )
+"""What can be asked for: (path, model of the document, description), in the order of the table."""
 
 TAGS: Mapping[str, str] = {
     "assets": "Pools: one token's pool in one market.",
@@ -198,6 +52,8 @@ TAGS: Mapping[str, str] = {
     "history": "All runs as Parquet files.",
     "system": "The published run, and this description.",
 }
+
+_CURSOR = {name: msgspec.json.schema(fields.Cursor)[name] for name in ("type", "pattern", "maxLength")}
 
 PARAMETERS: Mapping[str, dict[str, Any]] = {
     "market": {
@@ -220,7 +76,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "description": "The `next_cursor` of a page. It fixes the run, the filter and the page size; the other "
         "parameters are ignored beside it.",
         "allowEmptyValue": True,
-        "schema": {"type": "string", "pattern": _CURSOR_PATTERN, "maxLength": 128},
+        "schema": _CURSOR,
     },
     "limit": {
         "name": "limit",
@@ -244,7 +100,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "description": "The `next_cursor` of a page of a history. It fixes the pool, the bucket and the page; "
         "`bucket` is ignored beside it.",
         "allowEmptyValue": True,
-        "schema": {"type": "string", "pattern": _CURSOR_PATTERN, "maxLength": 128},
+        "schema": _CURSOR,
     },
     "market_path": {
         "name": "market",
@@ -308,12 +164,6 @@ def problems_of(operation: Operation) -> Iterator[tuple[int, dict[str, Problem]]
     yield from sorted(by_status.items())
 
 
-# The OpenAPI 3.1 description of the API, made from the models that write and read back every file.
-#
-# It depends on nothing but the code, so it changes only with a version of the exporter.
-
-OPENAPI_KEY = "v1/openapi.json"
-
 _SCHEMAS = "#/components/schemas/"
 
 _DESCRIPTION = (
@@ -350,17 +200,12 @@ def openapi_document() -> OpenApiDocument:
         },
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
-        paths={operation.path: {"get": _operation(operation)} for operation in OPERATIONS},
+        paths={path: {"get": _operation(model, operation)} for path, model, operation in OPERATIONS},
         components={"schemas": _schemas(), "headers": _headers()},
     )
 
 
-def render_openapi() -> RenderedFile:
-    """The description as a file of the tree."""
-    return render_document(OPENAPI_KEY, openapi_document())
-
-
-def _operation(operation: Operation) -> dict[str, object]:
+def _operation(model: type[Document], operation: Operation) -> dict[str, object]:
     result: dict[str, object] = {
         "operationId": operation.name,
         "tags": [operation.tag],
@@ -369,7 +214,7 @@ def _operation(operation: Operation) -> dict[str, object]:
     }
     if operation.parameters:
         result["parameters"] = [_parameter(name) for name in operation.parameters]
-    return result | {"responses": _responses(operation)}
+    return result | {"responses": _responses(model, operation)}
 
 
 def _parameter(name: str) -> dict[str, object]:
@@ -380,13 +225,13 @@ def _parameter(name: str) -> dict[str, object]:
     return parameter
 
 
-def _responses(operation: Operation) -> dict[str, object]:
+def _responses(model: type[Document], operation: Operation) -> dict[str, object]:
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in ("ETag", "Cache-Control")}
     responses: dict[str, object] = {
         "200": {
             "description": operation.summary,
             "headers": headers,
-            "content": {CONTENT_TYPES["json"]: {"schema": {"$ref": _SCHEMAS + operation.document.__name__}}},
+            "content": {CONTENT_TYPES["json"]: {"schema": {"$ref": _SCHEMAS + model.__name__}}},
         },
         "304": {"description": "`If-None-Match` names the file as it is.", "headers": headers},
     }
@@ -404,7 +249,7 @@ def _responses(operation: Operation) -> dict[str, object]:
 
 
 def _schemas() -> dict[str, object]:
-    models = [*{operation.document: None for operation in OPERATIONS}, Problem]
+    models = [*{model: None for _, model, _ in OPERATIONS}, Problem]
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
     return {name: _tolerant(components[name]) for name in sorted(components)}
 

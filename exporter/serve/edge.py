@@ -20,14 +20,14 @@ import msgspec
 from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.render import documents
+from exporter.render import endpoints
 from exporter.render.site.templates import template_folder
 from exporter.stores import scheme_of
-from exporter.tree import headers, problems, routes
-from exporter.tree.families import prefixes
+from exporter.tree import families, fields, headers, problems, routes
+from exporter.tree.fields import BUCKET_NAMES
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem, encode_problem, problem
-from exporter.tree.routes import BUCKET_NAMES, MAX_LIMIT
+from exporter.tree.routes import MAX_LIMIT
 
 _DIGIT_PREFIX = "(?:%3)?"
 """``%30`` to ``%39`` are the digits."""
@@ -195,10 +195,10 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {
         "sizes": sizes,
         "max_limit": routes.MAX_LIMIT,
-        "max_url": documents.MAX_URL_LENGTH,
-        "empty_page": routes.EMPTY_PAGE_KEY,
-        "bucket_names": routes.BUCKET_NAMES,
-        "default_bucket": routes.DEFAULT_BUCKET,
+        "max_url": endpoints.MAX_URL_LENGTH,
+        "empty_page": families.EMPTY_PAGE_KEY,
+        "bucket_names": fields.BUCKET_NAMES,
+        "default_bucket": fields.DEFAULT_BUCKET,
         "problem_type": headers.PROBLEM_CONTENT_TYPE,
         "types": headers.CONTENT_TYPES,
         "every_answer": headers.EVERY_ANSWER,
@@ -207,14 +207,17 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "error_cache": headers.ERROR_CACHE_CONTROL,
         "uncached": headers.UNCACHED,
         "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
-        "immutable": (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY)),
-        "pointer": headers.POINTER_KEY,
+        "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
+        "pointer": families.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
-        "generic": {document.status: document for document in documents.generic_problems()},
-        "titles": {document.status: document.title for document in documents.generic_problems()},
+        "generic": {document.status: document for document in endpoints.generic_problems()},
+        "titles": {document.status: document.title for document in endpoints.generic_problems()},
         "shown": problems.SHOWN_CHARACTERS,
         "missing_page": problems.MISSING_PAGE,
         "mistakable": routes.MISTAKABLE,
+        "contract": fields.CONTRACT,
+        "pool_form": fields.POOL,
+        "cursor_form": fields.CURSOR,
     }
 
 
@@ -275,8 +278,8 @@ def _details() -> dict[str, str]:
         "token": problems.unknown_token("{1}").detail,
         "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
         "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
-        "method": documents.METHOD_NOT_ALLOWED.detail,
-        "long": documents.URL_TOO_LONG.detail,
+        "method": endpoints.METHOD_NOT_ALLOWED.detail,
+        "long": endpoints.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,
         "pool_id": routes.POOL_ACCEPTED,
         "bucket": routes.BUCKET_ACCEPTED,
@@ -315,7 +318,7 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options
             raise ConfigError("--origin: the URL must hold no user or password; the rule would publish them")
         origin = origin.rstrip("/")
     values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
-    values |= {"origin": origin, "unavailable": documents.UNAVAILABLE.detail}
+    values |= {"origin": origin, "unavailable": endpoints.UNAVAILABLE.detail}
     return {"worker.js": environment.get_template("worker.js.j2").render(values)}
 
 
@@ -372,7 +375,7 @@ def _custom_error_responses() -> dict[str, Any]:
     responses = [
         {
             "ErrorCode": code,
-            "ResponsePagePath": f"/{documents.error_key(answer)}",
+            "ResponsePagePath": f"/{families.ERROR.key(status=answer)}",
             "ResponseCode": str(answer),
             "ErrorCachingMinTTL": 5 if answer == 404 else 0,
         }

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.errors import ConfigError
 from exporter.tree.decoding import decode_json
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from exporter.tree.routes import checked_page_sizes
 
 CHUNK_BYTES = 256 * 1024

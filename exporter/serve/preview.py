@@ -22,20 +22,19 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.console import own_command
 from exporter.errors import ConfigError
-from exporter.render.documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
+from exporter.render.endpoints import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.serve.folder_tree import FileResponse, OpenFile, Tree, byte_range, etag_matches
+from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.headers import (
     CONTENT_TYPES,
     ERROR_CACHE_CONTROL,
     EVERY_ANSWER,
     METHODS,
-    POINTER_KEY,
     PREFLIGHT,
     PROBLEM_CONTENT_TYPE,
     UNCACHED,
     cache_control,
     content_type,
-    kind_of,
 )
 from exporter.tree.problems import (
     MISSING_PAGE,

@@ -38,13 +38,12 @@ from exporter.stores.store import (
     ObjectInfo,
     StoredObject,
     Written,
-    check_key,
     check_prefix,
     etag_of,
     immutable_key_message,
-    is_key,
     moved_message,
 )
+from exporter.tree.files import check_key, is_key
 
 LOCK_NAME = ".exporter.lock"
 TEMPORARY_PREFIX = ".tmp-"

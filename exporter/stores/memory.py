@@ -14,7 +14,6 @@ from exporter.stores.store import (
     Store,
     StoredObject,
     Written,
-    check_key,
     check_prefix,
     etag_of,
     immutable_key_message,
@@ -22,6 +21,7 @@ from exporter.stores.store import (
     one_by_one,
     utc_now,
 )
+from exporter.tree.files import check_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from urllib.parse import urlsplit
 
 from exporter.errors import ConfigError, ExporterError, StoreError
 from exporter.stores.s3_headers import SHA256, ObjectHeaders
-from exporter.stores.store import MAX_KEY_BYTES, is_key, utc_now
+from exporter.stores.store import utc_now
+from exporter.tree.files import MAX_KEY_BYTES, is_key
 
 if TYPE_CHECKING:
     from boto3.session import Session

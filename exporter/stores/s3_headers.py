@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.stores.store import etag_of
-from exporter.tree.families import family_of
-from exporter.tree.headers import cache_control, content_type, kind_of
-from exporter.tree.routes import is_alias
+from exporter.tree.families import family_of, is_alias, kind_of
+from exporter.tree.headers import cache_control, content_type
 
 SHA256 = "sha256"
 """The name of the digest among an object's metadata."""

@@ -29,19 +29,9 @@ from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Connection
 from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Uploader, Writer, uploader_for
-from exporter.stores.store import (
-    ObjectInfo,
-    StoredObject,
-    Written,
-    check_key,
-    check_prefix,
-    etag_of,
-    in_parallel,
-    is_key,
-)
-from exporter.tree.files import FileKind
-from exporter.tree.headers import kind_of
-from exporter.tree.routes import alias_of, is_alias
+from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
+from exporter.tree.families import alias_of, is_alias, kind_of
+from exporter.tree.files import FileKind, check_key, is_key
 
 if TYPE_CHECKING:
     from boto3.session import Session

@@ -23,12 +23,7 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Protocol, TypeVar
 
-from exporter.errors import StoreError
-
-MAX_KEY_BYTES = 1024
-"""What object stores accept; a folder's limit is never below it in practice."""
-MAX_SEGMENT_BYTES = 255
-"""What the usual file systems accept for one name."""
+from exporter.tree.files import check_key
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -164,31 +159,6 @@ def utc_now() -> datetime:
 def etag_of(data: bytes) -> str:
     """Compute the etag of the stores in this package: SHA-256 of the bytes, 64 lowercase hex digits."""
     return hashlib.sha256(data).hexdigest()
-
-
-def is_key(key: str) -> bool:
-    """Say whether ``check_key`` accepts this key."""
-    return len(key) <= MAX_KEY_BYTES and all(
-        len(segment) <= MAX_SEGMENT_BYTES and _SEGMENT.fullmatch(segment) for segment in key.split("/")
-    )
-
-
-def check_key(key: str) -> str:
-    """Return the key if it may name an object.
-
-    A key is relative: segments of ``A-Z a-z 0-9 _ = ~ + @ , . -`` joined by ``/``, none empty, none starting
-    with a dot (so neither ``..`` nor the names that stores hide can be reached).
-
-    Raises:
-        StoreError: the key is not of this form.
-    """
-    if not is_key(key):
-        raise StoreError(
-            f"{key[:200]!r} is not a key of the store: use relative segments of A-Z a-z 0-9 _ = ~ + @ , . - joined by "
-            f"'/', none empty or starting with a dot, at most {MAX_SEGMENT_BYTES} characters each and "
-            f"{MAX_KEY_BYTES} together"
-        )
-    return key
 
 
 def check_prefix(prefix: str) -> str:

@@ -1,29 +1,55 @@
-"""Every kind of key in the tree, once: how it is written, who reads it by which URL, and what becomes of it.
+"""The table of the tree: every kind of key, once.
 
-Content types, cache lifetimes, the policy of a bucket and the rules for the edge follow from this table, or are held
-against it by its tests. A file of no family is a mistake.
+A row says how the key is written, which document it holds, by which URL it is read, and what becomes of it. All else
+follows: what parses a file, its kind and headers, its copy in a bucket, the policy of the bucket, what the sweep may
+remove, the public URLs that the check asks for, and the description of the API. A file of no family is a mistake.
+
+A new family of documents touches three files:
+
+1. `exporter/tree/documents.py`: the model of the document, which also joins the union `Document`.
+2. This table: its row; with an `Operation` the description of the API has it too.
+3. `exporter/render/endpoints.py`: what makes the document, in `render_overview` or beside it.
+
+What one file can say against itself goes to `exporter/tree/read_back.py`, what it must agree in with the rest of the
+tree to `exporter/check/kinds.py`; neither is needed. A URL with parameters in its path or query needs a rule in
+`exporter/tree/routes.py` and its ports at the edge; one without is found by its name.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from exporter.tree.documents import (
+    AssetDetail,
+    AssetHistory,
+    AssetsPage,
+    Document,
+    HistoryManifest,
+    MarketList,
+    MarketSummary,
+    OpenApiDocument,
+    ProtocolList,
+    ProtocolSummary,
+    RunManifest,
+    SystemStatus,
+    TokenDocument,
+)
+from exporter.tree.fields import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 from exporter.tree.files import FileKind
-
-_CONTRACT = "C[A-Z2-7]{55}"
-_TOKEN = "[A-Za-z0-9_-]{1,128}"
+from exporter.tree.problems import Problem
 
 PLACES = {
-    "market": _CONTRACT,
-    "token": _CONTRACT,
-    "pool": "[A-Za-z0-9][A-Za-z0-9_-]{0,127}",
-    "cursor": _TOKEN,
-    "size": "0|[1-9][0-9]*",
-    "other": "5m|15m|1h|6h|1w",
-    "run": "[A-Za-z0-9_.-]+",
+    "market": CONTRACT,
+    "token": CONTRACT,
+    "address": CONTRACT,
+    "pool": POOL,
+    "cursor": CURSOR,
+    "limit": "0|[1-9][0-9]*",
+    "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
+    "run_id": "[A-Za-z0-9_.-]+",
     "status": "[45][0-9]{2}",
     "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "month": "[0-9]{4}-[0-9]{2}",
@@ -35,7 +61,8 @@ PLACES = {
     "list": "markets|pools|tokens",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
-"""What may stand in each place of a template, as a regular expression."""
+"""What may stand in each place of a template, as a regular expression. Places have the names of the API's parameters
+and of the documents' fields."""
 
 
 class Sweep(StrEnum):
@@ -47,24 +74,45 @@ class Sweep(StrEnum):
 
 
 @dataclass(frozen=True)
+class Operation:
+    """What the description of the API says of a family's URL.
+
+    ``parameters`` and ``problems`` are names of `exporter.render.openapi`'s tables.
+    """
+
+    name: str
+    tag: str
+    summary: str
+    description: str
+    parameters: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """One kind of key.
 
     Attributes:
         template: the key, with the names of `PLACES` in braces.
         kind: what may happen to a key after it was written; None for the publisher's own records, which no run lists.
+        model: the document that it holds; None for what is no document.
         url: the public URL that it answers beside its own name; None where there is no other.
         sweep: when it is removed.
         aliased: whether a bucket has a copy under the path of ``url``, which then holds no query.
         public: whether anybody but the publisher has a use for it.
+        says: what its keys say of the document beside their places, by field.
+        operation: its part of the description of the API.
     """
 
     template: str
     kind: FileKind | None
-    url: str | None
+    model: type[Document] | None = None
+    url: str | None = None
     sweep: Sweep
     aliased: bool = False
     public: bool = True
+    says: dict[str, str] = field(default_factory=dict)
+    operation: Operation | None = None
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -74,10 +122,15 @@ class Family:
             "".join(f"(?P<{part}>{PLACES[part]})" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
         )
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What all keys of the family begin with; the whole key where there is only one."""
         return self.template.partition("{")[0]
+
+    @property
+    def path(self) -> str:
+        """The path of its URL, as the API describes it."""
+        return (self.url or f"/{self.template}").partition("?")[0]
 
     @property
     def routed_by(self) -> str:
@@ -88,65 +141,268 @@ class Family:
             return "its own name"
         return "a query" if "?" in self.url else "a path"
 
+    def key(self, **places: object) -> str:
+        """The key with these places."""
+        return self.template.format(**places)
 
-def _page(template: str, url: str, sweep: Sweep) -> Family:
-    return Family(template, FileKind.PAGE, url, sweep)
 
-
-def _document(template: str, url: str | None = None, *, aliased: bool = False) -> Family:
-    return Family(template, FileKind.DOCUMENT, url, Sweep.WITH_ITS_RUN, aliased)
+def _document(
+    template: str,
+    model: type[Document] | None = None,
+    url: str | None = None,
+    operation: Operation | None = None,
+    *,
+    aliased: bool = False,
+    sweep: Sweep = Sweep.WITH_ITS_RUN,
+    says: dict[str, str] | None = None,
+) -> Family:
+    return Family(
+        template=template, kind=FileKind.DOCUMENT, model=model, url=url, sweep=sweep, aliased=aliased,
+        says=says or {}, operation=operation,
+    )  # fmt: skip
 
 
 def _record(template: str) -> Family:
-    return Family(template, None, None, Sweep.NEVER, public=False)
+    return Family(template=template, kind=None, sweep=Sweep.NEVER, public=False)
 
+
+PAGE = Family(
+    template="v1/pages/{cursor}.json",
+    kind=FileKind.PAGE,
+    model=AssetsPage,
+    url="/v1/assets?cursor={cursor}",
+    sweep=Sweep.AFTER_RETENTION,
+)
+BUCKET_PAGE = Family(
+    template="v1/buckets/{cursor}.json",
+    kind=FileKind.PAGE,
+    model=AssetHistory,
+    url="/v1/assets/{market}/{pool}/history?cursor={cursor}",
+    sweep=Sweep.NEVER,  # newest pages of any later run lead to it
+)
+EMPTY_PAGE = _document("v1/assets/empty.json", AssetsPage, says={"empty": ""})
+"""Answers whatever filter matches nothing."""
+ASSET = _document(
+    "v1/assets/{market}/{pool}.json",
+    AssetDetail,
+    "/v1/assets/{market}/{pool}",
+    Operation(
+        "getAsset",
+        "assets",
+        "One pool",
+        "The pool snapshot, with rates, price, indexes, rate model and provenance beside it.",
+        ("market_path", "pool_path"),
+        ("invalid_parameter", "unknown_pool"),
+    ),
+    aliased=True,
+)
+HISTORY = _document(
+    "v1/assets/{market}/{pool}/history/{bucket}.json",
+    AssetHistory,
+    "/v1/assets/{market}/{pool}/history?bucket={bucket}",
+)
+MARKET = _document(
+    "v1/markets/{market}.json",
+    MarketSummary,
+    "/v1/markets/{market}",
+    Operation(
+        "getMarket",
+        "markets",
+        "One market with its pools",
+        "Long lists of pools are cut (`truncated`); `/v1/assets?market=` has all of them.",
+        ("market_path",),
+        ("invalid_parameter", "unknown_market"),
+    ),
+    aliased=True,
+)
+TOKEN = _document(
+    "v1/tokens/{address}.json",
+    TokenDocument,
+    "/v1/tokens/{address}",
+    Operation(
+        "getToken",
+        "tokens",
+        "One token and the pools that lend it",
+        "Symbol and decimals are as the token's contract gives them.",
+        ("address_path",),
+        ("invalid_parameter", "unknown_token"),
+    ),
+    aliased=True,
+)
+OPENAPI = _document(
+    "v1/openapi.json",
+    OpenApiDocument,
+    operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
+)
+ERROR = _document("v1/errors/{status}.json", Problem, "/v1/errors/{status}", aliased=True)
+POINTER = Family(
+    template="v1/system/status.json",
+    kind=FileKind.POINTER,
+    model=SystemStatus,
+    url="/v1/system/status",
+    sweep=Sweep.NEVER,
+    aliased=True,
+    operation=Operation(
+        "getSystemStatus",
+        "system",
+        "The published run",
+        "Which run is the published one, and what of it is missing, with the reason. It is written last.",
+    ),
+)
+RUN = _document(
+    "v1/runs/{run_id}.json",
+    RunManifest,
+    "/v1/runs/{run_id}",
+    Operation(
+        "getRun",
+        "system",
+        "The files of a run",
+        "Every file of a run with its size and SHA-256; runs that are past the retention time are gone.",
+        ("run_id_path",),
+        ("not_found",),
+    ),
+    sweep=Sweep.AFTER_RETENTION,
+)
+HISTORY_MANIFEST = _document(
+    "v1/history.json",
+    HistoryManifest,
+    "/v1/history",
+    Operation(
+        "getHistoryManifest",
+        "history",
+        "The Parquet files of the history",
+        "Every file with its URL, rows, size, SHA-256 and ledgers. Read the files with any engine that reads Parquet.",
+    ),
+    aliased=True,
+    sweep=Sweep.NEVER,
+)
+RUN_PARQUET = Family(
+    template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
+)
 
 FAMILIES = (
     # The site.
-    _document("index.html", "/"),
+    _document("index.html", url="/"),
     _document("{about}.html"),
     _document("{list}.html"),
     _document("{list}-{number}.html"),
     _document("markets/{market}.html"),
     _document("markets/{market}-{number}.html"),
-    _document("tokens/{token}.html"),
-    _document("tokens/{token}-{number}.html"),
+    _document("tokens/{address}.html"),
+    _document("tokens/{address}-{number}.html"),
     _document("pools/{market}/{pool}.html"),
     _document("static/{file}"),
     # Pools, in pages.
-    _document("v1/assets/index.json", "/v1/assets", aliased=True),
-    _document("v1/assets/limit/{size}.json", "/v1/assets?limit={size}"),
-    _document("v1/assets/market/{market}/index.json", "/v1/assets?market={market}"),
-    _document("v1/assets/market/{market}/limit/{size}.json", "/v1/assets?market={market}&limit={size}"),
-    _document("v1/assets/token/{token}/index.json", "/v1/assets?token={token}"),
-    _document("v1/assets/token/{token}/limit/{size}.json", "/v1/assets?token={token}&limit={size}"),
-    _document("v1/assets/market/{market}/token/{token}/index.json", "/v1/assets?market={market}&token={token}"),
     _document(
-        "v1/assets/market/{market}/token/{token}/limit/{size}.json",
-        "/v1/assets?market={market}&token={token}&limit={size}",
+        "v1/assets/index.json",
+        AssetsPage,
+        "/v1/assets",
+        Operation(
+            "listAssets",
+            "assets",
+            "All pools",
+            "Pool snapshots by market and then pool, ascending. Follow `next_cursor` to its end: all pages are of one "
+            "run, with no row twice and none missing, for as long as the retention time after a newer run was "
+            "published. A well-formed `market` or `token` that matches nothing gives an empty page.",
+            ("market", "token", "cursor", "limit"),
+            ("invalid_parameter", "not_a_parameter", "unknown_cursor"),
+        ),
+        aliased=True,
     ),
-    _document("v1/assets/empty.json"),  # answers whatever filter matches nothing
-    _page("v1/pages/{cursor}.json", "/v1/assets?cursor={cursor}", Sweep.AFTER_RETENTION),
+    _document("v1/assets/limit/{limit}.json", AssetsPage, "/v1/assets?limit={limit}"),
+    _document("v1/assets/market/{market}/index.json", AssetsPage, "/v1/assets?market={market}"),
+    _document("v1/assets/market/{market}/limit/{limit}.json", AssetsPage, "/v1/assets?market={market}&limit={limit}"),
+    _document("v1/assets/token/{token}/index.json", AssetsPage, "/v1/assets?token={token}"),
+    _document("v1/assets/token/{token}/limit/{limit}.json", AssetsPage, "/v1/assets?token={token}&limit={limit}"),
+    _document(
+        "v1/assets/market/{market}/token/{token}/index.json", AssetsPage, "/v1/assets?market={market}&token={token}"
+    ),
+    _document(
+        "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
+        AssetsPage,
+        "/v1/assets?market={market}&token={token}&limit={limit}",
+    ),
+    EMPTY_PAGE,
+    PAGE,
     # One pool.
-    _document("v1/assets/{market}/{pool}.json", "/v1/assets/{market}/{pool}", aliased=True),
-    _document("v1/assets/{market}/{pool}/history/1d.json", "/v1/assets/{market}/{pool}/history", aliased=True),
-    _document("v1/assets/{market}/{pool}/history/{other}.json", "/v1/assets/{market}/{pool}/history?bucket={other}"),
-    _page("v1/buckets/{cursor}.json", "/v1/assets/{market}/{pool}/history?cursor={cursor}", Sweep.NEVER),
+    ASSET,
+    _document(
+        "v1/assets/{market}/{pool}/history/1d.json",
+        AssetHistory,
+        "/v1/assets/{market}/{pool}/history",
+        Operation(
+            "getAssetHistory",
+            "assets",
+            "The history of one pool in buckets",
+            "Buckets ascend within a page; the newest page ends with the bucket that is still open, and `next_cursor` "
+            "leads to older ones, which never change and do not expire. Buckets begin at multiples of their length "
+            "since 1970-01-01T00:00:00Z, weeks on Monday. A bucket in which nothing was observed is left out.",
+            ("market_path", "pool_path", "bucket", "history_cursor"),
+            ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
+        ),
+        aliased=True,
+        says={"bucket": DEFAULT_BUCKET},
+    ),
+    HISTORY,
+    BUCKET_PAGE,
     # The other documents.
-    _document("v1/markets.json", "/v1/markets", aliased=True),
-    _document("v1/markets/{market}.json", "/v1/markets/{market}", aliased=True),
-    _document("v1/tokens/{token}.json", "/v1/tokens/{token}", aliased=True),
-    _document("v1/protocol/summary.json", "/v1/protocol/summary", aliased=True),
-    _document("v1/protocols.json", "/v1/protocols", aliased=True),
-    _document("v1/openapi.json"),
-    _document("v1/errors/{status}.json", "/v1/errors/{status}", aliased=True),
+    _document(
+        "v1/markets.json",
+        MarketList,
+        "/v1/markets",
+        Operation(
+            "listMarkets",
+            "markets",
+            "All markets",
+            "Every market that was read, ascending by address. It has no parameters.",
+            (),
+            ("not_a_parameter_of_markets",),
+        ),
+        aliased=True,
+    ),
+    MARKET,
+    TOKEN,
+    _document(
+        "v1/protocol/summary.json",
+        ProtocolSummary,
+        "/v1/protocol/summary",
+        Operation(
+            "getProtocolSummary",
+            "protocol",
+            "Counts and value, together and by protocol",
+            "Values are sums over the pools that have a price.",
+        ),
+        aliased=True,
+    ),
+    _document(
+        "v1/protocols.json",
+        ProtocolList,
+        "/v1/protocols",
+        Operation(
+            "listProtocols",
+            "protocol",
+            "What is covered, and what is left out",
+            "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
+        ),
+        aliased=True,
+    ),
+    ERROR,
     # The runs and the history.
-    Family("v1/system/status.json", FileKind.POINTER, "/v1/system/status", Sweep.NEVER, aliased=True),
-    Family("v1/runs/{run}.json", FileKind.DOCUMENT, "/v1/runs/{run}", Sweep.AFTER_RETENTION),
-    Family("v1/history.json", FileKind.DOCUMENT, "/v1/history", Sweep.NEVER, aliased=True),
-    Family("history/pools/date={day}/{ledger}.parquet", FileKind.HISTORY, None, Sweep.AFTER_RETENTION),
-    Family("history/pools/date={day}/{ledger}-{last}-{digest}.parquet", FileKind.HISTORY, None, Sweep.AFTER_RETENTION),
-    Family("history/pools/month={month}/{ledger}-{last}-{digest}.parquet", FileKind.HISTORY, None, Sweep.NEVER),
+    POINTER,
+    RUN,
+    HISTORY_MANIFEST,
+    RUN_PARQUET,
+    Family(
+        template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
+        kind=FileKind.HISTORY,
+        sweep=Sweep.AFTER_RETENTION,
+    ),
+    Family(
+        template="history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
+        kind=FileKind.HISTORY,
+        sweep=Sweep.NEVER,
+    ),
+    OPENAPI,
     # The publisher's own records, and its hold on a bucket or folder.
     _record("v1/system/intent.json"),
     _record("v1/system/superseded.json"),
@@ -155,12 +411,105 @@ FAMILIES = (
     _record(".exporter.lock"),
 )
 
+POINTER_KEY = POINTER.template
+"""The file that is written last by every run."""
+
+HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
+OPENAPI_KEY = OPENAPI.template
+
+EMPTY_PAGE_KEY = EMPTY_PAGE.template
+"""The assets page without rows, for a well-formed filter that matches nothing."""
+
+HISTORY_PREFIX = "history/pools/"
+"""What the keys of all Parquet files begin with."""
+
+_LISTINGS = {
+    ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")
+    for family in FAMILIES
+    if family.model is AssetsPage and family.template.endswith("/index.json")
+}
+
+
+def parse_key(key: str) -> tuple[Family, dict[str, str]] | None:
+    """The family of a key, and what the key says: its places by name. None for a key that this version never writes."""
+    for family in FAMILIES:
+        if key.startswith(family.prefix) and (match := family.pattern.fullmatch(key)):
+            return family, match.groupdict() | family.says
+    return None
+
 
 def family_of(key: str) -> Family | None:
-    """The family of a key; None for a key that no version of this exporter writes."""
-    return next((family for family in FAMILIES if family.pattern.fullmatch(key)), None)
+    """The family of a key; None for a key that this version never writes."""
+    found = parse_key(key)
+    return None if found is None else found[0]
+
+
+def key_of(document: Document) -> str:
+    """The key of a document, told from its model and its fields; of any but pages, which are named by their bytes."""
+    return next(
+        family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
+        for family in FAMILIES
+        if family.model is type(document)
+        and family.kind is not FileKind.PAGE
+        and all(getattr(document, name) == said for name, said in family.says.items())
+    )
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
     """What the keys of a kind begin with, ascending."""
     return tuple(sorted({family.prefix for family in FAMILIES if family.kind is kind}))
+
+
+_BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
+
+
+def kind_of(key: str) -> FileKind:
+    """What may happen to a file, by the beginning of its key; a document for a key that this version never writes."""
+    return next((kind for beginnings, kind in _BEGINNINGS if key.startswith(beginnings)), FileKind.DOCUMENT)
+
+
+def alias_of(key: str) -> str | None:
+    """The key under which a bucket has a document once more; None where it has none.
+
+    It is the path of its public URL. A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A
+    bare bucket has no rules, so there the document also stands under ``v1/markets``, with the same bytes and headers.
+    """
+    found = parse_key(key)
+    if found is None or not found[0].aliased:
+        return None
+    return found[0].path.format(**found[1])[1:]
+
+
+def is_alias(key: str) -> bool:
+    """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
+    return key.startswith("v1/") and "." not in key.rpartition("/")[2]
+
+
+def assets_folder(market: str | None, token: str | None) -> str:
+    """The folder that holds the first pages of a filter, without a slash at its end."""
+    return _LISTINGS[market is not None, token is not None].format(market=market, token=token)
+
+
+def page_key(cursor: str) -> str:
+    """The key of the page that a cursor names."""
+    return PAGE.key(cursor=cursor)
+
+
+def bucket_page_key(cursor: str) -> str:
+    """The key of the page of a history that a cursor names."""
+    return BUCKET_PAGE.key(cursor=cursor)
+
+
+def asset_key(market: str, pool: str) -> str:
+    """The key of a pool's detail."""
+    return ASSET.key(market=market, pool=pool)
+
+
+def history_key(market: str, pool: str, bucket: str) -> str:
+    """The key of the newest page of a pool's history in buckets of one length."""
+    return HISTORY.key(market=market, pool=pool, bucket=bucket)
+
+
+def token_key(address: str) -> str:
+    """The key of a token's document."""
+    return TOKEN.key(address=address)

@@ -11,10 +11,23 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
+
+CONTRACT = "C[A-Z2-7]{55}"
+"""The form of a contract's address, as a regular expression; so are the next two."""
+
+POOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
+CURSOR = "[A-Za-z0-9_-]{1,128}"
+
+BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
+"""The lengths of a history's buckets, ascending."""
+
+DEFAULT_BUCKET = "1d"
+
 ContractAddress: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^C[A-Z2-7]{55}$",
+        pattern=f"^{CONTRACT}$",
         min_length=56,
         max_length=56,
         description="A contract's address as a strkey.",
@@ -100,8 +113,8 @@ RunId: TypeAlias = Annotated[
 ObjectKey: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*(/[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*)*$",
-        max_length=1024,
+        pattern=f"^{KEY_SEGMENT}(/{KEY_SEGMENT})*$",
+        max_length=MAX_KEY_BYTES,
         description="The key of a file, relative to the root of the tree.",
         examples=["v1/assets/index.json"],
     ),
@@ -131,7 +144,7 @@ Reason: TypeAlias = Annotated[
     str, Meta(min_length=1, description="Why, as a fixed word that a program can tell apart.", examples=["archived"])
 ]
 FileKindName: TypeAlias = Annotated[
-    str, Meta(pattern="^(page|history|document|pointer)$", description="What may happen to the file later.")
+    str, Meta(pattern=f"^({'|'.join(FileKind)})$", description="What may happen to the file later.")
 ]
 FixedPoint: TypeAlias = Annotated[
     str,
@@ -156,7 +169,7 @@ Compounding: TypeAlias = Annotated[
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
 BucketName: TypeAlias = Annotated[
     str,
-    Meta(pattern="^(5m|15m|1h|6h|1d|1w)$", description="The length of the buckets.", examples=["1d"]),
+    Meta(pattern=f"^({'|'.join(BUCKET_NAMES)})$", description="The length of the buckets.", examples=["1d"]),
 ]
 FileReference: TypeAlias = Annotated[
     str,

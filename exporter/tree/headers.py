@@ -6,11 +6,8 @@ stand here once. Errors are never cached longer than the shortest-lived success.
 
 from __future__ import annotations
 
-from exporter.tree.families import prefixes
+from exporter.tree.families import ERROR
 from exporter.tree.files import FileKind
-
-POINTER_KEY = "v1/system/status.json"
-"""The file that is written last by every run."""
 
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -25,7 +22,7 @@ CONTENT_TYPES = {
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 
-ERRORS_FOLDER = "v1/errors/"
+ERRORS_FOLDER = ERROR.prefix
 """Where the problem documents stand that platforms answer errors with."""
 
 METHODS = "GET, HEAD, OPTIONS"
@@ -52,25 +49,12 @@ ERROR_CACHE_CONTROL = "public, max-age=5"
 UNCACHED = "no-store"
 """For errors that say something about the moment or the single request (405, 414, 416, 5xx)."""
 
-_PAGES, _HISTORY = prefixes(FileKind.PAGE), prefixes(FileKind.HISTORY)
-
 _CACHE_CONTROL = {
     FileKind.PAGE: "public, max-age=31536000, immutable",
     FileKind.HISTORY: "public, max-age=31536000, immutable",
     FileKind.DOCUMENT: "public, max-age=30",
     FileKind.POINTER: "public, max-age=5, must-revalidate",
 }
-
-
-def kind_of(key: str) -> FileKind:
-    """The class of object that a key of the tree names."""
-    if key == POINTER_KEY:
-        return FileKind.POINTER
-    if key.startswith(_PAGES):
-        return FileKind.PAGE
-    if key.startswith(_HISTORY):
-        return FileKind.HISTORY
-    return FileKind.DOCUMENT
 
 
 def content_type(key: str) -> str | None:

@@ -1,8 +1,12 @@
-"""What a document says otherwise than its key does, or than it says elsewhere itself."""
+"""Documents become files, and every file is read back with the model that its key implies before anybody relies on it.
+
+What can be told from one file alone is checked here: that it decodes with every constraint of its model, that its bytes
+are the one way to write it, and that it says of itself what its key says and nothing that it contradicts elsewhere.
+Whether it says what the tables say is checked where it is rendered.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -19,8 +23,6 @@ from exporter.tree.documents import (
     HistoryManifest,
     MarketList,
     MarketSummary,
-    OpenApiDocument,
-    ProtocolList,
     ProtocolSummary,
     RunManifest,
     SystemStatus,
@@ -28,6 +30,7 @@ from exporter.tree.documents import (
     encode,
     page_token,
 )
+from exporter.tree.families import FAMILIES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import Problem
 
@@ -37,14 +40,14 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
 
     Args:
         document: the document.
-        names: what its key says of it, by the names of the fields: market, pool, token, bucket and so on.
+        names: what its key says of it, as `exporter.tree.families.parse_key` gives it.
         data: its bytes, of which a page's token is made.
     """
     for field in ("market", "pool", "bucket", "address", "run_id"):
         said = getattr(document, field, None)
         if said is not None and said != names.get(field, said):
             return f"$.{field} is {said}"
-    if "token" in names and page_token(data) != names["token"]:
+    if "cursor" in names and page_token(data) != names["cursor"]:
         return f"its content has the token {page_token(data)}"
     match document:
         case AssetsPage():
@@ -88,8 +91,8 @@ def _page(page: AssetsPage, names: Mapping[str, str]) -> str | None:
         return "$.data must be empty and $.next_cursor null"
     if "limit" in names and len(page.data) > int(names["limit"]):
         return f"$.data has {len(page.data)} rows"
-    for field in ("market", "token_address"):
-        expected = names.get(field)
+    for place, field in (("market", "market"), ("token", "token_address")):
+        expected = names.get(place)
         if expected is not None and any(getattr(row, field) != expected for row in page.data):
             return f"$.data has a row with another {field}"
     return None
@@ -151,84 +154,41 @@ def _summary(summary: ProtocolSummary) -> str | None:
     return None
 
 
-# Reading a rendered file back with the model that its key implies, before anybody relies on it.
-#
-# What can be told from one file alone is checked here: that it decodes with every constraint of its model, that
-# its bytes are the one way to write it, and that it says of itself what its key says. Whether it says what the
-# tables say is checked where it is rendered.
-
-_CONTRACT = "C[A-Z2-7]{55}"
-_POOL = "[A-Za-z0-9][A-Za-z0-9_-]*"
-
-_MODELS: tuple[tuple[re.Pattern[str], type[Document]], ...] = (
-    (re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetsPage),
-    (
-        re.compile(
-            rf"v1/assets(/market/(?P<market>{_CONTRACT}))?(/token/(?P<token_address>{_CONTRACT}))?"
-            r"/(index|limit/(?P<limit>0|[1-9][0-9]*))\.json"
-        ),
-        AssetsPage,
-    ),
-    (re.compile(r"v1/assets/(?P<empty>empty)\.json"), AssetsPage),
-    (re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})\.json"), AssetDetail),
-    (
-        re.compile(rf"v1/assets/(?P<market>{_CONTRACT})/(?P<pool>{_POOL})/history/(?P<bucket>[0-9]+[mhdw])\.json"),
-        AssetHistory,
-    ),
-    (re.compile(r"v1/buckets/(?P<token>[A-Za-z0-9_-]+)\.json"), AssetHistory),
-    (re.compile(r"v1/markets\.json"), MarketList),
-    (re.compile(rf"v1/markets/(?P<market>{_CONTRACT})\.json"), MarketSummary),
-    (re.compile(rf"v1/tokens/(?P<address>{_CONTRACT})\.json"), TokenDocument),
-    (re.compile(r"v1/protocol/summary\.json"), ProtocolSummary),
-    (re.compile(r"v1/protocols\.json"), ProtocolList),
-    (re.compile(r"v1/openapi\.json"), OpenApiDocument),
-    (re.compile(r"v1/history\.json"), HistoryManifest),
-    (re.compile(r"v1/system/status\.json"), SystemStatus),
-    (re.compile(r"v1/errors/(?P<status>[1-5][0-9]{2})\.json"), Problem),
-    (re.compile(r"v1/runs/(?P<run_id>[A-Za-z0-9_.-]+)\.json"), RunManifest),
-)
-
-_DECODERS = {model: msgspec.json.Decoder(model) for _, model in _MODELS}
+_DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMILIES if family.model is not None}
 
 
-def model_of(key: str) -> type[Document] | None:
-    """The model of the document that a key names, or None where the key names no document of ours."""
-    found = _model_and_names(key)
-    return found[0] if found else None
+def render_document(document: Document) -> RenderedFile:
+    """The file of any document but a page. CheckError when it breaks a constraint of its model."""
+    key = key_of(document)
+    return read_back(RenderedFile(key, encode(document), kind_of(key)), document)
 
 
-def parse_back(file: RenderedFile) -> Document:
+def read_back(file: RenderedFile, document: Document) -> RenderedFile:
+    """The file, once it is seen to read back as the document it was made from; CheckError when it does not."""
+    if parse_back(file.key, file.data) != document:
+        raise CheckError(f"{file.key}: reads back as another document than was written")
+    return file
+
+
+# A run's files go one by one from who renders them to the checker of the whole tree, and both want them parsed.
+@lru_cache(maxsize=1)
+def parse_back(key: str, data: bytes) -> Document:
     """Decode a file with its model and check it against its key.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
     a constraint or are not in canonical form, and for a document that is not the one its key names. The document
     may be shared with an earlier caller: it is to be read only.
     """
-    return _parsed(file.key, file.data)
-
-
-# A run's files go one by one from who renders them to the checker of the whole tree, and both want them parsed.
-@lru_cache(maxsize=1)
-def _parsed(key: str, data: bytes) -> Document:
-    found = _model_and_names(key)
-    if found is None:
+    found = parse_key(key)
+    if found is None or (model := found[0].model) is None:
         raise CheckError(f"{key}: no document has such a key")
-    model, names = found
     try:
         document: Document = _DECODERS[model].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
-    wrong = contradiction(document, names, data)
+    wrong = contradiction(document, found[1], data)
     if wrong:
         raise CheckError(f"{key}: {wrong}")
     return document
-
-
-def _model_and_names(key: str) -> tuple[type[Document], dict[str, str]] | None:
-    for pattern, model in _MODELS:
-        match = pattern.fullmatch(key)
-        if match:
-            return model, {name: text for name, text in match.groupdict().items() if text is not None}
-    return None

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
 from exporter.errors import ConfigError
-from exporter.stores.store import is_key
-from exporter.tree.files import FileKind
-from exporter.tree.headers import POINTER_KEY, content_type, kind_of
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    EMPTY_PAGE_KEY,
+    MARKET,
+    PAGE,
+    asset_key,
+    assets_folder,
+    bucket_page_key,
+    history_key,
+    page_key,
+    token_key,
+)
+from exporter.tree.fields import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
+from exporter.tree.files import is_key
+from exporter.tree.headers import content_type
 from exporter.tree.problems import (
     Problem,
     invalid_parameter,
@@ -32,17 +44,7 @@ from exporter.tree.problems import (
 MAX_LIMIT = 2**31 - 1
 """`limit` is an int32."""
 
-EMPTY_PAGE_KEY = "v1/assets/empty.json"
-"""The assets page without rows, for a well-formed filter that matches nothing."""
-
-BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
-"""The lengths of a history's buckets, ascending."""
-
-DEFAULT_BUCKET = "1d"
-
-_STRKEY = re.compile(r"C[A-Z2-7]{55}")
-_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_CURSOR = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_CONTRACT, _POOL, _CURSOR = (re.compile(form) for form in (CONTRACT, POOL, CURSOR))
 _DIGITS = re.compile(r"[0-9]+")
 STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
 POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
@@ -82,11 +84,11 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
             return refused
         case ["v1", "markets", market] if not market.endswith(".json"):
-            if not _STRKEY.fullmatch(market):
+            if not _CONTRACT.fullmatch(market):
                 return invalid_parameter("market", market, STRKEY_ACCEPTED)
-            return Served((f"v1/markets/{market}.json",), unknown_market(market))
+            return Served((MARKET.key(market=market),), unknown_market(market))
         case ["v1", "tokens", token] if not token.endswith(".json"):
-            if not _STRKEY.fullmatch(token):
+            if not _CONTRACT.fullmatch(token):
                 return invalid_parameter("address", token, STRKEY_ACCEPTED)
             return Served((token_key(token),), unknown_token(token))
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
@@ -98,49 +100,10 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         return not_found()
     if "." in segments[-1]:
         return Served((key,), not_found()) if content_type(key) else not_found()
-    if segments[:2] == ["v1", "pages"]:
-        return Served((f"{key}.json",), unknown_cursor())
-    if segments[:2] == ["v1", "buckets"]:
-        return Served((f"{key}.json",), unknown_bucket_page())
+    for page, missing in ((PAGE, unknown_cursor()), (BUCKET_PAGE, unknown_bucket_page())):
+        if f"{key}/".startswith(page.prefix):
+            return Served((f"{key}.json",), missing)
     return Served((f"{key}.json", f"{key}/index.json"), not_found())
-
-
-def assets_folder(market: str | None, token: str | None) -> str:
-    """The folder that holds the first pages of a filter, without a slash at its end."""
-    folder = "v1/assets"
-    if market is not None:
-        folder += f"/market/{market}"
-    if token is not None:
-        folder += f"/token/{token}"
-    return folder
-
-
-def page_key(token: str) -> str:
-    """The key of the page file that a cursor names."""
-    return f"v1/pages/{token}.json"
-
-
-def bucket_page_key(token: str) -> str:
-    """The key of the page of a history that a cursor names.
-
-    Not among the assets pages, which are removed after the retention time: these stay as long as the history does.
-    """
-    return f"v1/buckets/{token}.json"
-
-
-def asset_key(market: str, pool: str) -> str:
-    """The key of a pool's detail."""
-    return f"v1/assets/{market}/{pool}.json"
-
-
-def history_key(market: str, pool: str, bucket: str) -> str:
-    """The key of the newest page of a pool's history in buckets of one length."""
-    return f"v1/assets/{market}/{pool}/history/{bucket}.json"
-
-
-def token_key(address: str) -> str:
-    """The key of a token's document."""
-    return f"v1/tokens/{address}.json"
 
 
 def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
@@ -195,7 +158,7 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
     for name, value in (("market", market), ("token", token)):
-        if value is not None and not _STRKEY.fullmatch(value):
+        if value is not None and not _CONTRACT.fullmatch(value):
             return invalid_parameter(name, value, STRKEY_ACCEPTED)
     file = "index.json"
     if limit is not None:
@@ -214,7 +177,7 @@ def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str])
 
 
 def _invalid_pool(market: str, pool: str) -> Problem | None:
-    if not _STRKEY.fullmatch(market):
+    if not _CONTRACT.fullmatch(market):
         return invalid_parameter("market", market, STRKEY_ACCEPTED)
     if not _POOL.fullmatch(pool):
         return invalid_parameter("pool", pool, POOL_ACCEPTED)
@@ -243,54 +206,3 @@ def _size_for(limit: str, sizes: Sequence[int]) -> int | None:
         return None
     number = int(digits)
     return sizes[bisect_right(sizes, number) - 1] if number else 0
-
-
-# Which object of a bucket answers an extensionless path: a copy of a document under exactly the path's name.
-#
-# A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A bare bucket has no rules, so there
-# the
-# document also stands under the key ``v1/markets``, with the same bytes, content type and cache lifetime.
-
-_ROOT = "v1/"
-_BEHIND_QUERIES = ("v1/assets/limit/", "v1/assets/market/", "v1/assets/token/", EMPTY_PAGE_KEY)
-"""Documents that a query string picks; they have no path of their own."""
-_RECORDS = ("v1/runs/", "v1/system/")
-"""The publisher's own records; the pointer alone is public."""
-_WITH_EXTENSION = frozenset({"v1/openapi.json"})
-"""Documents whose public path is their key."""
-
-
-def alias_of(key: str) -> str | None:
-    """Give the key under which a document stands once more, or None when its public path is none of this kind.
-
-    It is the path without a query string that `exporter.tree.routes.route` answers with the document.
-    """
-    if key != POINTER_KEY and (
-        kind_of(key) is not FileKind.DOCUMENT
-        or not key.startswith(_ROOT)
-        or key.startswith((*_BEHIND_QUERIES, *_RECORDS))
-        or key in _WITH_EXTENSION
-    ):
-        return None
-    for path in _paths(key):
-        answer = route(f"/{path}", "", (1,))
-        if isinstance(answer, Served) and key in answer.keys:
-            return path
-    return None
-
-
-def is_alias(key: str) -> bool:
-    """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
-    return key.startswith(_ROOT) and "." not in key.rpartition("/")[2]
-
-
-def _paths(key: str) -> Iterator[str]:
-    """The paths without an extension that could lead to a document."""
-    folder, _, name = key.rpartition("/")
-    if name == "index.json":
-        yield folder
-    elif folder.endswith("/history") and name.removesuffix(".json") in BUCKET_NAMES:
-        if name == f"{DEFAULT_BUCKET}.json":  # the other buckets are behind ?bucket=
-            yield folder
-    elif name.endswith(".json"):
-        yield key.removesuffix(".json")

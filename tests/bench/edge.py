@@ -25,7 +25,8 @@ from pathlib import Path
 from random import Random
 
 from exporter.config import Settings
-from exporter.render.tree import render_status, render_tree
+from exporter.render.endpoints import render_tree
+from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from tests.bench.child import PROJECT_ROOT, environment
 from tests.bench.fastapi_service import COLUMNS
@@ -113,7 +114,7 @@ def _made_tree(root: Path, database: Path, pools: int, count: int) -> list[str]:
     frame = made_pools(pools)
     output = Settings().output
     write(root, render_tree(frame, markets_frame(frame), output.page_sizes, output.default_page_size))
-    write(root, [render_status(system_status(page_sizes=sorted(output.page_sizes)))])
+    write(root, [render_document(system_status(page_sizes=sorted(output.page_sizes)))])
     rows = []
     page = json.loads((root / f"v1/assets/limit/{max(output.page_sizes)}.json").read_bytes())
     while True:

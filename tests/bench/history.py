@@ -20,9 +20,10 @@ from exporter.deployments.local import made_address
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.folder import FolderStore
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 from tests.bench.timing import Finding, Spread, Target, duel
 from tests.history.bucket_judge import Observation
 from tests.history.runs import frame_of
@@ -108,7 +109,7 @@ def write_runs(store: FolderStore, days: int, seconds_apart: int = SECONDS) -> N
         store.put_new(part.file.key, part.file.data)
         manifest = extend_history(manifest, part.entry) if manifest is None else _appended(manifest, part.entry)
     assert manifest is not None
-    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(manifest).data)
+    store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
 
 
 def _appended(manifest: HistoryManifest, entry: HistoryFile) -> HistoryManifest:
@@ -147,9 +148,7 @@ def _move_on(store: FolderStore, days: int) -> None:
     ledger, time = 70_000_000, BEGIN + max(days, 30) * 86_400 + 86_400
     part = render_history(frame_of([], ledger, time), observed_ledger=ledger, ledger_close_time=time, network="made")
     store.put_new(part.file.key, part.file.data)
-    store.put(
-        HISTORY_MANIFEST_KEY, render_history_manifest(extend_history(read_history_manifest(store), part.entry)).data
-    )
+    store.put(HISTORY_MANIFEST_KEY, render_document(extend_history(read_history_manifest(store), part.entry)).data)
 
 
 def _compacted_in_a_process(uri: str) -> int:

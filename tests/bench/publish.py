@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.config import OutputSettings
-from exporter.render.pages import chain, row_json
+from exporter.render.assets_pages import chain, row_json
 from exporter.stores import open_store
-from exporter.tree.headers import cache_control, kind_of
-from exporter.tree.routes import page_key
+from exporter.tree.families import kind_of, page_key
+from exporter.tree.headers import cache_control
 from tests.bench.child import PROJECT_ROOT
 from tests.bench.render import made_pools
 from tests.bench.timing import Finding, Spread, Target

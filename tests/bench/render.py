@@ -7,10 +7,9 @@ from random import Random
 
 import polars as pl
 
-from exporter.render.pages import chain, row_json, wire_frame
-from exporter.tree.files import FileKind, RenderedFile
+from exporter.render.assets_pages import chain, row_json, wire_frame
+from exporter.tree.families import page_key
 from exporter.tree.read_back import parse_back
-from exporter.tree.routes import page_key
 from tests.bench.timing import Duel, Finding, Target, duel
 from tests.render.rendering import contract, pool, pools_frame
 
@@ -32,7 +31,7 @@ def run(quick: bool = False) -> list[Finding]:
 
     def pages_read_back() -> None:
         for token, data in pages():
-            parse_back(RenderedFile(page_key(token), data, FileKind.PAGE))
+            parse_back(page_key(token), data)
 
     rendered = [json.loads(data)["data"] for _, data in reversed(pages())]
     if rendered != [json.loads(text) for text in bare()]:

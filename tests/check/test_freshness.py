@@ -22,7 +22,7 @@ from exporter.check.freshness import Bounds, PublishedStatus, judge, tell_status
 from exporter.cli import main
 from exporter.console import Console
 from exporter.errors import ConfigError, SourceError
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 
 PUBLISHED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.check.checker import TreeChecker
 from exporter.check.faults import TreeFaultsError
-from exporter.check.tree import TreeChecker
 from exporter.errors import CheckError
 from exporter.localnet.blend import reserve_config
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
 from exporter.tree.documents import page_token
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.check.trees import (
     RUNS,
     SIZES,

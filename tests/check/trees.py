@@ -27,8 +27,8 @@ from exporter.localnet.server import create_app
 from exporter.publishing.publish import run_id_of
 from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import ManifestFile, page_token
+from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
-from exporter.tree.headers import POINTER_KEY, kind_of
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)

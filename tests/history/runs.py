@@ -15,9 +15,9 @@ from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.numbers.prices import printed_price
-from exporter.render.tree import render_history_manifest
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.read_back import render_document
 from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of
 from tests.history.frames import pools_frame
 from tests.render.rendering import contract
@@ -93,7 +93,7 @@ class Historian:
             frame_of(observed, ledger, time), observed_ledger=ledger, ledger_close_time=time, network="local"
         )
         self.store.put_new(part.file.key, part.file.data)
-        manifest = render_history_manifest(extend_history(read_history_manifest(self.store), part.entry))
+        manifest = render_document(extend_history(read_history_manifest(self.store), part.entry))
         self.store.put(manifest.key, manifest.data)
 
     def carry_on(self, observed: Sequence[Observation], ledger: int, time: int) -> tuple[Series, list[RenderedFile]]:

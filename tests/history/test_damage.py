@@ -25,9 +25,9 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.standing import read_published
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
 
 

@@ -16,8 +16,9 @@ from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import HISTORY_COLUMNS
 from exporter.publishing.compaction import compact_history
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.folder import FolderStore
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, record
@@ -89,7 +90,7 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path, symbol: str, harmless: str) 
     frame = pools_frame([{"symbol": symbol, "total_supplied": -5}, {}])
     part = render_history(frame, observed_ledger=LEDGER, ledger_close_time=CLOSE_TIME, network="made")
     store.put_new(part.file.key, part.file.data)
-    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(extend_history(None, part.entry)).data)
+    store.put(HISTORY_MANIFEST_KEY, render_document(extend_history(None, part.entry)).data)
     found = {}
     for name, flags in (("a.csv", ()), ("b.csv", ("--raw",)), ("c.parquet", ())):
         result = run("export", store.uri, "--out", str(tmp_path / name), *flags)

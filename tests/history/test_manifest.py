@@ -14,9 +14,9 @@ from exporter.history.manifest import (
     read_history_manifest,
     refuse_lost_manifest,
 )
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import HistoryFile, HistoryManifest, encode
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 
 
 def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFile:

@@ -20,8 +20,8 @@ from exporter.numbers.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
 from exporter.protocols.blend.reader import COLUMNS
-from exporter.render.pages import check_pools, snapshots
-from exporter.render.tree import check_markets
+from exporter.render.assets_pages import check_pools, snapshots
+from exporter.render.endpoints import check_markets
 from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (

@@ -15,8 +15,8 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symb
 from exporter.ledger.source import ContractCall
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Candidate, Unread
-from exporter.render.pages import snapshots
-from exporter.render.tree import check_markets
+from exporter.render.assets_pages import snapshots
+from exporter.render.endpoints import check_markets
 from tests.protocols.blend_chain import (
     UNKNOWN_CODE,
     BlendLedger,

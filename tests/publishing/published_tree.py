@@ -18,8 +18,8 @@ from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, read_current_l
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
+from exporter.tree.families import POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -21,10 +21,11 @@ from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.publishing.retention import sweep
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 from tests.history.runs import frame_of, observe, places
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
@@ -44,7 +45,7 @@ def record(store: Store, times: Sequence[int], *, network: str = "made", pools: 
         store.put_new(part.file.key, part.file.data)
         manifest = extend_history(manifest, part.entry)
     assert manifest is not None
-    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(manifest).data)
+    store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
 
 
 def every_row(store: Store) -> pl.DataFrame:
@@ -233,7 +234,7 @@ class TestRefusals:
         store.delete([keys_of(store)[1]])
         store.put_new(keys_of(store)[1], stored.data)
         files = [manifests[0].files[0], manifests[1].files[1], manifests[0].files[2]]
-        store.put(HISTORY_MANIFEST_KEY, render_history_manifest(HistoryManifest(1, 1002, files)).data)
+        store.put(HISTORY_MANIFEST_KEY, render_document(HistoryManifest(1, 1002, files)).data)
         with pytest.raises(CheckError, match="different networks: made, other"):
             compact_history(store)
 
@@ -341,4 +342,4 @@ def _add_column(store: MemoryStore, key: str) -> None:
         file if file.key != key else msgspec.structs.replace(file, bytes=len(buffer.getvalue()), sha256=digest)
         for file in manifest.files
     ]
-    store.put(HISTORY_MANIFEST_KEY, render_history_manifest(HistoryManifest(1, 1002, files)).data)
+    store.put(HISTORY_MANIFEST_KEY, render_document(HistoryManifest(1, 1002, files)).data)

@@ -18,13 +18,12 @@ from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRace
 from exporter.publishing.publish import RunSummary, publish
 from exporter.publishing.retention import sweep
 from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError, check_newer
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
 from exporter.tree.documents import HistoryManifest, RunManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import (
     START,
     TestClock,

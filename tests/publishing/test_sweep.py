@@ -15,11 +15,10 @@ from exporter.errors import StoreError
 from exporter.publishing.publish import publish
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
 from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX
-from exporter.render.tree import HISTORY_MANIFEST_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY
 from tests.publishing.published_tree import (
     TestClock,
     assert_every_head_leads_to_its_end,

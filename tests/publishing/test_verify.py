@@ -9,7 +9,7 @@ import pytest
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.publishing.publish import verify
 from exporter.stores.memory import MemoryStore
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.publishing.published_tree import make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator
 

@@ -22,9 +22,10 @@ from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import MAX_DECIMAL, ParquetType, column_names
 from exporter.publishing.compaction import compact_history
-from exporter.render.tree import HISTORY_MANIFEST_KEY, render_history_manifest
 from exporter.stores.folder import FolderStore
 from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 from tests.history.frames import pools_frame
 
 Row = Mapping[str, Any]
@@ -44,7 +45,7 @@ def record(store: FolderStore, frame: pl.DataFrame, ledger: int, time: int) -> N
     """Write a run's file and name it in the manifest, as publishing does."""
     part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network="made")
     store.put_new(part.file.key, part.file.data)
-    manifest = render_history_manifest(extend_history(read_history_manifest(store), part.entry))
+    manifest = render_document(extend_history(read_history_manifest(store), part.entry))
     store.put(manifest.key, manifest.data)
 
 
@@ -110,7 +111,7 @@ def rewrite_newest(
     facts: dict[str, Any] = {"bytes": buffer.tell(), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
     entry: HistoryFile = msgspec.structs.replace(newest, **facts, schema_version=schema_version or 1)
     files = [*manifest.files[:-1], entry]
-    rendered = render_history_manifest(HistoryManifest(1, manifest.observed_ledger, files))
+    rendered = render_document(HistoryManifest(1, manifest.observed_ledger, files))
     (folder / HISTORY_MANIFEST_KEY).write_bytes(rendered.data)
 
 

@@ -11,9 +11,10 @@ import httpx
 import polars as pl
 from starlette.applications import Starlette
 
-from exporter.render.tree import render_status, render_tree
+from exporter.render.endpoints import render_tree
 from exporter.tree.documents import SystemStatus
 from exporter.tree.files import RenderedFile
+from exporter.tree.read_back import render_document
 
 LEDGER = 55_261_759
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -146,7 +147,7 @@ def write(root: Path, files: Iterable[RenderedFile]) -> None:
 def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     """Render a whole run into a folder, pointer and all."""
     write(root, render_tree(pools, markets, SIZES, 50))
-    write(root, [render_status(system_status())])
+    write(root, [render_document(system_status())])
 
 
 def fetch(app: Starlette, url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> httpx.Response:

@@ -12,8 +12,9 @@ from exporter.deployments import Deployment, KnownContract
 from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Unread
-from exporter.render.documents import excluded_on, protocol_list, render_coverage
+from exporter.render.endpoints import excluded_on, protocol_list
 from exporter.tables import MARKETS
+from exporter.tree.read_back import render_document
 from tests.history.frames import pools_frame
 from tests.render.rendering import LEDGER, contract
 from tests.render.test_overview import market
@@ -23,7 +24,7 @@ A, B, C, D = (contract(number) for number in (1, 2, 3, 4))
 
 def coverage(tables: Tables, *deployments: Deployment, network: str = "mainnet") -> dict[str, Any]:
     """The document, its protocols by name."""
-    file = render_coverage(protocol_list(tables, PROTOCOLS, deployments, network))
+    file = render_document(protocol_list(tables, PROTOCOLS, deployments, network))
     assert "v1/protocols.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     return document | {"data": {part["protocol"]: part for part in document["data"]}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -14,32 +13,17 @@ import jsonschema
 import openapi_spec_validator
 import pytest
 
-from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document, render_openapi
+from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document
 from exporter.serve.preview import create_app
 from exporter.tree.documents import AssetDetail, PoolSnapshot
+from exporter.tree.families import ERROR, family_of
 from exporter.tree.problems import encode_problem
-from exporter.tree.read_back import model_of, parse_back
+from exporter.tree.read_back import parse_back, render_document
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract, fetch
 from tests.render.whole_tree import documents_of, publish_tree
 
 M, P = contract(1), contract(2)
-
-FILES: tuple[tuple[str, str], ...] = (
-    (r"v1/(pages/[\w-]+|assets/(index|empty|limit/\d+|(market|token)/.*))\.json", "/v1/assets"),
-    (r"v1/assets/C\w+/[\w-]+\.json", "/v1/assets/{market}/{pool}"),
-    (r"v1/(assets/C\w+/[\w-]+/history/\w+|buckets/[\w-]+)\.json", "/v1/assets/{market}/{pool}/history"),
-    (r"v1/markets\.json", "/v1/markets"),
-    (r"v1/markets/\w+\.json", "/v1/markets/{market}"),
-    (r"v1/tokens/\w+\.json", "/v1/tokens/{address}"),
-    (r"v1/protocol/summary\.json", "/v1/protocol/summary"),
-    (r"v1/protocols\.json", "/v1/protocols"),
-    (r"v1/system/status\.json", "/v1/system/status"),
-    (r"v1/runs/[\w.-]+\.json", "/v1/runs/{run_id}"),
-    (r"v1/history\.json", "/v1/history"),
-    (r"v1/openapi\.json", "/v1/openapi.json"),
-)
-"""Which route of the description each file of a tree belongs to, told here once more and by hand."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +37,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache
 def description() -> dict[str, Any]:
     """The description as a client reads it."""
-    document: dict[str, Any] = json.loads(render_openapi().data)
+    document: dict[str, Any] = json.loads(render_document(openapi_document()).data)
     return document
 
 
@@ -88,9 +72,11 @@ def test_every_file_validates(tree: Path) -> None:
     """Every document of a published tree is what the description says of its route, and each route has one."""
     counts: Counter[str] = Counter()
     for key, data in documents_of(tree).items():
-        if key.startswith("v1/errors/"):
+        family = family_of(key)
+        assert family is not None
+        if family is ERROR:
             continue  # for platforms, not for clients
-        path = next(path for pattern, path in FILES if re.fullmatch(pattern, key))
+        path = next(path for path, model, _ in OPERATIONS if model is family.model)
         counts[path] += 1
 
         assert [] == refused(json.loads(data), path), key
@@ -102,10 +88,10 @@ def test_the_description_names_every_field(tree: Path) -> None:
     """No document has a field that the description does not name, though clients must put up with such."""
     components = closed(description()["components"])
     for key, data in documents_of(tree).items():
-        model = model_of(key)
-        assert model is not None, key
+        family = family_of(key)
+        assert family is not None and family.model is not None, key
         if key != "v1/openapi.json":
-            schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": components}
+            schema = {"$ref": f"#/components/schemas/{family.model.__name__}", "components": components}
             jsonschema.Draft202012Validator(schema).validate(json.loads(data))
 
 
@@ -167,10 +153,11 @@ def test_problems_that_are_answered_are_described(tree: Path, url: str, path: st
 def test_every_route_leads_to_a_file_of_its_model() -> None:
     """The rule from URL to file sends each described route to a key whose model is the described one."""
     values = {"market": M, "pool": P, "address": M, "run_id": "65000000-0123456789ab"}
-    for operation in OPERATIONS:
-        answer = route(operation.path.format(**values), "", SIZES)
-        assert isinstance(answer, Served), operation.path
-        assert operation.document is model_of(answer.keys[0])
+    for path, model, _ in OPERATIONS:
+        answer = route(path.format(**values), "", SIZES)
+        assert isinstance(answer, Served), path
+        family = family_of(answer.keys[0])
+        assert family is not None and model is family.model
 
 
 def test_files_beside_paths_are_as_described(tree: Path) -> None:
@@ -204,4 +191,5 @@ def test_an_asset_begins_with_its_snapshot() -> None:
 def test_servers_are_relative() -> None:
     """The description works wherever the tree is served from, and reads back as every file does."""
     assert [".."] == [server["url"] for server in description()["servers"]]
-    assert openapi_document() == parse_back(render_openapi())
+    file = render_document(openapi_document())
+    assert openapi_document() == parse_back(file.key, file.data)

@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import CheckError
 from exporter.ledger.tokens import Token
 from exporter.numbers.compute import Tables
-from exporter.render.documents import render_overview
+from exporter.render.endpoints import render_overview
 from exporter.tables import MARKETS
 from tests.history.frames import pools_frame
 from tests.render.rendering import LEDGER, contract

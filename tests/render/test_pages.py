@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError, ConfigError
-from exporter.render import pages
-from exporter.render.pages import chain, page_bytes, render_pages, row_json, snapshots
+from exporter.render import assets_pages
+from exporter.render.assets_pages import chain, page_bytes, render_pages, row_json, snapshots
 from exporter.tree.documents import PoolSnapshot, encode, page_token
 from exporter.tree.files import FileKind, RenderedFile
 from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
@@ -315,7 +315,7 @@ def test_a_page_that_differs_from_the_frame_is_refused(monkeypatch: pytest.Monke
     def off_by_one(pools: pl.DataFrame) -> list[bytes]:
         return [row.replace(b'"decimals":7', b'"decimals":8') for row in row_json(pools)]
 
-    monkeypatch.setattr(pages, "row_json", off_by_one)
+    monkeypatch.setattr(assets_pages, "row_json", off_by_one)
     pools = golden_pools()
 
     with pytest.raises(CheckError, match=r"v1/pages/.*\.json: \$\.data\[0\]\.decimals is 8, the table has 7"):
@@ -324,7 +324,7 @@ def test_a_page_that_differs_from_the_frame_is_refused(monkeypatch: pytest.Monke
 
 def test_a_page_with_a_missing_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a page loses a row, the file is named."""
-    monkeypatch.setattr(pages, "page_bytes", lambda rows, next_cursor: page_bytes(rows[1:], next_cursor))
+    monkeypatch.setattr(assets_pages, "page_bytes", lambda rows, next_cursor: page_bytes(rows[1:], next_cursor))
     pools = golden_pools()
 
     with pytest.raises(CheckError, match=r"v1/pages/.*\.json: \$\.data has 0 rows, the table has 1"):
@@ -341,4 +341,4 @@ def test_files_know_their_digest() -> None:
 
 def test_wire_fields_are_the_models() -> None:
     """The columns that are sent are the fields of the model, in its order."""
-    assert PoolSnapshot.__struct_fields__ == tuple(pages.wire_frame(golden_pools()).columns)
+    assert PoolSnapshot.__struct_fields__ == tuple(assets_pages.wire_frame(golden_pools()).columns)

@@ -9,18 +9,9 @@ import polars as pl
 import pytest
 
 from exporter.errors import CheckError
-from exporter.render.tree import (
-    manifest_files,
-    market_summaries,
-    render_document,
-    render_history_manifest,
-    render_run_manifest,
-    render_status,
-    render_tree,
-)
-from exporter.tree.documents import HistoryManifest, ManifestFile, RunManifest
-from exporter.tree.files import FileKind, RenderedFile
-from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame, system_status
+from exporter.render.endpoints import market_summaries, render_tree
+from exporter.tree.files import FileKind
+from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
 
@@ -130,32 +121,3 @@ def test_markets_out_of_order_are_refused() -> None:
 
     with pytest.raises(CheckError, match="must ascend by market"):
         list(render_tree(pools, markets_frame(pools).reverse(), SIZES, 50))
-
-
-def test_status_is_the_pointer() -> None:
-    """The status is rendered under its key and is of the class that is written last."""
-    file = render_status(system_status())
-
-    assert ("v1/system/status.json", FileKind.POINTER) == (file.key, file.kind)
-    assert ["run_id", "schema_version", "network"] == list(json.loads(file.data))[:3]
-
-
-def test_manifests_render_under_their_keys() -> None:
-    """The history's manifest has one key, a run's manifest that of its run; both list what they were given."""
-    listed = manifest_files([RenderedFile("b", b"xy", FileKind.PAGE), RenderedFile("a", b"", FileKind.DOCUMENT)])
-    run = render_run_manifest(RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", listed))
-    history = render_history_manifest(HistoryManifest(1, LEDGER, []))
-
-    assert ["a", "b"] == [file.key for file in listed]
-    assert ManifestFile("b", "page", 2, RenderedFile("b", b"xy", FileKind.PAGE).sha256) == listed[1]
-    assert "v1/runs/run-1.json" == run.key
-    assert ("v1/history.json", b'{"schema_version":1,"observed_ledger":%d,"files":[]}' % LEDGER) == (
-        history.key,
-        history.data,
-    )
-
-
-def test_documents_that_break_a_constraint_are_refused() -> None:
-    """A document of our own making is held to its model too."""
-    with pytest.raises(CheckError, match=r"v1/system/status.json: .*\$\.manifest_sha256"):
-        render_document("v1/system/status.json", system_status(manifest_sha256="abc"))

@@ -19,8 +19,9 @@ from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
-from exporter.stores.store import Store, is_key, utc_now
-from exporter.tree.routes import alias_of
+from exporter.stores.store import Store, utc_now
+from exporter.tree.families import alias_of
+from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, status_of
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.reader import Reader, run_at

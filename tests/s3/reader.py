@@ -13,9 +13,8 @@ from functools import cache
 import msgspec
 
 from exporter.publishing.standing import ListedFile, Pointer, RunListing
+from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import FileKind
-from exporter.tree.headers import POINTER_KEY
-from exporter.tree.routes import alias_of
 from tests.publishing.published_tree import MadeRun, make_run
 from tests.render.rendering import contract
 

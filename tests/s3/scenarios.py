@@ -15,7 +15,7 @@ import msgspec
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from exporter.publishing.standing import Pointer
 from exporter.stores.s3_client import S3Options
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.s3.places import Place, RealPlace, WirePlace, assert_settled
 from tests.s3.publishers import EXIT_SWEEP_REFUSED, LONGEST, Job, Publisher, run_job
 from tests.s3.reader import Reader

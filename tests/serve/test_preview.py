@@ -18,7 +18,7 @@ import pytest
 from starlette.applications import Starlette
 
 from exporter.errors import ConfigError
-from exporter.render.documents import MAX_URL_LENGTH
+from exporter.render.endpoints import MAX_URL_LENGTH
 from exporter.serve.folder_tree import Tree
 from exporter.serve.preview import bind, create_app, make_server, run_server
 from exporter.tree.problems import MISSING_PAGE

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.tree.routes import Served, alias_of, is_alias, route
+from exporter.tree.families import alias_of, is_alias
+from exporter.tree.routes import Served, route
 
 M = "C" + "A" * 55
 T = "C" + "B" * 55

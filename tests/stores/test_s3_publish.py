@@ -12,8 +12,7 @@ from exporter.publishing.retention import sweep
 from exporter.publishing.standing import LedgerNotNewerError
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tree.headers import POINTER_KEY
-from exporter.tree.routes import alias_of
+from exporter.tree.families import POINTER_KEY, alias_of
 from tests.publishing.published_tree import (
     TestClock,
     assert_whole,

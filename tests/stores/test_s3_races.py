@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.s3 import bucket_objects
 from tests.s3.faults import Stall
 from tests.s3.wire_bucket import WireBucket

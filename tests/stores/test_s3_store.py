@@ -12,7 +12,7 @@ import pytest
 from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.s3_store import FOUND_BEFORE_LISTING, S3Store
 from exporter.stores.store import Written, etag_of
-from exporter.tree.headers import POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket

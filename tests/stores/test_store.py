@@ -14,7 +14,8 @@ from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, Store
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, Written, check_key, is_key
+from exporter.stores.store import Store, Written
+from exporter.tree.files import check_key, is_key
 from tests.stores import s3_servers
 from tests.stores.bucket_simulator import BucketSimulator
 

@@ -14,11 +14,13 @@ from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_headers import PRIVATE, object_headers
 from exporter.stores.store import etag_of
-from exporter.tree.families import FAMILIES, Sweep, family_of, prefixes
+from exporter.tree.documents import AssetsPage
+from exporter.tree.families import FAMILIES, Sweep, alias_of, family_of, key_of, kind_of, parse_key, prefixes
 from exporter.tree.files import FileKind
-from exporter.tree.headers import content_type, kind_of
+from exporter.tree.headers import content_type
 from exporter.tree.policy import bucket_policy
-from exporter.tree.routes import Served, alias_of, route
+from exporter.tree.read_back import parse_back
+from exporter.tree.routes import Served, route
 from tests.render.rendering import contract
 from tests.render.whole_tree import publish_tree
 
@@ -28,9 +30,9 @@ DIGEST = "0123456789ab"
 NOT_IN_A_SMALL_TREE = {
     "markets-2.html": "{list}-{number}.html",
     f"markets/{M}-12.html": "markets/{market}-{number}.html",
-    f"tokens/{T}-3.html": "tokens/{token}-{number}.html",
+    f"tokens/{T}-3.html": "tokens/{address}-{number}.html",
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
-    "v1/runs/5-0123456789ab.json": "v1/runs/{run}.json",
+    "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",
     "state/backfill.journal": "state/{file}",
     ".exporter.lease": ".exporter.lease",
 }
@@ -65,11 +67,34 @@ def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["v1/nothing.json", "pools.htm", "a/index.html", f"v1/markets/{M[:-1]}.json", "index.html/", "", "v1/assets"]
+    "key",
+    [
+        "v1/nothing.json",
+        "pools.htm",
+        "a/index.html",
+        f"v1/markets/{M[:-1]}.json",
+        "index.html/",
+        "",
+        "v1/assets",
+        f"v1/assets/{M}/{T}/history.json",
+        f"v1/assets/{M}/-x.json",
+        "v1/tokens/x.json",
+        "v1/assets/limit/01.json",
+        "v1/assets/index.json\n",
+    ],  # fmt: skip
 )
 def test_other_keys_are_of_none(key: str) -> None:
     """What no version of the exporter writes is of no family; nor is a copy without an extension."""
     assert None is family_of(key)
+
+
+def test_documents_know_their_keys(tree: Path, keys: list[str]) -> None:
+    """The key of every document of a tree but pages follows from the document."""
+    for key in keys:
+        family = family_of(key)
+        assert family is not None
+        if family.model not in (None, AssetsPage) and family.kind is not FileKind.PAGE:
+            assert key == key_of(parse_back(key, (tree / key).read_bytes()))
 
 
 def test_headers_agree(keys: list[str]) -> None:
@@ -92,9 +117,9 @@ def test_urls_lead_to_their_files(keys: list[str]) -> None:
         routed.setdefault(family.routed_by, set()).add(family.template)
         if family.url is None:
             continue
-        match = family.pattern.fullmatch(key)
-        assert match is not None
-        url = family.url.format(**{"market": M, "pool": T} | match.groupdict())
+        found = parse_key(key)
+        assert found is not None
+        url = family.url.format(**{"market": M, "pool": T} | found[1])
         path, _, query = url.partition("?")
         answer = route(path, query, (1, 2, 5, 50))
         assert isinstance(answer, Served)

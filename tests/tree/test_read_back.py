@@ -1,31 +1,38 @@
-"""Reading rendered files back: what one file alone can be caught at."""
+"""Documents become files and are read back: what one file alone can be caught at."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import CheckError
-from exporter.render.pages import snapshots
-from exporter.render.tree import market_pool
+from exporter.render.assets_pages import snapshots
+from exporter.render.endpoints import market_pool
 from exporter.tree.documents import (
-    AssetDetail,
     AssetHistory,
     AssetsPage,
     Document,
+    HistoryBucket,
+    HistoryFile,
     HistoryManifest,
     ManifestFile,
+    MarketEntry,
     MarketList,
     MarketSummary,
-    OpenApiDocument,
+    PoolReference,
     ProtocolSummary,
+    ProtocolTotals,
     RunManifest,
-    SystemStatus,
     TokenDocument,
+    Unpriced,
     encode,
     page_token,
 )
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import model_of, parse_back
+from exporter.tree.files import FileKind
+from exporter.tree.read_back import contradiction, parse_back, render_document
 from tests.render.rendering import LEDGER, contract, pool, pools_frame, system_status
 
 MARKET, TOKEN, OTHER = contract(1), contract(2), contract(3)
@@ -50,47 +57,6 @@ def summary(**changes: object) -> MarketSummary:
     return MarketSummary(**fields | changes)  # type: ignore[arg-type]
 
 
-def document(key: str, data: bytes) -> RenderedFile:
-    """A rendered file of any kind."""
-    return RenderedFile(key, data, FileKind.DOCUMENT)
-
-
-@pytest.mark.parametrize(
-    ("key", "model"),
-    [
-        ("v1/assets/index.json", AssetsPage),
-        ("v1/assets/limit/0.json", AssetsPage),
-        ("v1/assets/empty.json", AssetsPage),
-        (f"v1/assets/market/{MARKET}/index.json", AssetsPage),
-        (f"v1/assets/token/{TOKEN}/limit/200.json", AssetsPage),
-        (f"v1/assets/market/{MARKET}/token/{TOKEN}/limit/1.json", AssetsPage),
-        ("v1/pages/47DEQpj8HBSa-_TImW-5JC.json", AssetsPage),
-        (f"v1/markets/{MARKET}.json", MarketSummary),
-        (f"v1/assets/{MARKET}/{TOKEN}.json", AssetDetail),
-        (f"v1/assets/{MARKET}/a-pool_1.json", AssetDetail),
-        (f"v1/assets/{MARKET}/{TOKEN}/history/15m.json", AssetHistory),
-        ("v1/buckets/47DEQpj8HBSa-_TImW-5JC.json", AssetHistory),
-        ("v1/markets.json", MarketList),
-        (f"v1/tokens/{TOKEN}.json", TokenDocument),
-        ("v1/protocol/summary.json", ProtocolSummary),
-        ("v1/openapi.json", OpenApiDocument),
-        ("v1/history.json", HistoryManifest),
-        ("v1/system/status.json", SystemStatus),
-        ("v1/runs/55261759-0a1b2c3d.json", RunManifest),
-        ("v1/markets/x.json", None),
-        (f"v1/assets/{MARKET}/{TOKEN}/history.json", None),
-        (f"v1/assets/{MARKET}/-x.json", None),
-        ("v1/tokens/x.json", None),
-        ("v1/assets/limit/01.json", None),
-        ("index.html", None),
-        ("v1/assets/index.json\n", None),
-    ],
-)
-def test_the_key_implies_the_model(key: str, model: type[Document] | None) -> None:
-    """Each key of the tree has one model, and other keys have none."""
-    assert model is model_of(key)
-
-
 @pytest.mark.parametrize(
     ("key", "data"),
     [
@@ -111,7 +77,7 @@ def test_the_key_implies_the_model(key: str, model: type[Document] | None) -> No
 )
 def test_what_was_written_reads_back(key: str, data: bytes) -> None:
     """A good file gives the document whose bytes it holds."""
-    assert data == encode(parse_back(document(key, data)))
+    assert data == encode(parse_back(key, data))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +110,7 @@ def test_what_was_written_reads_back(key: str, data: bytes) -> None:
 def test_a_bad_file_is_refused_by_name(key: str, data: bytes, message: str) -> None:
     """A file that breaks its model, its form or its key is refused with its key and what is wrong."""
     with pytest.raises(CheckError, match=message) as caught:
-        parse_back(document(key, data))
+        parse_back(key, data)
 
     assert str(caught.value).startswith(f"{key}: ")
 
@@ -156,4 +122,116 @@ def test_a_summary_cannot_list_more_pools_than_it_counts() -> None:
     data = encode(summary(pools=members))
 
     with pytest.raises(CheckError, match="pool_count is 0"):
-        parse_back(document(key, data))
+        parse_back(key, data)
+
+
+EARLY = HistoryBucket(
+    "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", "1", "1", 1, 1, 1, "5", "1.0", 2, 1, LEDGER - 5, LEDGER - 4
+)
+LATE = replace(
+    EARLY,
+    start_time="2026-11-21T11:00:00Z",
+    end_time="2026-11-21T12:00:00Z",
+    first_ledger=LEDGER - 3,
+    last_ledger=LEDGER,
+)
+HISTORY = AssetHistory(MARKET, TOKEN, "1h", LEDGER, [EARLY, LATE], None)
+ENTRY = MarketEntry(MARKET, "blend", "v2", "Fixed", "active", LEDGER, 1, "5")
+MARKETS = MarketList(LEDGER, [ENTRY, replace(ENTRY, market=TOKEN)])
+LENT = TokenDocument(
+    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)]
+)
+SUMMARY = ProtocolSummary(LEDGER, 2, 3, "9", [ProtocolTotals("alula", 1, 1, None), ProtocolTotals("blend", 1, 2, "9")])
+KEY = "history/pools/date=2026-11-21/1.parquet"
+FILE = HistoryFile(KEY, f"../{KEY}", 1, 1, "0" * 64, 1, 1, 1)
+RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", [ManifestFile("a", "page", 1, "0" * 64)])
+
+
+def said(document: Document, **names: str) -> str | None:
+    """What is wrong with a document under a key that gives these names."""
+    return contradiction(document, names, encode(document))
+
+
+@pytest.mark.parametrize(
+    "document", [HISTORY, MARKETS, LENT, SUMMARY, HistoryManifest(1, 1, [FILE]), RUN, system_status()]
+)
+def test_sound_documents_pass(document: Document) -> None:
+    """What is right is left alone."""
+    assert said(document) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "names", "message"),
+    [
+        (HISTORY, {"market": TOKEN}, f"$.market is {MARKET}"),
+        (HISTORY, {"pool": MARKET}, f"$.pool is {TOKEN}"),
+        (HISTORY, {"bucket": "1d"}, "$.bucket is 1h"),
+        (LENT, {"address": TOKEN}, f"$.address is {MARKET}"),
+        (RUN, {"run_id": "run-2"}, "$.run_id is run-1"),
+        (HISTORY, {"cursor": "x" * 22}, f"its content has the token {page_token(encode(HISTORY))}"),
+    ],
+)
+def test_another_document_than_the_key_names(document: Document, names: dict[str, str], message: str) -> None:
+    """MARKET document that says it is another than its key names is refused with what it says."""
+    assert message == said(document, **names)
+
+
+def bucket(**changes: Any) -> AssetHistory:
+    """The history with changes to its first bucket."""
+    return replace(HISTORY, data=[replace(EARLY, **changes), LATE])
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (bucket(end_time=EARLY.start_time), "$.data[0].end_time is not after"),
+        (bucket(last_ledger=LEDGER - 6), "$.data[0].last_ledger is below"),
+        (bucket(priced_count=3), "$.data[0].priced_count is above"),
+        (bucket(priced_count=0), "$.data[0]: value and price must be there"),
+        (bucket(oracle_price_usd=None), "$.data[0]: value and price must be there"),
+        (bucket(tvl_usd_cents=None), "$.data[0]: value and price must be there"),
+        (bucket(last_ledger=LEDGER - 3), "$.data must ascend"),
+        (bucket(end_time="2026-11-21T11:00:01Z"), "$.data must ascend"),
+        (replace(HISTORY, data=[LATE, EARLY]), "$.data must ascend"),
+        (replace(HISTORY, observed_ledger=LEDGER - 1), f"$.observed_ledger is {LEDGER - 1}"),
+        (replace(MARKETS, data=MARKETS.data[::-1]), "$.data must ascend by market"),
+        (replace(MARKETS, observed_ledger=1), "$.data has a market of another ledger"),
+        (replace(LENT, pools=LENT.pools[::-1]), "$.pools must ascend"),
+        (replace(LENT, pools=[*LENT.pools, LENT.pools[-1]]), "$.pools must ascend"),
+        (replace(LENT, first_seen_ledger=LEDGER + 1), "$.first_seen_ledger is"),
+        (replace(SUMMARY, market_count=3), "$.market_count is 3"),
+        (replace(SUMMARY, pool_count=2), "$.pool_count is 2"),
+        (replace(SUMMARY, tvl_usd_cents=None), "$.tvl_usd_cents is None"),
+        (HistoryManifest(1, 1, [replace(FILE, url=KEY)]), "$.files[0].url does not lead"),
+        (replace(RUN, files=[*RUN.files, *RUN.files]), "$.files must ascend by key"),
+        (system_status(unread_count=1), "$.unread_count is 1, but $.unread has 0"),
+        (system_status(unpriced=[Unpriced(MARKET, TOKEN, "old")]), "$.unpriced_count is 0, but $.unpriced has 1"),
+    ],
+)
+def test_documents_that_contradict_themselves(document: Document, message: str) -> None:
+    """MARKET document of which two parts do not agree is refused with the parts."""
+    assert isinstance(document, Struct)
+    assert (said(document) or "").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "kind"),
+    [
+        (system_status(), "v1/system/status.json", FileKind.POINTER),
+        (RUN, "v1/runs/run-1.json", FileKind.DOCUMENT),
+        (HistoryManifest(1, LEDGER, []), "v1/history.json", FileKind.DOCUMENT),
+        (HISTORY, f"v1/assets/{MARKET}/{TOKEN}/history/1h.json", FileKind.DOCUMENT),
+        (replace(HISTORY, bucket="1d"), f"v1/assets/{MARKET}/{TOKEN}/history/1d.json", FileKind.DOCUMENT),
+    ],
+)
+def test_a_document_knows_its_place(document: Document, key: str, kind: FileKind) -> None:
+    """A document is rendered under the key that its model and its fields name, and is of the key's kind."""
+    file = render_document(document)
+
+    assert (key, kind, encode(document)) == (file.key, file.kind, file.data)
+
+
+def test_documents_that_break_a_constraint_are_refused() -> None:
+    """A document of our own making is held to its model too."""
+    with pytest.raises(CheckError, match=r"v1/system/status.json: .*\$\.manifest_sha256"):
+        render_document(system_status(manifest_sha256="abc"))

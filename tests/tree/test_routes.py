@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.stores.store import is_key
-from exporter.tree.files import FileKind
-from exporter.tree.headers import cache_control, content_type, kind_of
+from exporter.tree.families import kind_of
+from exporter.tree.files import FileKind, is_key
+from exporter.tree.headers import cache_control, content_type
 from exporter.tree.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract

@@ -14,7 +14,7 @@ from exporter.protocols.base import Absent, Unread
 from exporter.protocols.parameters import Parameter
 from exporter.render.site.snippets import EXAMPLE_BASE, snippet_text, snippets
 from exporter.render.site.text import NO_PRICE
-from exporter.tree.routes import token_key
+from exporter.tree.families import token_key
 from tests.render.rendering import contract
 from tests.render.site.made import (
     LEDGER,

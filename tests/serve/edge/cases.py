@@ -11,10 +11,11 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
-from exporter.render.documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
-from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type, kind_of
+from exporter.render.endpoints import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
+from exporter.tree.families import EMPTY_PAGE_KEY, kind_of
+from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type
 from exporter.tree.problems import MISSING_PAGE, Problem, is_for_people
-from exporter.tree.routes import EMPTY_PAGE_KEY, Served, route
+from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES
 from tests.serve import test_preview as test_serve
 from tests.tree import test_routes

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.config import Settings
-from exporter.render.documents import render_errors
+from exporter.render.endpoints import render_errors
 from exporter.serve.preview import bind, make_server
-from exporter.tree.routes import asset_key, history_key, token_key
+from exporter.tree.families import asset_key, history_key, token_key
 from tests.render.rendering import write
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 from tests.serve.edge.targets import HttpTarget, NodeProcess

@@ -16,7 +16,8 @@ import pytest
 
 from exporter.config import Settings
 from exporter.serve.edge import render_edge, write_edge
-from exporter.tree.headers import cache_control, content_type, kind_of
+from exporter.tree.families import kind_of
+from exporter.tree.headers import cache_control, content_type
 from tests.serve.edge.cases import Answer, Case
 
 NODE_SECONDS = 120.0

@@ -19,8 +19,9 @@ from exporter.config import OutputSettings, Settings, load
 from exporter.errors import ConfigError
 from exporter.render.site.templates import template_folder
 from exporter.serve.edge import MAX_FUNCTION_BYTES, PLATFORMS, either_form, first_value, integers, render_edge
+from exporter.tree.families import alias_of
 from exporter.tree.headers import content_type
-from exporter.tree.routes import MAX_LIMIT, alias_of
+from exporter.tree.routes import MAX_LIMIT
 from tests.check import trees
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 

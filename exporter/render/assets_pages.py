@@ -19,9 +19,10 @@ from msgspec import ValidationError, convert
 
 from exporter.errors import CheckError
 from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
+from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import parse_back
-from exporter.tree.routes import EMPTY_PAGE_KEY, assets_folder, checked_page_sizes, page_key
+from exporter.tree.routes import checked_page_sizes
 
 WIRE_FIELDS: tuple[str, ...] = PoolSnapshot.__struct_fields__
 """The columns of the pools frame that are on the wire, in the order of the wire."""
@@ -212,7 +213,7 @@ def _checked(
 ) -> RenderedFile:
     """A rendered page, read back and found to be exactly the rows it should hold."""
     file = RenderedFile(key, data, kind)
-    page = parse_back(file)
+    page = parse_back(file.key, file.data)
     if page != AssetsPage(expected, next_cursor):
         raise CheckError(f"{key}: {_difference(page, expected, next_cursor)}")
     return file

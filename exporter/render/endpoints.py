@@ -1,4 +1,8 @@
-"""The detail of every asset: the pool snapshot, with what an analyst wants beside it."""
+"""Everything of the API that a run renders: its pages, the documents of markets, pools and tokens, and what is covered.
+
+Immutable files come first, then the documents that lead to them. Every file is encoded from its model and read back
+before it is handed on.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import msgspec
+import polars as pl
+from msgspec.structs import astuple
 
 from exporter.deployments import Deployment
+from exporter.errors import CheckError
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.parameters import Parameter
-from exporter.render.tree import render_document
+from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tree.documents import (
     AssetDetail,
     AssetIndexes,
@@ -27,7 +35,10 @@ from exporter.tree.documents import (
     KnownAddress,
     MarketEntry,
     MarketList,
+    MarketPool,
+    MarketSummary,
     PoolReference,
+    PoolSnapshot,
     ProtocolCoverage,
     ProtocolList,
     ProtocolSummary,
@@ -36,18 +47,99 @@ from exporter.tree.documents import (
     TokenDocument,
     timestamp,
 )
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import ERRORS_FOLDER, METHODS
-from exporter.tree.problems import Problem, encode_problem, not_found, problem
-from exporter.tree.routes import asset_key, token_key
+from exporter.tree.files import RenderedFile
+from exporter.tree.headers import METHODS
+from exporter.tree.problems import Problem, not_found, problem
+from exporter.tree.read_back import render_document
+
+MARKET_POOLS_CAP = 200
+"""How many pools a market summary lists; the rest is at ``/v1/assets?market=``."""
+
+
+def render_tree(
+    pools: pl.DataFrame,
+    markets: pl.DataFrame,
+    sizes: Sequence[int],
+    default_size: int,
+    cap: int = MARKET_POOLS_CAP,
+) -> Iterator[RenderedFile]:
+    """Render all that follows from the frames: immutable pages first, then the documents.
+
+    `pools` and `markets` are the frames of one run (`exporter.tables`), either of which may be empty. Files come one
+    by one, never all at once in memory, in an order that depends on the input alone. Raises ConfigError for page
+    sizes that cannot serve every limit and CheckError for frames that contradict each other or a promise of the
+    API; what was yielded before must then not be published.
+    """
+    check_markets(pools, markets)
+    yield from render_pages(pools, markets, sizes, default_size)
+    for summary in market_summaries(pools, markets, cap):
+        yield render_document(summary)
+
+
+def market_summaries(pools: pl.DataFrame, markets: pl.DataFrame, cap: int) -> Iterator[MarketSummary]:
+    """The summary of each market of the markets frame, in its order, with at most `cap` pools each.
+
+    `pool_count` is taken from the markets frame, so it counts pools that could not be read. A list is truncated
+    when the cap cut it, not when a pool of it was unread.
+    """
+    members = _by_market(pools)
+    columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
+    for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
+        rows = members.get(market, [])
+        yield MarketSummary(
+            market=market,
+            config_hash=config_hash,
+            observed_ledger=observed_ledger,
+            pool_count=pool_count,
+            pools=[market_pool(row) for row in rows[:cap]],
+            truncated=len(rows) > cap,
+            tvl_usd_cents=None if tvl is None else str(tvl),
+        )
+
+
+def market_pool(snapshot: PoolSnapshot) -> MarketPool:
+    """The snapshot as it stands in its market's summary: without the first and the last field."""
+    return MarketPool(*astuple(snapshot)[1:-1])
+
+
+def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
+    """Refuse frames of which one contradicts the other, with CheckError naming the market.
+
+    Markets ascend, each once; every pool's market is among them; all are of one ledger; the pools counted are those
+    read and those unread; and the value of a market is the sum over its pools that have a price.
+    """
+    names = markets.get_column("market").to_list()
+    if any(later <= earlier for earlier, later in pairwise(names)):
+        raise CheckError("markets: rows must ascend by market, each once")
+    members = _by_market(pools)
+    strangers = sorted(set(members) - set(names))
+    if strangers:
+        raise CheckError(f"pools: {strangers[0]} is not among the markets")
+    ledgers = {ledger for frame in (pools, markets) for ledger in frame.get_column("observed_ledger").unique()}
+    if len(ledgers) > 1:
+        raise CheckError(f"markets: all rows of one run must be of one ledger; they are of {sorted(ledgers)}")
+    columns = ("market", "pool_count", "unread_count", "tvl_usd_cents")
+    for market, pool_count, unread_count, tvl in markets.select(columns).iter_rows():
+        rows = members.get(market, [])
+        if len(rows) + unread_count != pool_count:
+            raise CheckError(
+                f"markets: {market}: pool_count is {pool_count}, but {len(rows)} pools were read "
+                f"and {unread_count} were not"
+            )
+        values = [int(row.tvl_usd_cents) for row in rows if row.tvl_usd_cents is not None]
+        expected = sum(values) if values else None
+        if tvl != expected:
+            raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {expected}")
+
+
+# The detail of every asset: the pool snapshot, with what an analyst wants beside it.
 
 
 def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read. CheckError for a value that the API does not allow."""
     for row in tables.pools.iter_rows(named=True):
-        market, pool = row["market"], row["pool"]
-        detail = asset_detail(row, tables.parameters.get((market, pool), ()), modules[row["protocol"]].coverage)
-        yield render_document(asset_key(market, pool), detail)
+        parameters = tables.parameters.get((row["market"], row["pool"]), ())
+        yield render_document(asset_detail(row, parameters, modules[row["protocol"]].coverage))
 
 
 def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], coverage: Coverage) -> AssetDetail:
@@ -112,9 +204,6 @@ def printed_time(seconds: int | None) -> str | None:
 
 # The documents over all markets: their list, the tokens, and the protocols' totals.
 
-MARKETS_KEY = "v1/markets.json"
-SUMMARY_KEY = "v1/protocol/summary.json"
-
 
 def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[RenderedFile]:
     """Render the list of markets, the summary of the protocols, and the document of each token.
@@ -122,10 +211,9 @@ def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[R
     ``first_seen`` has the lowest ledger of each token in the history, this run's own included. CheckError for a value
     that the API does not allow.
     """
-    yield render_document(MARKETS_KEY, market_list(tables))
-    yield render_document(SUMMARY_KEY, protocol_summary(tables))
-    for document in token_documents(tables, first_seen):
-        yield render_document(token_key(document.address), document)
+    yield render_document(market_list(tables))
+    yield render_document(protocol_summary(tables))
+    yield from map(render_document, token_documents(tables, first_seen))
 
 
 def market_list(tables: Tables) -> MarketList:
@@ -196,6 +284,13 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[T
         )
 
 
+def _by_market(pools: pl.DataFrame) -> dict[str, list[PoolSnapshot]]:
+    members: dict[str, list[PoolSnapshot]] = {}
+    for row in snapshots(pools):
+        members.setdefault(row.market, []).append(row)
+    return members
+
+
 def _total(values: Iterable[int | None]) -> str | None:
     known = [value for value in values if value is not None]
     return str(sum(known)) if known else None
@@ -207,8 +302,6 @@ def _digits(value: int | None) -> str | None:
 
 # ``/v1/protocols``: what a run covers, what it could not read, and what is left out on purpose.
 
-COVERAGE_KEY = "v1/protocols.json"
-
 
 @cache
 def excluded_on(network: str) -> tuple[Excluded, ...]:
@@ -216,11 +309,6 @@ def excluded_on(network: str) -> tuple[Excluded, ...]:
     text = files("exporter.deployments").joinpath("excluded.toml").read_text("utf-8")
     listed = msgspec.convert(tomllib.loads(text), dict[str, tuple[Excluded, ...]])
     return listed.get(network, ())
-
-
-def render_coverage(covered: ProtocolList) -> RenderedFile:
-    """Render the document."""
-    return render_document(COVERAGE_KEY, covered)
 
 
 def protocol_list(
@@ -303,12 +391,6 @@ def generic_problems() -> tuple[Problem, ...]:
     return (INVALID, not_found(), METHOD_NOT_ALLOWED, URL_TOO_LONG, RANGE_NOT_SATISFIABLE, FAILED, UNAVAILABLE)
 
 
-def error_key(status: int) -> str:
-    """The key of the problem document for an HTTP status."""
-    return f"{ERRORS_FOLDER}{status}.json"
-
-
 def render_errors() -> Iterator[RenderedFile]:
     """The problem documents. They are the same in every run."""
-    for document in generic_problems():
-        yield RenderedFile(error_key(document.status), encode_problem(document), FileKind.DOCUMENT)
+    return map(render_document, generic_problems())

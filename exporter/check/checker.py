@@ -24,7 +24,6 @@ from exporter.check.schemas import Schemas
 from exporter.check.walks import check_walks, find_listing
 from exporter.check.whole import Seen, Whole
 from exporter.errors import CheckError
-from exporter.render.openapi import OPENAPI_KEY
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     PAGE_TOKEN_LENGTH,
@@ -34,10 +33,10 @@ from exporter.tree.documents import (
     RunManifest,
     SystemStatus,
 )
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.headers import POINTER_KEY, content_type, kind_of
+from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, bucket_page_key, kind_of
+from exporter.tree.files import FileKind
+from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
-from exporter.tree.routes import bucket_page_key
 
 _PAGE = re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json")
 _HEAD = re.compile(
@@ -210,7 +209,7 @@ class TreeChecker:
 
     def _read_document(self, key: str, data: bytes, kind: FileKind) -> str:
         whole = self._whole
-        document = parse_back(RenderedFile(key, data, kind))
+        document = parse_back(key, data)
         self._count(type(document).__name__, 0)
         match document:
             case SystemStatus():

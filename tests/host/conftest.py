@@ -1,0 +1,78 @@
+"""What the tests against the contract host share: the host, a real market on it, and a file for what was counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.archive.archive_files import FolderFiles
+from exporter.archive.checkpoint import CheckpointState, HistoryArchive
+from tests.host.blend_world import World, real_state, start_machine
+from tests.host.machine import Machine
+
+_PROGRAM = os.environ.get("CONTRACT_HOST")
+_NEWEST = os.environ.get("CONTRACT_HOST_NEWEST")
+_STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)
+_REPORT = os.environ.get("CONTRACT_HOST_REPORT")
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The contract host; skips where it was not built."""
+    if not _PROGRAM:
+        pytest.skip("the contract host was not built: scripts/test-host builds it and runs these tests")
+    return Path(_PROGRAM)
+
+
+@pytest.fixture(scope="session")
+def newest_program() -> Path:
+    """The contract host of the newest protocol; skips where it was not built."""
+    if not _NEWEST:
+        pytest.skip("the contract host of the newest protocol was not built: scripts/test-host --newest builds it, too")
+    return Path(_NEWEST)
+
+
+@pytest.fixture(scope="session")
+def archive_state(real_data: Path) -> CheckpointState:
+    """All contracts of the testnet archive at its last checkpoint."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    return real_state(HistoryArchive(FolderFiles(folder)))
+
+
+@pytest.fixture(scope="session")
+def world(program: Path, archive_state: CheckpointState) -> Iterator[World]:
+    """The market with users of our own. Tests begin with ``world.restart()``."""
+    with Machine(program) as machine:
+        yield World(machine, archive_state)
+
+
+@pytest.fixture
+def untouched(program: Path, archive_state: CheckpointState) -> Iterator[Machine]:
+    """A host that has the archive's state and nothing else, with the true ends of the entries' lives."""
+    with Machine(program) as machine:
+        start_machine(machine, archive_state)
+        yield machine
+
+
+@pytest.fixture(scope="session")
+def states() -> int:
+    """How many states the sequences of transactions have to reach."""
+    return _STATES
+
+
+@pytest.fixture(scope="session")
+def count() -> Callable[[str, int], None]:
+    """Add to what scripts/test-host reports in the end."""
+
+    def add(what: str, number: int) -> None:
+        if _REPORT:
+            with Path(_REPORT).open("a") as file:
+                file.write(json.dumps([what, number]) + "\n")
+
+    return add

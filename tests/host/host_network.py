@@ -1,0 +1,150 @@
+"""The real host behind what answers calls elsewhere: a ledger snapshot file, and the embedded network."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Contracts
+from exporter.localnet.network import LocalNetwork
+from tests.host.blend_world import Player, World
+from tests.host.machine import USUAL_SETTINGS, LedgerInfo, Machine, Outcome
+
+_RESOURCES = struct.pack(
+    ">IIIq", 1_000_000, 1_000, 0, 50_000
+)  # instructions, read and write bytes, fee: nobody reads them
+
+
+@dataclass(frozen=True, slots=True)
+class HostSimulation:
+    """What the host gave for a call, as `exporter.localnet.contracts.Simulation` has it for a stand-in."""
+
+    outcome: Outcome
+    restored: tuple[bytes, ...]
+
+    @property
+    def result(self) -> bytes | None:
+        """The ScVal XDR of the result."""
+        return self.outcome.raw_result
+
+    @property
+    def error(self) -> str | None:
+        """The host's message, with a log that is left empty as the servers' may be."""
+        return None if self.outcome.error is None else f"HostError: {self.outcome.error}\n\nEvent log (newest first):\n"
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
+        written = list(dict.fromkeys([*self.outcome.read_write, *self.restored]))
+        read = [key for key in self.outcome.read_only if key not in written]
+        extension = b"\0\0\0\0"
+        if self.restored:
+            places = sorted(written.index(key) for key in self.restored)
+            extension = struct.pack(f">II{len(places)}I", 1, len(places), *places)
+        parts = (extension, struct.pack(">I", len(read)), *read, struct.pack(">I", len(written)), *written, _RESOURCES)
+        return b"".join(parts)
+
+
+def simulated(machine: Machine, call: ContractCall) -> HostSimulation:
+    """Simulate a call as an RPC server does: with recorded authorisation, and what is archived restored on the way."""
+    outcome = machine.call(call.contract, call.function, *call.arguments, authorised=True, restore=True)
+    return HostSimulation(outcome, tuple(key for key in outcome.footprint if key in outcome.restored))
+
+
+def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:
+    """Give a host what a snapshot file holds, and let it stand in the file's ledger.
+
+    The ledger's protocol is taken for the host's, whatever it is. Contracts run alike in all, except for what they
+    cost; those that were built for a later one are refused when they are called.
+    """
+    machine.put({key: entry for key, entry in snapshot.entries.items() if key not in snapshot.unreadable})
+    settings = snapshot.settings or USUAL_SETTINGS
+    machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, machine.protocol, settings))
+
+
+class HostSource(SnapshotSource):
+    """A ledger snapshot file whose contracts can be called, as far as their code is in it."""
+
+    def __init__(self, snapshot: LedgerSnapshot, machine: Machine) -> None:
+        super().__init__(snapshot)
+        self._machine = machine
+        load_snapshot(machine, snapshot)
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """Run one call in the host."""
+        found = simulated(self._machine, call)
+        outcome = found.outcome
+        footprint = () if outcome.error else outcome.footprint
+        writes = bool(outcome.read_write or found.restored)
+        return SimulationAnswer(
+            self.snapshot.ledger, outcome.raw_result, found.error, footprint, self.label, writes=writes
+        )
+
+
+class HostContracts(Contracts):
+    """The code of a network, run by the host; ``marks`` are the ledgers that the host remembers."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+        self._infos: dict[int, LedgerInfo] = {}
+        self._lock = threading.RLock()
+
+    def remember(self, info: LedgerInfo) -> None:
+        """Keep the host's entries as those of a ledger."""
+        with self._lock:
+            self._machine.mark(str(info.ledger))
+            self._infos[info.ledger] = info
+
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> HostSimulation:  # type: ignore[override]
+        """Run one call on the state of a ledger that is remembered."""
+        with self._lock:
+            self._machine.back(str(ledger))
+            self._machine.at(self._infos[ledger])
+            return simulated(self._machine, call)
+
+
+def standing_network(snapshot: LedgerSnapshot, machine: Machine, passphrase: str) -> LocalNetwork:
+    """The embedded network over a ledger snapshot, whose calls the host answers."""
+    load_snapshot(machine, snapshot)
+    contracts = HostContracts(machine)
+    contracts.remember(machine.info)
+    chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
+    return LocalNetwork(chain, passphrase, snapshot.protocol_version, contracts)
+
+
+class MovingNetwork(LocalNetwork):
+    """The embedded network over the market of `World`: each ledger that closes holds one real transaction."""
+
+    def __init__(self, world: World, passphrase: str, seed: int) -> None:
+        world.restart()
+        self._world = world
+        self._player = Player(world, seed)
+        self._host = HostContracts(world.machine)
+        self._host.remember(world.info)
+        self.done = 0
+        chain = Chain(world.entries, start_ledger=world.info.ledger, start_time=world.info.close_time)
+        super().__init__(chain, passphrase, world.info.protocol_version, self._host)
+
+    def advance(self) -> int:
+        """Close the next ledger, with the next transaction of the player in it."""
+        world = self._world
+        with self._host._lock:
+            world.machine.back(str(self.chain.latest))
+            step = self._player.step()
+            before = dict(world.entries)
+            outcome = world.transact(step.__class__(step.seconds, 1, step.contract, step.function, step.arguments))
+            self.done += outcome.error is None
+            self._host.remember(world.info)
+            return self.chain.close(_changes(before, world.entries), close_time=world.info.close_time)
+
+
+def _changes(before: Mapping[bytes, RawEntry], after: Mapping[bytes, RawEntry]) -> list[Change]:
+    written = [
+        Change(key, entry.data, entry.live_until) for key, entry in after.items() if before.get(key) is not entry
+    ]
+    return written + [Change(key, None) for key in before.keys() - after.keys()]

@@ -1,0 +1,176 @@
+"""The ends of entries' lives: what the host and an RPC's simulation make of them, and what our reader says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from exporter.archive.archive_snapshot import snapshot_of
+from exporter.archive.checkpoint import CheckpointState
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
+    TEMPORARY,
+    ContractData,
+    code_key,
+    data_key,
+    encode_contract_data,
+    instance_key,
+    is_temporary,
+    seen_at,
+)
+from exporter.ledger.codec.scval import decode_scval
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.ledger.rpc.wire import footprint_parts
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet.chain import Chain
+from exporter.localnet.network import LocalNetwork
+from exporter.protocols.blend.layout import reserve_data_key
+from tests.host.blend_world import POOL
+from tests.host.host_network import simulated
+from tests.host.machine import Machine
+
+PASSPHRASE = NETWORKS["testnet"].passphrase
+ENDED = "Error(Storage, MissingValue)"
+UNWRAPPED = "Error(WasmVm, InvalidAction)"
+"""What the pool ends with where it has to have something that is not there."""
+
+
+@pytest.fixture
+def asset(untouched: Machine) -> str:
+    first: str = untouched.call(POOL, "get_reserve_list").given()[1][0][1]
+    return first
+
+
+def read(snapshot: LedgerSnapshot, key: bytes) -> RawEntry | None:
+    """What our reader says of a key."""
+    return asyncio.run(SnapshotSource(snapshot).read_entries([key]))[0].entries.get(key)
+
+
+def cut(untouched: Machine, state: CheckpointState, key: bytes, last: int) -> LedgerSnapshot:
+    """Let an entry live until a ledger, in the host and in a snapshot of ours."""
+    entry = state.entries[key]
+    shortened = RawEntry(entry.data, entry.last_modified, last)
+    untouched.put({key: shortened})
+    snapshot = snapshot_of(state)
+    return LedgerSnapshot(
+        snapshot.protocol_version,
+        snapshot.ledger,
+        snapshot.close_time,
+        snapshot.network_id,
+        {**snapshot.entries, key: shortened},
+        settings=snapshot.settings,
+    )
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_an_entry_is_live_up_to_its_last_ledger(
+    untouched: Machine, archive_state: CheckpointState, asset: str, left: int
+) -> None:
+    """In the last ledger of its life an entry is there, for the host as for us."""
+    key = reserve_data_key(POOL, asset)
+    ledger = untouched.info.ledger
+    snapshot = cut(untouched, archive_state, key, ledger + left)
+    outcome = untouched.call(POOL, "get_reserve", address(asset))
+    entry = read(snapshot, key)
+
+    assert (None, ()) == (outcome.error, outcome.archived)
+    assert entry is not None
+    assert ledger + left == entry.live_until
+
+
+@pytest.mark.parametrize("what", ["data", "instance"])
+def test_a_persistent_entry_is_archived_after_it(
+    untouched: Machine, archive_state: CheckpointState, asset: str, what: str
+) -> None:
+    """A ledger later a transaction needs it restored, a simulation restores it, and we give its value as archived."""
+    key = reserve_data_key(POOL, asset) if what == "data" else instance_key(POOL)
+    snapshot = cut(untouched, archive_state, key, untouched.info.ledger - 1)
+    call = ContractCall(POOL, "get_reserve", (address(asset),))
+    strict = untouched.call(POOL, "get_reserve", address(asset))
+    found = simulated(untouched, call)
+    _, written = footprint_parts(found.transaction_data())
+    entry = read(snapshot, key)
+
+    assert (ENDED, (key,)) == (strict.error, strict.archived)
+    assert (None, (key,)) == (found.error, found.restored)
+    assert (key,) == written  # a call that restores writes
+    assert entry is not None
+    assert (ARCHIVED, snapshot.entries[key].data) == (entry.live_until, entry.data)
+
+
+def test_the_stand_ins_restore_as_an_rpc_does(untouched: Machine, archive_state: CheckpointState, asset: str) -> None:
+    """The embedded network's simulation of a call on an archived entry has the result and the writes of the host's."""
+    key = reserve_data_key(POOL, asset)
+    snapshot = cut(untouched, archive_state, key, untouched.info.ledger - 1)
+    call = ContractCall(POOL, "get_reserve", (address(asset),))
+    found = simulated(untouched, call)
+    chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
+    network = LocalNetwork(chain, PASSPHRASE, snapshot.protocol_version)
+    ours = network.contracts.simulate(chain, chain.latest, call)
+
+    assert found.result == ours.result
+    for real, made in zip(*map(footprint_parts, (found.transaction_data(), ours.transaction_data())), strict=True):
+        assert set(real) == set(made)
+
+
+def test_a_restored_entry_has_the_value_it_had(untouched: Machine, archive_state: CheckpointState, asset: str) -> None:
+    """Interest since the entry's last change is the same, whether it was archived in between or not."""
+    call = ContractCall(POOL, "get_reserve", (address(asset),))
+    later = untouched.info.after(200 * 86_400)
+    untouched.at(later)
+    alive = {
+        key: RawEntry(entry.data, entry.last_modified, later.ledger) for key, entry in archive_state.entries.items()
+    }
+    found = simulated(untouched, call)
+    untouched.put(alive)
+    expected = untouched.call(POOL, "get_reserve", address(asset))
+
+    assert found.restored  # 200 days are longer than anything lives by itself
+    assert expected.given() == decode_scval(found.result or b"")
+
+
+def test_a_temporary_entry_is_gone_after_it(untouched: Machine, archive_state: CheckpointState) -> None:
+    """An auction is a temporary entry: the contract does not find it any more, nor do we, and nothing restores it."""
+    user = POOL
+    auction = vec(symbol("Auction"), struct_map({"auct_type": u32(2), "user": address(user)}))
+    value = struct_map(
+        {"bid": (17, ((address(POOL), i128(5)),)), "lot": (17, ((address(POOL), i128(7)),)), "block": u32(1)}
+    )
+    key = data_key(POOL, auction, TEMPORARY)
+    data = encode_contract_data(ContractData(POOL, auction, TEMPORARY, value))
+    ledger = untouched.info.ledger
+    snapshot = snapshot_of(archive_state)
+    for last, lives in ((ledger, True), (ledger - 1, False)):
+        entry = RawEntry(data, ledger - 100, last)
+        untouched.put({key: entry})
+        call = ContractCall(POOL, "get_auction", (u32(2), address(user)))
+        found = simulated(untouched, call)
+
+        assert is_temporary(key)
+        assert (None if lives else UNWRAPPED) == untouched.call(POOL, "get_auction", *call.arguments).error
+        assert (None if lives else UNWRAPPED, ()) == (host_error(found.error), found.restored)
+        assert lives == (seen_at(key, entry, snapshot.ledger) is not None)
+
+
+def host_error(message: str | None) -> str | None:
+    return None if message is None else message.removeprefix("HostError: ").split("\n")[0]
+
+
+def test_the_ends_in_the_archive_are_those_that_the_host_needs(
+    untouched: Machine, archive_state: CheckpointState, tmp_path: Path
+) -> None:
+    """The archive's true ends of life go through a snapshot file, and decide from which ledger on the pool sleeps."""
+    snapshot = snapshot_of(archive_state)
+    snapshot.write(tmp_path / "snapshot.json")
+    ends = {key: entry.live_until for key, entry in LedgerSnapshot.load(tmp_path / "snapshot.json").entries.items()}
+    code = next(instance.wasm_hash for contract, instance in snapshot.contract_instances() if contract == POOL)
+    assert code is not None
+    last = min(ends[key] or 0 for key in (instance_key(POOL), code_key(code)))
+    for ledger, error in ((last, None), (last + 1, ENDED)):
+        untouched.at(untouched.info.after(1, ledger - untouched.info.ledger))
+
+        assert error == untouched.call(POOL, "get_admin").error

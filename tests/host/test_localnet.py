@@ -1,0 +1,210 @@
+"""The embedded network with the real host behind it, and what its stand-ins answer beside what the host does."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from exporter.localnet.token_contract import Token, TokenLayout
+
+from exporter.archive.archive_snapshot import snapshot_of
+from exporter.archive.checkpoint import CheckpointState
+from exporter.check.chain import ChainCheck, check_chain
+from exporter.config import Settings, load
+from exporter.console import Console
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import EXIT_DONE
+from exporter.job.reading import open_source
+from exporter.job.report import RunReport
+from exporter.job.run import execute, prepare
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import decode_scval
+from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
+from exporter.ledger.rpc.wire import footprint_keys
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.network import LocalNetwork, snapshot_network
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from tests.host.blend_world import POOL, World
+from tests.host.host_network import MovingNetwork, simulated, standing_network
+from tests.host.machine import Machine
+
+PASSPHRASE = NETWORKS["testnet"].passphrase
+NOBODY = strkey.encode(strkey.CONTRACT, bytes(32))
+
+
+@pytest.fixture(scope="module")
+def snapshot(archive_state: CheckpointState) -> LedgerSnapshot:
+    return snapshot_of(archive_state)
+
+
+@pytest.fixture(scope="module")
+def machine(program: Path) -> Iterator[Machine]:
+    with Machine(program) as machine:
+        yield machine
+
+
+def settings_for(url: str, **more: object) -> Settings:
+    """Settings that read the archive's market from an embedded network, and no other."""
+    values = {
+        "network.name": "testnet",
+        "network.rpc_urls": [url],
+        "network.requests_per_second": 10_000.0,
+        "discovery.enabled": False,
+        "markets": [{"protocol": "blend", "address": POOL}],
+        **more,
+    }
+    return load(None, values, environment={}).settings
+
+
+def checked(network: LocalNetwork, behaviour: Behaviour | None = None) -> ChainCheck:
+    """What ``exporter check --on-chain`` finds on a network."""
+
+    async def work(url: str) -> ChainCheck:
+        settings = settings_for(url)
+        async with open_source(settings, None) as opened:
+            return await check_chain(settings, opened)
+
+    with running(create_app(network, behaviour or Behaviour())) as url:
+        return asyncio.run(work(url))
+
+
+def test_the_check_against_the_contracts_meets_the_real_ones(snapshot: LedgerSnapshot, machine: Machine) -> None:
+    """``check --on-chain`` over HTTP: every field of the archive's market equals what its deployed code answers."""
+    check = checked(standing_network(snapshot, machine, PASSPHRASE))
+
+    assert ([], [], 4, 72) == (check.differences, check.failed, check.pools, check.compared)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_the_check_holds_while_real_transactions_close_ledgers(
+    world: World, seed: int, count: Callable[[str, int], None]
+) -> None:
+    """A transaction closes a ledger every few requests; the one-ledger view, with real footprints, still agrees."""
+    network = MovingNetwork(world, PASSPHRASE, seed)
+    compared = checks = 0
+    while network.done < 8 and checks < 40:
+        check = checked(network, Behaviour(advance_every_requests=8))
+        compared += check.compared
+        checks += 1
+
+        assert ([], []) == (check.differences, check.other_clock)
+    count("fields compared through the embedded network", compared)
+    assert network.done >= 8
+    assert compared >= checks * 72
+
+
+def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) -> None:
+    """The job, over HTTP and on a moving chain: the rows are the deployed code's state at the run's ledger."""
+    network = MovingNetwork(world, PASSPHRASE, 1)
+    for _ in range(10):
+        network.advance()
+    with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
+        settings = settings_for(url, **{"output.uri": str(tmp_path / "out")})
+        run = prepare(settings, Console("text", io.StringIO()), RunReport(None), now=lambda: later(network))
+        code = execute(run)
+    tables = run.tables
+    assert tables is not None
+
+    assert EXIT_DONE == code
+    assert set(tables.pools["pool"]) == set(assets_at(network, tables.ledger))
+    for row in tables.pools.iter_rows(named=True):
+        answer = reserve_at(network, tables.ledger, row["pool"])
+        config, data = answer.struct("config"), answer.struct("data")
+        supplied = data.i128("b_supply") * data.i128("b_rate") // 10**12
+        borrowed = -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)
+        assert (supplied, borrowed) == (row["total_supplied"], row["total_borrowed"])
+        assert (data.i128("b_rate"), data.i128("d_rate")) == (row["supply_index"], row["borrow_index"])
+        assert config.u32("decimals") == row["decimals"]
+        price, timestamp = price_at(network, tables.ledger, row["oracle"], row["pool"])
+        assert price == row["oracle_price"]
+        # This oracle says the time of the call, which is asked for at a ledger of the reading, not always at the run's.
+        assert row["price_timestamp"] <= timestamp
+
+
+def price_at(network: MovingNetwork, ledger: int, oracle: str, asset: str) -> tuple[int, int]:
+    call = ContractCall(oracle, "lastprice", (vec(symbol("Stellar"), address(asset)),))
+    answer = network.contracts.simulate(network.chain, ledger, call)
+    price = Fields.of(decode_scval(answer.result or b""), "lastprice")
+    return price.i128("price"), price.u64("timestamp")
+
+
+def later(network: MovingNetwork) -> datetime:
+    return datetime.fromtimestamp(network.chain.close_time(network.chain.latest) + 5, UTC)
+
+
+def assets_at(network: MovingNetwork, ledger: int) -> list[str]:
+    answer = network.contracts.simulate(network.chain, ledger, ContractCall(POOL, "get_reserve_list", ()))
+    return [item[1] for item in decode_scval(answer.result or b"")[1]]
+
+
+def reserve_at(network: MovingNetwork, ledger: int, asset: str) -> Fields:
+    answer = network.contracts.simulate(network.chain, ledger, ContractCall(POOL, "get_reserve", (address(asset),)))
+    return Fields.of(decode_scval(answer.result or b""), "get_reserve")
+
+
+def asked(snapshot: LedgerSnapshot) -> list[ContractCall]:
+    """Calls that the stand-ins of Blend's pool and of tokens know, right and wrong ones."""
+    tokens = [
+        contract for contract, instance in snapshot.contract_instances() if instance.executable == scval.STELLAR_ASSET
+    ]
+    calls = [ContractCall(POOL, "get_reserve", (address(token),)) for token in tokens]
+    calls += [
+        ContractCall(POOL, "get_reserve", ()),
+        ContractCall(POOL, "get_reserve", (u32(1),)),
+        ContractCall(POOL, "get_reserve", (address(NOBODY), u32(1))),
+        ContractCall(POOL, "no_such_function", ()),
+        ContractCall(NOBODY, "decimals", ()),
+    ]
+    functions = ("decimals", "name", "symbol", "no_such_function")
+    calls += [ContractCall(token, function, ()) for token in tokens for function in functions]
+    return [*calls, ContractCall(tokens[0], "decimals", (u32(1),))]
+
+
+def test_the_stand_ins_answer_as_the_contracts_do(
+    snapshot: LedgerSnapshot, machine: Machine, count: Callable[[str, int], None]
+) -> None:
+    """Results are byte for byte the same, errors have the same kind and code, footprints hold the same keys."""
+    stand_ins = snapshot_network(snapshot, PASSPHRASE)
+    standing_network(snapshot, machine, PASSPHRASE)
+    different: list[tuple[object, ...]] = []
+    for call in asked(snapshot):
+        real = simulated(machine, call)
+        ours = stand_ins.contracts.simulate(stand_ins.chain, stand_ins.chain.latest, call)
+        count("calls compared with the stand-ins", 1)
+        if real.result != ours.result or code_of(real.error) != code_of(ours.error):
+            different.append((call, real.result, real.error, ours.result, ours.error))
+        elif real.result is not None and set(footprint_keys(ours.transaction_data())) != set(real.outcome.footprint):
+            different.append((call, "footprint", real.outcome.footprint, ours.footprint.keys()))
+
+    assert [] == different
+
+
+def code_of(error: str | None) -> str | None:
+    """The ``Error(...)`` of a host's message."""
+    return None if error is None else error.removeprefix("HostError: ").split(")")[0] + ")"
+
+
+def test_real_asset_contracts_have_the_layout_of_the_made_ones(snapshot: LedgerSnapshot) -> None:
+    """Each instance of a Stellar asset contract, made anew from its own fields, is the same to the last byte."""
+    made = 0
+    for contract, instance in snapshot.contract_instances():
+        if instance.executable != scval.STELLAR_ASSET:
+            continue
+        storage = dict(instance.storage or ())
+        metadata = {key[1]: value[1] for key, value in storage[symbol("METADATA")][1]}
+        code, _, issuer = metadata["name"].decode().partition(":")
+        admin = storage.get(vec(symbol("Admin")), address(POOL))[1]
+        token = Token(contract, code, metadata["decimal"], TokenLayout.STELLAR_ASSET, admin, issuer or None)
+        key, data = token.instance_entry()
+        made += 1
+
+        assert snapshot.entries[key].data == data
+    assert 20 == made

@@ -1,0 +1,96 @@
+"""The judge is judged: small changes in our math, each of which the deployed code's answers must expose."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import random
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from exporter.archive.checkpoint import CheckpointState
+from exporter.protocols.blend import math
+from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
+from tests.host.blend_judge import Project, Sample, compare
+from tests.host.blend_world import POOL, World
+from tests.host.test_blend_numbers import made_up
+from tests.host.test_blend_sequences import play
+
+MUTATIONS = (
+    ("total_supply", "multiply_divide_floor", "multiply_divide_ceil"),
+    ("total_liabilities", "multiply_divide_ceil", "multiply_divide_floor"),
+    ("utilization", "multiply_divide_ceil", "multiply_divide_floor"),
+    ("utilization", "liabilities >= supply", "supply == 0"),
+    ("borrow_rate", "utilization > _STEEP_UTILIZATION", "utilization > 9000000"),
+    ("borrow_rate", "utilization <= target", "utilization <= 5000000"),
+    ("borrow_rate", "part = exact.multiply_divide_ceil", "part = exact.multiply_divide_floor"),
+    ("borrow_rate", "sloped = exact.multiply_divide_ceil", "sloped = exact.multiply_divide_floor"),
+    ("borrow_rate", "rate = exact.multiply_divide_ceil", "rate = exact.multiply_divide_floor"),
+    ("borrow_rate", "exact.select(third, 0, sloped)", "sloped"),
+    ("borrow_rate", "exact.add(reached, r_two)", "r_two"),
+    ("accrue", "state['last_time'] < close_time", "state['last_time'] < close_time - 1"),
+    ("accrue", "& (utilization != 0)", ""),
+    ("accrue", "& (state['b_supply'] != 0)", ""),
+    ("accrue", "d_rate = exact.multiply_divide_ceil", "d_rate = exact.multiply_divide_floor"),
+    ("accrue", "exact.subtract(borrowed, liabilities)", "exact.subtract(borrowed, state['d_supply'])"),
+    ("next_modifier", "multiply_divide_truncate", "multiply_divide_floor"),
+    ("next_modifier", "exact.floor_divide(modifier_scale, 10)", "exact.floor_divide(modifier_scale, 20)"),
+    ("next_modifier", "exact.multiply(modifier_scale, 10)", "exact.multiply(modifier_scale, 20)"),
+    ("next_modifier", "exact.subtract(utilization, target)", "utilization"),
+    ("loan_accrual", "SECONDS_PER_YEAR", "31557600"),
+    ("loan_accrual", "multiply_divide_floor", "multiply_divide_ceil"),
+    ("loan_accrual", "multiply_divide_ceil", "multiply_divide_floor"),
+    ("distribute_gain", "credit = exact.multiply_divide_floor", "credit = exact.multiply_divide_ceil"),
+    ("distribute_gain", "risen = exact.multiply_divide_floor", "risen = exact.multiply_divide_ceil"),
+    ("distribute_gain", "exact.subtract(gain, credit)", "gain"),
+    ("distribute_gain", "exact.select(gains, risen, b_rate)", "exact.select(b_supply != 0, risen, b_rate)"),
+)
+"""(function, what stands in it, what is put in its place), in the form that `ast.unparse` gives the source."""
+
+
+def mutant(function: str, old: str, new: str) -> Project:
+    """`math.project` of a copy of the module in which one thing is different."""
+    tree = ast.parse(inspect.getsource(math))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            text = ast.unparse(node)
+            assert old in text, f"{function} has changed and {old!r} is not in it any more: adjust the mutation"
+            node.body = ast.parse(text.replace(old, new)).body[0].body  # type: ignore[attr-defined]
+    module = ModuleType("mutant")
+    exec(compile(ast.fix_missing_locations(tree), "mutant", "exec"), module.__dict__)
+    project: Project = module.project
+    return project
+
+
+@pytest.fixture(scope="module")
+def samples(world: World, archive_state: CheckpointState) -> list[Sample]:
+    """States that transactions led to, and made-up ones."""
+    played = [sample for seed in range(6) for sample in play(world, seed)[2]]
+    world.restart()
+    chance = random.Random(7)
+    asset = world.assets[0]
+    config, data = (archive_state.entries[key(POOL, asset)] for key in (reserve_config_key, reserve_data_key))
+    made = [made_up(world.machine, chance, asset, config, data) for _ in range(300)]
+    world.restart()
+    return played + made
+
+
+@pytest.mark.parametrize(("function", "old", "new"), MUTATIONS, ids=lambda text: str(text)[:60])
+def test_a_small_change_in_our_math_is_caught(
+    samples: list[Sample], function: str, old: str, new: str, count: Callable[[str, int], None]
+) -> None:
+    """Another rounding, bound, condition or term does not give the deployed code's answers any more."""
+    _, differences = compare(samples, mutant(function, old, new))
+    count("mutations caught", 1 if differences else 0)
+    count("mutations tried", 1)
+
+    assert differences
+
+
+def test_without_a_change_nothing_differs(samples: list[Sample]) -> None:
+    """The same states show no difference to the math as it is."""
+    assert (math.project is not mutant("accrue", "accrues", "accrues")) is True
+    assert [] == compare(samples)[1][:5]
+    assert [] == compare(samples, mutant("accrue", "accrues", "accrues"))[1][:5]
