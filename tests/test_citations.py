@@ -93,6 +93,29 @@ def test_every_link_leads_somewhere(project_root: Path) -> None:
     assert [] == missing
 
 
+def test_every_name_is_in_its_file(project_root: Path) -> None:
+    """Where a page says a file and, in brackets, names in it, the file defines them."""
+    named = re.compile(r"`(exporter/[\w/]+\.py)`\s+\((`\w+`(?:(?:,| and) `\w+`)*)\)")
+    missing = []
+    for path, text in text_files(project_root):
+        for file, names in named.findall(text) if path.suffix == ".md" else ():
+            code = (project_root / file).read_text(encoding="utf-8")
+            for name in re.findall(r"\w+", names.replace(" and ", " ")):
+                if not re.search(rf"^ *(?:async def|def|class) {name}\b|^{name}\b", code, re.MULTILINE):
+                    missing.append(f"{path}: {file} does not define {name}")
+
+    assert [] == missing
+
+
+def test_every_room_is_on_the_map(project_root: Path) -> None:
+    """docs/architecture.md has every folder of the package, and no other."""
+    rooms = re.findall(
+        r"^\| `exporter/(\w+)` \|", (project_root / "docs" / "architecture.md").read_text(), re.MULTILINE
+    )
+
+    assert sorted(rooms) == sorted(path.parent.name for path in (project_root / "exporter").glob("*/__init__.py"))
+
+
 def test_every_module_is_there(project_root: Path) -> None:
     """A module, or a name in one, that a text has in backticks exists."""
     missing = []

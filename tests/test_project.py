@@ -90,14 +90,6 @@ def test_error_tree_is_documented() -> None:
     assert defined == documented
 
 
-def test_readme_lists_every_exit_code(project_root: Path) -> None:
-    """The README's table of exit codes has a row for each code that a command can end with."""
-    text = (project_root / "README.md").read_text(encoding="utf-8")
-    listed = {int(code) for code in re.findall(r"^\| (\d) \|", text, flags=re.MULTILINE)}
-
-    assert {value for name, value in vars(errors).items() if name.startswith("EXIT_")} == listed
-
-
 def test_readme_begins_with_the_two_commands(project_root: Path) -> None:
     """The first thing to copy from the README is the two commands, and both exist."""
     text = (project_root / "README.md").read_text(encoding="utf-8")

@@ -122,7 +122,7 @@ class HttpSource:
 
 @asynccontextmanager
 async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
-    """Open a tree by its URI: an http or https URL, or what `exporter.stores.store.open_store` takes.
+    """Open a tree by its URI: an http or https URL, or what `exporter.stores.open_store` takes.
 
     Raises `ConfigError` for a URI that cannot be one of a tree, `SourceError` for a folder that is not there.
     """

@@ -1,7 +1,7 @@
 """What was seen of one key or one call, and the ledgers it is known to hold for.
 
 An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
-write in between would have moved k. Two things are known at M alone, because no
+write in between would have moved k (docs/rpc.md, "The rule"). Two things are known at M alone, because no
 change of theirs is recorded: that a key is absent, and that an entry is archived.
 """
 

@@ -21,21 +21,9 @@ ActMaker = Callable[..., Act]
 @contextmanager
 def local_network(*options: str) -> Iterator[str]:
     """The embedded network in a process of its own; a ledger closes ten times a second."""
-    command = [
-        sys.executable,
-        "-m",
-        "exporter",
-        "localnet",
-        "--port",
-        "0",
-        "--pools",
-        "3",
-        "--alula-markets",
-        "0",
-        *options,
-    ]
+    small = ("--port", "0", "--pools", "3", "--alula-markets", "0", "--advance-every-seconds", "0.1")
     process = subprocess.Popen(
-        [*command, "--advance-every-seconds", "0.1"],
+        [sys.executable, "-m", "exporter", "localnet", *small, *options],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         text=True,

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.check.freshness import Bounds, tell_status
-from exporter.console import Console
-from tests.workflows.act import JobRun
 from tests.workflows.conftest import ActMaker
 from tests.workflows.fake_gh import FakeGitHub
 
@@ -23,48 +20,33 @@ NOBODY = "http://127.0.0.1:9"
 """An endpoint at which nothing listens."""
 
 
-def uploaded(job: JobRun) -> list[str]:
-    """The paths that a job kept as artifacts."""
-    return [inputs["path"] for action, inputs in job.actions if action == "actions/upload-artifact"]
-
-
-def test_a_run_publishes_and_tells(
-    act: ActMaker, network: str, tmp_path: Path, github: FakeGitHub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With two variables set, the steps leave a fresh tree, a table in the summary, the report, and no issue."""
-    out = tmp_path / "public"
-    jobs = act(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network).run("export")
-
-    assert {"export": "success", "alarm": "success"} == {name: job.result for name, job in jobs.items()}, jobs
-    assert {"exit-code": "0"} == jobs["export"].outputs
-    status = json.loads((out / "v1/system/status.json").read_text())
-    assert "## Exit code 0: published" in jobs["export"].summary
-    assert f"| ledger | `{status['observed_ledger']}` |" in jobs["export"].summary
-    assert ["run-report.json"] == uploaded(jobs["export"])
-    assert [] == github.issues
-    assert 0 == tell_status(str(out), Bounds(max_lag=10**8), Console(), Console("text", sys.stdout))
-    assert status["run_id"] in capsys.readouterr().out
-
-
-def test_failure_then_recovery(act: ActMaker, network: str, tmp_path: Path, github: FakeGitHub) -> None:
-    """Two runs without a source fail with code 3 and share an issue; the published tree stays; then all is well."""
-    out = tmp_path / "public"
+def test_a_run_a_failure_and_a_recovery(act: ActMaker, network: str, tmp_path: Path, github: FakeGitHub) -> None:
+    """A run publishes; one without a source leaves the tree, opens an issue and shows no key; the next closes it."""
+    out, key = tmp_path / "public", "k3y-0f-an-0perator"
     good = act(EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
     # A secret goes before a variable of its name.
-    bad = act(secrets={"EXPORTER_RPC_URLS": NOBODY}, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
+    bad = act(secrets={"EXPORTER_RPC_URLS": f"{NOBODY}/{key}"}, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network)
+
+    jobs = good.run("export")
+    assert {"export": "success", "alarm": "success"} == {name: job.result for name, job in jobs.items()}, jobs
+    before = json.loads((out / "v1/system/status.json").read_text())
+    assert {"exit-code": "0"} == jobs["export"].outputs
+    assert "## Exit code 0: published" in jobs["export"].summary
+    assert f"| ledger | `{before['observed_ledger']}` |" in jobs["export"].summary
+    assert [] == github.issues
+
+    failed = bad.run("export")
+    assert ("failure", {"exit-code": "3"}) == (failed["export"].result, failed["export"].outputs)
+    assert "## Exit code 3" in failed["export"].summary
+    assert before == json.loads((out / "v1/system/status.json").read_text())
+    assert ["run-report.json"] == [inputs["path"] for _, inputs in failed["export"].actions if "path" in inputs]
+    assert [True] == [issue["open"] for issue in github.issues]
+    report = (bad.kept / "run-report-1" / "run-report.json").read_text()
+    said = "".join(job.printed + job.summary for job in failed.values())
+    assert key not in said + report + json.dumps(github.issues) + json.dumps(github.calls)
+
     assert "success" == good.run("export")["export"].result
-    before = (out / "v1/system/status.json").read_bytes()
-
-    failed = [bad.run("export") for _ in range(2)]
-
-    assert [("failure", {"exit-code": "3"})] * 2 == [(jobs["export"].result, jobs["export"].outputs) for jobs in failed]
-    assert "## Exit code 3" in failed[0]["export"].summary
-    assert ["run-report.json"] == uploaded(failed[0]["export"])
-    assert before == (out / "v1/system/status.json").read_bytes()
-    assert [(True, [])] == [(issue["open"], issue["comments"]) for issue in github.issues]
-
-    assert "success" == good.run("export")["export"].result
-    assert before != (out / "v1/system/status.json").read_bytes()
+    assert before["run_id"] == json.loads((out / "v1/system/status.json").read_text())["previous_run_id"]
     assert [False] == [issue["open"] for issue in github.issues]
 
 
@@ -77,21 +59,6 @@ def test_a_fork_without_settings_is_quiet(act: ActMaker, github: FakeGitHub) -> 
     assert ("failure", {"exit-code": "2"}) == (jobs["export"].result, jobs["export"].outputs)
     assert "EXPORTER_OUT is not set" in jobs["export"].printed
     assert ["(exit code 2)"] == re.findall(r"\(exit code \d\)", github.open[0]["title"])
-
-
-def test_no_step_sees_more_than_its_settings(act: ActMaker, tmp_path: Path, github: FakeGitHub) -> None:
-    """The key inside an endpoint's URL is in no output, summary or report, and in no issue."""
-    key = "k3y-0f-an-0perator"
-    machine = act(
-        secrets={"EXPORTER_RPC_URLS": f"{NOBODY}/{key}"},
-        EXPORTER_OUT=str(tmp_path / "public"),
-    )
-    jobs = machine.run("export")
-
-    said = "".join(job.printed + job.summary for job in jobs.values())
-    report = (machine.kept / "run-report-1" / "run-report.json").read_text()
-    assert "3" == jobs["export"].outputs["exit-code"]
-    assert key not in said + report + json.dumps(github.issues) + json.dumps(github.calls)
 
 
 def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
