@@ -154,7 +154,7 @@ def check(
     answers = Console("json" if log_format == "json" else "text", sys.stdout)
 
     def work() -> int:
-        from exporter.check.command import check_on_chain, check_tree
+        from exporter.check.verdict import check_on_chain, check_tree
 
         if on_chain is (uri is not None):
             raise ConfigError(

@@ -271,7 +271,7 @@ def record(run: Run, facts: dict[str, Any]) -> None:
 def render_and_publish(run: Run, facts: dict[str, Any]) -> None:
     """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
 
-    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.tree`).
+    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
     """
     store = MemoryStore() if run.dry_run else run.store
     checker = TreeChecker(run.done().ledger, own_files_only=True)

@@ -1,7 +1,7 @@
-"""Regular expressions for the nginx rule, which sees queries as they were sent and cannot compare numbers.
+"""The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
 
-Every expression is of PCRE and anchored by whoever uses it. Parameter names, digits and the names of buckets match
-in their percent-encoded forms too, because what follows from them is a constant.
+`exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of them
+(tests/serve/edge). Page sizes, texts, forms of names and headers are put in from where the preview server takes them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from exporter.render import endpoints
 from exporter.render.site.templates import template_folder
 from exporter.stores.store import scheme_of
 from exporter.tree import families, fields, headers, problems, routes
-from exporter.tree.fields import BUCKET_NAMES
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem, encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
+
+# Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
+# anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
+# too, because what follows from them is a constant.
 
 _DIGIT_PREFIX = "(?:%3)?"
 """``%30`` to ``%39`` are the digits."""
@@ -89,17 +92,6 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
     pages = [(size, integers(size, above - 1)) for size, above in zip(sizes, bounds, strict=True)]
     return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
 
-
-def buckets() -> list[tuple[str, str]]:
-    """(name of a bucket, expression that matches it)."""
-    return [(name, either_form(name)) for name in BUCKET_NAMES]
-
-
-# The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
-#
-# `exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of
-# them
-# (tests/serve/edge). Page sizes, texts and headers are put in from where the preview server takes them.
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
@@ -229,7 +221,7 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
         "limits": limits(sizes),
-        "buckets": buckets(),
+        "buckets": [(name, either_form(name)) for name in fields.BUCKET_NAMES],
         "encoded_cursor": ENCODED_CURSOR,
         "refused": {
             "market": _refused("market", routes.STRKEY_ACCEPTED),

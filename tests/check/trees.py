@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from exporter.check.faults import Looked
 from exporter.check.published_tree import check_source
 from exporter.check.tree_sources import StoreSource
+from exporter.check.whole import Looked
 from exporter.config import load
 from exporter.console import Console
 from exporter.job.report import RunReport
@@ -36,7 +36,7 @@ POOLS = 7
 RUNS = 4
 
 Files = dict[str, bytes]
-Change = Callable[[Any], None]
+Change = Callable[[Any], object]
 
 
 @cache

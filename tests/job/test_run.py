@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from exporter.check.command import check_tree
+from exporter.check.verdict import check_tree
 from exporter.config import Settings, load
 from exporter.console import Console
 from exporter.deployments.networks import NETWORKS

@@ -25,8 +25,7 @@ from exporter.render.site.rows import (
     pages_of,
     pool_rows,
 )
-from exporter.render.site.snippets import EXAMPLE_BASE, snippets
-from exporter.render.site.templates import environment, static_files
+from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import Symbols, harmless, named, not_mainnet
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from exporter.check.chain import ChainCheck, check_chain
-from exporter.check.faults import SHOWN_FAULTS, TreeFaultsError
 from exporter.check.published_tree import check_uri
+from exporter.check.whole import SHOWN_FAULTS, TreeFaultsError
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id
