@@ -18,8 +18,8 @@ from exporter.check.whole import Whole, number
 from exporter.errors import ConfigError
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
-from exporter.render.endpoints import market_pool
 from exporter.render.openapi import openapi_document
+from exporter.render.run_documents import market_pool
 from exporter.tree.documents import (
     SCHEMA_VERSION,
     AssetDetail,
@@ -47,9 +47,9 @@ from exporter.tree.families import (
     kind_of,
     token_key,
 )
-from exporter.tree.fields import BUCKET_NAMES
 from exporter.tree.files import FileKind
 from exporter.tree.routes import checked_page_sizes
+from exporter.tree.values import BUCKET_NAMES
 
 Judge = Callable[[Whole, SystemStatus, str, Any], Iterable[str]]
 """(the tree, its status, the document's key, what is kept of it) to what is wrong with it."""

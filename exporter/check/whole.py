@@ -19,7 +19,7 @@ from exporter.numbers.wording import counted
 from exporter.render.assets_pages import page_bytes
 from exporter.tree.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus, encode
 from exporter.tree.families import assets_folder
-from exporter.tree.fields import Cursor
+from exporter.tree.values import Cursor
 
 SHOWN_FAULTS = 20
 """How many faults a message lists."""

@@ -47,14 +47,8 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
-from exporter.render.endpoints import (
-    protocol_list,
-    render_details,
-    render_errors,
-    render_overview,
-    render_tree,
-)
 from exporter.render.openapi import openapi_document
+from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, open_store, utc_now

@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 import exporter
-from exporter.tree import fields
+from exporter.tree import values
 from exporter.tree.documents import SCHEMA_VERSION, Document, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
-from exporter.tree.fields import BUCKET_NAMES, DEFAULT_BUCKET
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     Problem,
@@ -31,6 +30,7 @@ from exporter.tree.problems import (
     unknown_token,
 )
 from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE
+from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
@@ -53,7 +53,7 @@ TAGS: Mapping[str, str] = {
     "system": "The published run, and this description.",
 }
 
-_CURSOR = {name: msgspec.json.schema(fields.Cursor)[name] for name in ("type", "pattern", "maxLength")}
+_CURSOR = {name: msgspec.json.schema(values.Cursor)[name] for name in ("type", "pattern", "maxLength")}
 
 
 def _query(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "address_path": _in_path("address", "ContractAddress", "The token's contract."),
     "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }
-"""By their names here; a schema that is a bare name is that kind of value of `exporter.tree.fields`."""
+"""By their names here; a schema that is a bare name is that kind of value of `exporter.tree.values`."""
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
@@ -186,7 +186,7 @@ def _parameter(name: str) -> dict[str, object]:
     parameter = dict(PARAMETERS[name])
     kind = parameter["schema"].get("$ref")
     if kind is not None:
-        parameter["schema"] = _tolerant(msgspec.json.schema(getattr(fields, kind)))
+        parameter["schema"] = _tolerant(msgspec.json.schema(getattr(values, kind)))
     return parameter
 
 

@@ -20,13 +20,14 @@ import msgspec
 from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.render import endpoints
+from exporter.render import run_documents
 from exporter.render.site.templates import template_folder
 from exporter.stores.store import scheme_of
-from exporter.tree import families, fields, headers, problems, routes
+from exporter.tree import families, headers, problems, routes
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem, encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 
 # Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
 # anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
@@ -187,10 +188,10 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {
         "sizes": sizes,
         "max_limit": routes.MAX_LIMIT,
-        "max_url": endpoints.MAX_URL_LENGTH,
+        "max_url": run_documents.MAX_URL_LENGTH,
         "empty_page": families.EMPTY_PAGE_KEY,
-        "bucket_names": fields.BUCKET_NAMES,
-        "default_bucket": fields.DEFAULT_BUCKET,
+        "bucket_names": BUCKET_NAMES,
+        "default_bucket": DEFAULT_BUCKET,
         "problem_type": headers.PROBLEM_CONTENT_TYPE,
         "types": headers.CONTENT_TYPES,
         "every_answer": headers.EVERY_ANSWER,
@@ -202,14 +203,14 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "pointer": families.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
-        "generic": {document.status: document for document in endpoints.generic_problems()},
-        "titles": {document.status: document.title for document in endpoints.generic_problems()},
+        "generic": {document.status: document for document in run_documents.generic_problems()},
+        "titles": {document.status: document.title for document in run_documents.generic_problems()},
         "shown": problems.SHOWN_CHARACTERS,
         "missing_page": problems.MISSING_PAGE,
         "mistakable": routes.MISTAKABLE,
-        "contract": fields.CONTRACT,
-        "pool_form": fields.POOL,
-        "cursor_form": fields.CURSOR,
+        "contract": CONTRACT,
+        "pool_form": POOL,
+        "cursor_form": CURSOR,
     }
 
 
@@ -221,7 +222,7 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
         "limits": limits(sizes),
-        "buckets": [(name, either_form(name)) for name in fields.BUCKET_NAMES],
+        "buckets": [(name, either_form(name)) for name in BUCKET_NAMES],
         "encoded_cursor": ENCODED_CURSOR,
         "refused": {
             "market": _refused("market", routes.STRKEY_ACCEPTED),
@@ -270,8 +271,8 @@ def _details() -> dict[str, str]:
         "token": problems.unknown_token("{1}").detail,
         "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
         "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
-        "method": endpoints.METHOD_NOT_ALLOWED.detail,
-        "long": endpoints.URL_TOO_LONG.detail,
+        "method": run_documents.METHOD_NOT_ALLOWED.detail,
+        "long": run_documents.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,
         "pool_id": routes.POOL_ACCEPTED,
         "bucket": routes.BUCKET_ACCEPTED,
@@ -310,7 +311,7 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options
             raise ConfigError("--origin: the URL must hold no user or password; the rule would publish them")
         origin = origin.rstrip("/")
     values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
-    values |= {"origin": origin, "unavailable": endpoints.UNAVAILABLE.detail}
+    values |= {"origin": origin, "unavailable": run_documents.UNAVAILABLE.detail}
     return {"worker.js": environment.get_template("worker.js.j2").render(values)}
 
 

@@ -1,7 +1,7 @@
 """What is on the wire: the JSON documents, field for field, apart from the tables they are made from.
 
 A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they stand here (the
-kinds of values: `exporter.tree.fields`). The same models give the JSON Schema of the API (`exporter.render.openapi`)
+kinds of values: `exporter.tree.values`). The same models give the JSON Schema of the API (`exporter.render.openapi`)
 and read every file back as it is written (`exporter.tree.read_back`).
 """
 
@@ -15,7 +15,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from exporter.tree.fields import (
+from exporter.tree.problems import Problem
+from exporter.tree.values import (
     Amount,
     BasisPoints,
     BucketName,
@@ -44,7 +45,6 @@ from exporter.tree.fields import (
     Version,
     Words,
 )
-from exporter.tree.problems import Problem
 
 SCHEMA_VERSION = 1
 """The version of these documents: raised when a field is renamed, removed or given another meaning."""

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.numbers.compute import Tables
-from exporter.render.endpoints import printed_time
+from exporter.render.run_documents import printed_time
 from exporter.render.site.charts import ALL, BUCKET_WORDS, MONEY, RATE, GroupTrend, Line, Trend, Trends, chart, table
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (

@@ -16,7 +16,7 @@ from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.parameters import Parameter
-from exporter.render.endpoints import (
+from exporter.render.run_documents import (
     asset_detail,
     excluded_on,
     market_summaries,
