@@ -32,7 +32,7 @@ from exporter.history.manifest import decode_history_manifest
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.fields import CONTRACT
+from exporter.tree.values import CONTRACT
 
 FORMATS = ("parquet", "csv", "arrow")
 
