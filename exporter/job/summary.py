@@ -47,7 +47,7 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
 
     lists = {key: items for key in LISTS if isinstance(items := report.get(key), list)}
     certificate = report.get("certificate")
-    facts = {
+    facts: dict[str, Any] = {
         "network": report.get("network"),
         "output": report.get("output"),
         "run": report.get("run_id"),
