@@ -11,7 +11,8 @@ from exporter.config import Settings, load
 from exporter.console import Console, Silence
 from exporter.job.report import RunReport
 from exporter.job.run import execute
-from exporter.stores.store import Store, open_store
+from exporter.stores import open_store
+from exporter.stores.store import Store
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -19,7 +19,8 @@ from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError
 from exporter.ledger.rpc.redaction import printable
 from exporter.numbers.wording import counted, lasting
-from exporter.stores.store import Clock, open_store, utc_now
+from exporter.stores import open_store
+from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.headers import POINTER_KEY
 

@@ -14,7 +14,8 @@ import httpx
 
 from exporter.errors import ConfigError, SourceError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.stores.store import Store, open_store
+from exporter.stores import open_store
+from exporter.stores.store import Store
 
 IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0

@@ -46,7 +46,7 @@ def backfill(
         from exporter.backfill.executors import Started, dask_cluster, processes
         from exporter.backfill.job import backfill, find_files
         from exporter.numbers.wording import counted
-        from exporter.stores.store import open_store
+        from exporter.stores import open_store
 
         settings = configuration_of(config, network, out=out).settings
         if scheduler is not None and workers is not None:

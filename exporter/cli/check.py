@@ -85,7 +85,7 @@ async def _ask_chain(settings: Settings, snapshot: Path | None, console: Console
     from exporter.deployments.networks import network_id
     from exporter.discovery.known_markets import load_memory
     from exporter.job.reading import open_source
-    from exporter.stores.store import open_store
+    from exporter.stores import open_store
 
     async with open_source(settings, snapshot) as opened:
         memory = None

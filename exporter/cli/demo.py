@@ -35,8 +35,7 @@ def demo(out: str, pools: int, seed: int, report: str | None, log_format: str) -
         import exporter
         from exporter.config import load
         from exporter.localnet.behaviour import Behaviour
-        from exporter.localnet.made import MadeNetwork
-        from exporter.localnet.made_protocols import SOME
+        from exporter.localnet.made import SOME, MadeNetwork
         from exporter.localnet.runner import running
         from exporter.localnet.server import create_app
 

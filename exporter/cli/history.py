@@ -91,7 +91,7 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
     with ending(console):
         from exporter.numbers.wording import counted
         from exporter.publishing.compaction import compact_history, plan_compaction
-        from exporter.stores.store import open_store
+        from exporter.stores import open_store
 
         manifest, store = _manifest(uri), open_store(uri)
         if dry_run:

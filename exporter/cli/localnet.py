@@ -42,6 +42,6 @@ from exporter.console import Console
 def localnet(host: str, port: int, **options: Any) -> None:
     """Serve a made network, or a ledger snapshot file, as a Stellar RPC."""
     with ending(Console("text")):
-        from exporter.localnet.command import serve_network
+        from exporter.localnet.runner import serve_network
 
         serve_network(host, port, click.echo, **options)

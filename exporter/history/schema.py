@@ -1,7 +1,7 @@
 """The columns of a history file: their types, whether they may be null, and what they mean, with units.
 
 A history file holds the pools frame of one run (exporter/tables.py), column for column. The types are those that
-every reader of Parquet agrees on (facts/history-and-batch.md 3.1): no 128-bit and no unsigned integers, which
+every reader of Parquet agrees on: no 128-bit and no unsigned integers, which
 DuckDB reads as bytes and pyarrow not at all, and no floats. docs/history.md shows this table to people.
 """
 

@@ -22,7 +22,7 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.numbers.wording import counted
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.standing import read_published
-from exporter.stores.store import open_store
+from exporter.stores import open_store
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:

@@ -58,8 +58,9 @@ from exporter.render.documents import protocol_list, render_coverage, render_det
 from exporter.render.openapi import render_openapi
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.render.tree import render_status, render_tree
+from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Clock, Store, open_store, utc_now
+from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.files import RenderedFile

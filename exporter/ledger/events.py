@@ -14,7 +14,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 
 MAX_FILTERS = 5
-"""Filters of one request, contracts of one filter, and topics of one filter (facts/stellar-rpc.md 3)."""
+"""Filters of one request, contracts of one filter, and topics of one filter."""
 
 MAX_EVENTS_PER_PAGE = 1_000
 """Asked for at once. The RPC allows ten times as many; a page of these stays below a megabyte."""

@@ -1,7 +1,7 @@
 """What was seen of one key or one call, and the ledgers it is known to hold for.
 
 An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
-write in between would have moved k (facts/stellar-rpc.md 5.2). Two things are known at M alone, because no
+write in between would have moved k. Two things are known at M alone, because no
 change of theirs is recorded: that a key is absent, and that an entry is archived.
 """
 
@@ -34,7 +34,6 @@ class Interval:
         return self.first > self.last
 
     def intersect(self, other: Interval) -> Interval:
-        """The ledgers in both."""
         return Interval(max(self.first, other.first), min(self.last, other.last))
 
 

@@ -3,7 +3,7 @@
     router = Router(address)
     answers = await router.simulate(source, calls)     # one for each call, in their order
 
-The router is Creit Tech's v1 (facts/stellar-rpc.md 2; source: Creit-Tech/Stellar-Router-Contract, router-v1). Its
+The router is Creit Tech's v1 (source: Creit-Tech/Stellar-Router-Contract, router-v1). Its
 ``exec(caller, [(contract, function, arguments, can_fail), ...])`` gives a vector of the results; with ``can_fail`` a
 call that fails gives an error value in its place, and not its reason.
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from exporter.ledger.codec.scval import ScVal
 
 MAX_KEYS_PER_REQUEST = 200
-"""``getLedgerEntries`` takes this many keys at most (facts/stellar-rpc.md 1.1)."""
+"""``getLedgerEntries`` takes this many keys at most."""
 
 
 @dataclass(frozen=True, slots=True)

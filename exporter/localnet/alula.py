@@ -26,8 +26,15 @@ from exporter.ledger.codec.scval_encode import (
     u64,
     vec,
 )
-from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host, TrapError, made_wasm, wasm_hash
-from exporter.localnet.oracle_contract import run_oracle
+from exporter.localnet.contracts import (
+    MISSING_FUNCTION,
+    WRONG_ARGUMENTS,
+    Host,
+    TrapError,
+    made_wasm,
+    run_oracle,
+    wasm_hash,
+)
 
 BPS = 10_000
 SCALED_ONE = 10**18

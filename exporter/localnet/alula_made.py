@@ -33,9 +33,8 @@ from exporter.localnet.alula import (
     queued_entry,
 )
 from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Token, asset_entry, oracle_instance, price_entry
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.oracle_contract import asset_entry, oracle_instance, price_entry
-from exporter.localnet.token_contract import Token
 
 ORACLE_DECIMALS = 14
 _ACTIVE, _BORROW_FROZEN, _FROZEN = 0, 1, 5

@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from exporter.localnet.network import LocalNetwork
 
@@ -18,7 +17,7 @@ _MAX_CALLS_LOGGED = 100_000
 _MAX_CATCH_UP_SECONDS = 0.5
 
 SNAPSHOT_NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
-"""The one text for duplicate keys and for a snapshot that is gone or not there yet (facts/stellar-rpc.md 1.5)."""
+"""The one text for duplicate keys and for a snapshot that is gone or not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,6 @@ class Behaviour:
         seed: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """See the class."""
         if not lags or min(lags) < 0 or jitter < 0:
             raise ValueError("there must be a node, and no node can be ahead of the chain")
         self.lags = lags
@@ -196,13 +194,3 @@ class Behaviour:
         self._answered += 1
         if self.advance_every_requests and self._answered % self.advance_every_requests == 0:
             network.advance()
-
-    def summary(self) -> dict[str, Any]:
-        """Counts for a report: calls by method, and how they ended."""
-        outcomes = Counter(call.outcome for call in self.calls)
-        return {"calls": dict(self.counts), "outcomes": dict(outcomes)}
-
-
-def with_outcome(call: Call, outcome: str) -> Call:
-    """The same call, ended another way."""
-    return replace(call, outcome=outcome)

@@ -1,8 +1,8 @@
 """The state of a made chain, ledger by ledger, in memory.
 
 Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
-for the true state at any ledger of the window. What a reader sees follows the liveness rules of
-facts/stellar-rpc.md 1.4; what changes an entry's ``last_modified`` follows 5.1: a write does, a TTL extension does not.
+for the true state at any ledger of the window. A reader sees what the network's rules of liveness let it see. A write
+changes an entry's ``last_modified``; an extension of its life does not.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class Chain:
 
     @property
     def latest(self) -> int:
-        """The newest ledger."""
         return self._latest
 
     @property

@@ -15,7 +15,7 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.contracts import Token, wasm_hash
 from exporter.localnet.k2 import (
     ACTIVE,
     BORROWING,
@@ -41,7 +41,6 @@ from exporter.localnet.k2 import (
     router_instance,
 )
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.token_contract import Token
 
 _PRICES_AFTER = 600  # seconds: the oracle writes all prices anew when they are this old
 _STALE_SECONDS = 20_000  # as on mainnet, where some feeds went without a price for hours

@@ -12,8 +12,7 @@ from random import Random
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
-from exporter.localnet.oracle_contract import price_entry, price_key
-from exporter.localnet.token_contract import Token, TokenLayout
+from exporter.localnet.contracts import Token, TokenLayout, price_entry, price_key
 
 _PRICE_DIGITS = 14
 _FIRST_TOKENS = (  # symbol, decimals, layout, price in USD with 14 decimals

@@ -9,13 +9,19 @@ from exporter.localnet.alula import MARKET_WASM_HASH, run_market
 from exporter.localnet.blend import V2
 from exporter.localnet.blend import run_pool as run_blend_pool
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts
+from exporter.localnet.contracts import (
+    ORACLE_WASM_HASH,
+    OWN_LAYOUT_WASM_HASH,
+    ROUTER_WASM_HASH,
+    TOKEN_WASM_HASH,
+    Contracts,
+    run_oracle,
+    run_router,
+    run_token,
+)
 from exporter.localnet.k2 import CODE as K2_CODE
-from exporter.localnet.oracle_contract import ORACLE_WASM_HASH, run_oracle
 from exporter.localnet.peridot import PERIDOT_CODE
-from exporter.localnet.router_contract import ROUTER_WASM_HASH, run_router
 from exporter.localnet.slender import CODE as SLENDER_CODE
-from exporter.localnet.token_contract import OWN_LAYOUT_WASM_HASH, TOKEN_WASM_HASH, run_token
 from exporter.localnet.xoxno import XOXNO_CODE
 
 CODE = Contracts(

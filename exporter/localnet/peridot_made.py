@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.contracts import Token, balance_entry, wasm_hash
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.peridot import (
     WASMS,
@@ -37,7 +37,6 @@ from exporter.localnet.peridot_oracle import (
     symbol_oracle_instance,
     symbol_price_entry,
 )
-from exporter.localnet.token_contract import Token, balance_entry
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old; the controller takes 600

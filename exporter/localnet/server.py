@@ -1,6 +1,6 @@
 """The embedded Stellar RPC server: JSON-RPC over HTTP POST, as an ASGI application.
 
-The HTTP side follows the bridge that Stellar RPC uses (facts/stellar-rpc.md 1.5 and 1.6): POST of
+The HTTP side follows the bridge that Stellar RPC uses: POST of
 ``application/json`` only, at most 512 KiB, a JSON array as a batch (whose answer is an array in the same order, or a
 lone object when there is one answer), 204 when nothing but notifications came. A body that is no JSON at all gets
 HTTP 500 with the text of error -32700; JSON that is not a request object gets that error as an answer.
@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
+import httpx
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from exporter.localnet import rpc_methods
-from exporter.localnet.behaviour import Behaviour, Call, Failure, with_outcome
-from exporter.localnet.events import get_events
+from exporter.localnet.behaviour import Behaviour, Call, Failure
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.rpc_methods import Node, Params, RpcError
-from exporter.localnet.rpc_simulate import simulate_transaction
+from exporter.localnet.rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    METHODS,
+    PARSE_ERROR,
+    Node,
+    Params,
+    RpcError,
+)
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -30,17 +38,6 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MAX_BODY_BYTES = 512 * 1024
 _FIELDS = {"jsonrpc", "id", "method", "params"}
-
-METHODS: Final[dict[str, rpc_methods.Method]] = {
-    "getHealth": rpc_methods.get_health,
-    "getNetwork": rpc_methods.get_network,
-    "getVersionInfo": rpc_methods.get_version_info,
-    "getLatestLedger": rpc_methods.get_latest_ledger,
-    "getLedgers": rpc_methods.get_ledgers,
-    "getLedgerEntries": rpc_methods.get_ledger_entries,
-    "getEvents": get_events,
-    "simulateTransaction": simulate_transaction,
-}
 
 
 class ConnectionDroppedError(ConnectionError):
@@ -79,7 +76,6 @@ class _Server:
         self.behaviour = behaviour
 
     async def respond(self, request: Request, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
         node = self._node(request.url.path)
         truncated = False
         if node is None:
@@ -118,7 +114,7 @@ class _Server:
         try:
             document = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return Response(f"[{rpc_methods.PARSE_ERROR}] invalid request value\n", 500), False
+            return Response(f"[{PARSE_ERROR}] invalid request value\n", 500), False
         if self.behaviour.latency > 0:
             await asyncio.sleep(self.behaviour.latency)
         self.behaviour.before_request(self.network)
@@ -145,28 +141,24 @@ class _Server:
             if failure is not None and failure.code is not None:
                 raise RpcError(failure.code, failure.message)
             if failure is not None and not failure.truncated:
-                call = with_outcome(call, failure.name)
+                call = replace(call, outcome=failure.name)
                 raise _HttpFailure(failure)
-            result = self._result(method, params, Node(self.network, ledger))
+            if method not in METHODS:
+                raise RpcError(METHOD_NOT_FOUND, "method not found")
+            result = METHODS[method](Node(self.network, ledger), params)
             if "error" in result:
-                call = with_outcome(call, "trap")
+                call = replace(call, outcome="trap")
             if failure is not None:
-                call = with_outcome(call, failure.name)
+                call = replace(call, outcome=failure.name)
                 cut.append(failure)
             answer = {"jsonrpc": "2.0", "id": identifier, "result": result}
         except RpcError as error:
-            call = with_outcome(call, f"error {error.code}")
+            call = replace(call, outcome=f"error {error.code}")
             answer = _error_answer(identifier, error)
         finally:
             self.behaviour.record(call)
             self.behaviour.after_call(self.network)
         return None if identifier is None else answer
-
-    def _result(self, method: str, params: Params, node: Node) -> Params:
-        function = METHODS.get(method)
-        if function is None:
-            raise RpcError(rpc_methods.METHOD_NOT_FOUND, "method not found")
-        return function(node, params)
 
 
 async def _bounded_body(request: Request) -> bytes | None:
@@ -184,22 +176,22 @@ async def _bounded_body(request: Request) -> bytes | None:
 def _checked(document: Any) -> tuple[str, Params]:
     """The method and parameters of a request object, or the error that the bridge gives."""
     if not isinstance(document, dict):
-        raise RpcError(rpc_methods.PARSE_ERROR, "request is not a JSON object")
+        raise RpcError(PARSE_ERROR, "request is not a JSON object")
     method, params = document.get("method", ""), document.get("params")
     if not _is_id(document.get("id")):
-        raise RpcError(rpc_methods.INVALID_REQUEST, "invalid request ID")
+        raise RpcError(INVALID_REQUEST, "invalid request ID")
     if document.get("jsonrpc") != "2.0":
-        raise RpcError(rpc_methods.INVALID_REQUEST, "invalid version marker")
+        raise RpcError(INVALID_REQUEST, "invalid version marker")
     if not isinstance(method, str):
-        raise RpcError(rpc_methods.PARSE_ERROR, "invalid method name")
+        raise RpcError(PARSE_ERROR, "invalid method name")
     if not isinstance(params, dict | list | None):
-        raise RpcError(rpc_methods.INVALID_REQUEST, "parameters must be array or object")
+        raise RpcError(INVALID_REQUEST, "parameters must be array or object")
     if not method:
-        raise RpcError(rpc_methods.INVALID_REQUEST, "empty method name")
+        raise RpcError(INVALID_REQUEST, "empty method name")
     if set(document) - _FIELDS:
-        raise RpcError(rpc_methods.INVALID_REQUEST, "extra fields in request")
+        raise RpcError(INVALID_REQUEST, "extra fields in request")
     if isinstance(params, list):
-        raise RpcError(rpc_methods.INVALID_PARAMS, "array parameters are not supported")
+        raise RpcError(INVALID_PARAMS, "array parameters are not supported")
     return method, params or {}
 
 
@@ -225,3 +217,20 @@ def _failed_response(failure: Failure) -> Response:
         raise ConnectionDroppedError("the connection was dropped on demand")
     headers = {} if failure.retry_after is None else {"retry-after": failure.retry_after}
     return Response(failure.body, failure.status, headers=headers)
+
+
+class LocalTransport(httpx.AsyncBaseTransport):
+    """An httpx transport over an application that `create_app` made: a client inside the process, without a socket.
+
+    What happens on a socket when the server drops a connection or cuts a response off happens here as well: httpx
+    raises ``RemoteProtocolError``.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._transport = httpx.ASGITransport(app)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._transport.handle_async_request(request)
+        except ConnectionDroppedError as error:
+            raise httpx.RemoteProtocolError(str(error), request=request) from None

@@ -14,6 +14,7 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
+from exporter.localnet.contracts import Token
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.peridot_oracle import (
     SYMBOL_ORACLE_WASM,
@@ -25,7 +26,6 @@ from exporter.localnet.peridot_oracle import (
     symbol_price_entry,
 )
 from exporter.localnet.slender import POOL_WASM, POOL_WASM_HASH, Market, Reserve, cash_entry, pool_instance
-from exporter.localnet.token_contract import Token
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old

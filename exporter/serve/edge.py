@@ -22,7 +22,7 @@ from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.render import documents
 from exporter.render.site.templates import template_folder
-from exporter.stores.store import scheme_of
+from exporter.stores import scheme_of
 from exporter.tree import headers, problems, routes
 from exporter.tree.families import prefixes
 from exporter.tree.files import FileKind

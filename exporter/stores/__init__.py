@@ -1,1 +1,63 @@
-"""Where a tree is kept: one small interface, a folder behind it, and a memory for dry runs and tests."""
+"""Where a tree is kept: one small interface, a folder, a bucket or a memory behind it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from exporter.errors import ConfigError
+from exporter.stores.folder import FolderStore
+from exporter.stores.store import Store
+
+_SCHEME = re.compile(
+    r"\s*((?:s3|https?|file|s3a|s3n|gs|gcs|az|abfss?|wasbs?|r2|ftp|sftp|hdfs)(?=:)|[A-Z][A-Z0-9+.-]*(?=://))",
+    re.IGNORECASE,
+)
+"""How a URI begins, also where slashes are missing: nobody means a folder called ``s3:``."""
+
+
+def scheme_of(uri: str) -> str | None:
+    """The scheme of a URI in small letters, also where slashes are missing; None for the path of a folder."""
+    match = _SCHEME.match(uri)
+    return None if match is None else match[1].lower()
+
+
+def open_store(uri: str) -> Store:
+    """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
+
+    Nothing is created before the first write, and a bucket is not asked for anything before the first operation.
+
+    Raises:
+        ConfigError: the URI is of a kind that this version cannot write to.
+    """
+    if uri.lower().startswith("s3://"):  # whose modules are loaded only where they are used
+        from exporter.stores.s3_client import parse_s3_uri
+        from exporter.stores.s3_store import S3Store
+
+        return S3Store(*parse_s3_uri(uri))
+    if not uri.strip() or "\0" in uri:
+        raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
+    name = scheme_of(uri)
+    if name is None:
+        return FolderStore(Path(uri))
+    if name == "file":
+        try:
+            parts = urlsplit(uri)
+        except ValueError as error:
+            raise ConfigError(
+                f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
+            ) from None
+        if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+            return FolderStore(Path(parts.path))
+    # The URI itself is not repeated: it may hold a secret.
+    if name == "s3":
+        hint = "a bucket is written s3://bucket/prefix, with two slashes and nothing before them"
+    elif name in ("http", "https"):
+        hint = "nothing can be published over HTTP: give the bucket behind that address as s3://bucket/prefix"
+    else:
+        hint = "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
+    raise ConfigError(
+        f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
+        "front)"
+    )

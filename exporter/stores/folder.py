@@ -1,4 +1,21 @@
-"""Make files and names of a folder outlive a power cut, at the price of one wait for many files."""
+"""A folder as a store: every write whole or absent, for readers, after a crash and after a power cut.
+
+A file is written under a temporary name in its own folder, made durable, and only then given its name: by
+``rename`` (a document: readers have the old file or the new one) or by ``link`` (an immutable file: fails where the
+name is taken). So a name never leads to half a file:
+
+- The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
+  listing nor a web server that serves keys ever shows them; ``remove_leftovers`` removes them.
+- The power fails: as above, because the bytes reach the disk before the name does. When a method has returned, its
+  names are on the disk too; only deletions are not waited for. With ``durable=False``, or on a disk that lies
+  about ``fsync``, the last writes before a power cut may be missing or empty.
+
+Making 100,000 files durable one by one takes minutes on many disks. The bulk methods therefore work in batches:
+write the temporary files of a batch, make them durable together, then give them their names.
+
+The lock is ``flock`` on ``.exporter.lock``: it is held by the open file and vanishes with the process, so a killed
+run never blocks the next one. Only POSIX systems have it.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +45,24 @@ from exporter.stores.store import (
     is_key,
     moved_message,
 )
+
+LOCK_NAME = ".exporter.lock"
+TEMPORARY_PREFIX = ".tmp-"
+BATCH_FILES = 2048
+BATCH_BYTES = 32 * 1024 * 1024
+
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NEEDS_WRITE_ACCESS = "; the user that runs the exporter needs write access to the output folder"
+_ADVICE = {
+    errno.ENOSPC: "; free space and run again",
+    errno.EDQUOT: "; free space and run again",
+    errno.EACCES: _NEEDS_WRITE_ACCESS,
+    errno.EPERM: _NEEDS_WRITE_ACCESS,
+    errno.EROFS: "; choose another output.uri",
+    errno.ELOOP: "; a symbolic link inside the output folder is never followed: remove it",
+    errno.ENOTDIR: "; a file stands where a folder is needed: remove it",
+    errno.EISDIR: "; a folder stands where a file is needed: remove it",
+}
 
 FEW = 4
 """Up to so many paths are made durable one by one; a whole file system is not bothered for them."""
@@ -79,21 +114,6 @@ def _with_descriptor(path: Path, action: Callable[[int], None]) -> None:
         os.close(descriptor)
 
 
-# Single files of a folder store: read and made without ever following a link, their errors put into words.
-
-_NEEDS_WRITE_ACCESS = "; the user that runs the exporter needs write access to the output folder"
-_ADVICE = {
-    errno.ENOSPC: "; free space and run again",
-    errno.EDQUOT: "; free space and run again",
-    errno.EACCES: _NEEDS_WRITE_ACCESS,
-    errno.EPERM: _NEEDS_WRITE_ACCESS,
-    errno.EROFS: "; choose another output.uri",
-    errno.ELOOP: "; a symbolic link inside the output folder is never followed: remove it",
-    errno.ENOTDIR: "; a file stands where a folder is needed: remove it",
-    errno.EISDIR: "; a folder stands where a file is needed: remove it",
-}
-
-
 def refuse_link(folder: Path) -> None:
     """Raise OSError unless this is a folder itself, not a link to one."""
     mode = folder.lstat().st_mode
@@ -140,32 +160,6 @@ def reported(action: str, what: str) -> Iterator[None]:
         raise StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}") from error
 
 
-# A folder as a store: every write whole or absent, for readers, after a crash and after a power cut.
-#
-# A file is written under a temporary name in its own folder, made durable, and only then given its name: by
-# ``rename`` (a document: readers have the old file or the new one) or by ``link`` (an immutable file: fails where the
-# name is taken). So a name never leads to half a file:
-#
-# - The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
-#   listing nor a web server that serves keys ever shows them; ``remove_leftovers`` removes them.
-# - The power fails: as above, because the bytes reach the disk before the name does. When a method has returned, its
-#   names are on the disk too; only deletions are not waited for. With ``durable=False``, or on a disk that lies
-#   about ``fsync``, the last writes before a power cut may be missing or empty.
-#
-# Making 100,000 files durable one by one takes minutes on many disks. The bulk methods therefore work in batches:
-# write the temporary files of a batch, make them durable together, then give them their names.
-#
-# The lock is ``flock`` on ``.exporter.lock``: it is held by the open file and vanishes with the process, so a killed
-# run never blocks the next one. Only POSIX systems have it.
-
-LOCK_NAME = ".exporter.lock"
-TEMPORARY_PREFIX = ".tmp-"
-BATCH_FILES = 2048
-BATCH_BYTES = 32 * 1024 * 1024
-
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-
-
 @dataclass(frozen=True, slots=True)
 class _Staged:
     """A file written under a temporary name, waiting for its own."""
@@ -200,25 +194,22 @@ class FolderStore:
 
     @property
     def uri(self) -> str:
-        """The folder's path."""
         return str(self.root)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def reads_at_once(self) -> int:
-        """See Store."""
         return 1
 
     def get(self, key: str) -> StoredObject | None:
-        """See Store."""
         with reported("read", check_key(key)):
             folder = self._existing_folder(key)
             data = None if folder is None else read_file(folder / _name(key))
         return None if data is None else StoredObject(data, etag_of(data))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See Store; the memory it takes does not grow with the number of files."""
+        """The memory it takes does not grow with the number of files."""
         parent = check_prefix(prefix).rpartition("/")[0]
         for key, entry in self._files_below(parent):
             if not key.startswith(prefix) or not is_key(key):
@@ -230,23 +221,19 @@ class FolderStore:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> bool:
-        """See Store."""
         return self.put_many([(key, data)]).written == 1
 
     def put_new(self, key: str, data: bytes) -> bool:
-        """See Store."""
         return self.put_new_many([(key, data)]).written == 1
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return self._write_all(files, immutable=False)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return self._write_all(files, immutable=True)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """See Store; takes the lock for itself unless this object holds it already."""
+        """Takes the lock for itself unless this object holds it already."""
         with self._swap_lock:
             if self._held:
                 return self._swap(key, data, expected_etag)
@@ -254,7 +241,7 @@ class FolderStore:
                 return self._swap(key, data, expected_etag)
 
     def delete(self, keys: Iterable[str]) -> int:
-        """See Store; folders that become empty go too. A power cut may bring deleted files back."""
+        """Folders that become empty go too. A power cut may bring deleted files back."""
         removed = 0
         for key in keys:
             with reported("delete", check_key(key)):
@@ -270,7 +257,7 @@ class FolderStore:
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
-        """See Store; these are the temporary files of runs that died."""
+        """These are the temporary files of runs that died."""
         removed = 0
         for key, entry in self._files_below(""):
             if not entry.name.startswith(TEMPORARY_PREFIX):
@@ -283,7 +270,7 @@ class FolderStore:
         return removed
 
     def try_writing(self) -> None:
-        """See Store; a folder that is not there is made and removed again."""
+        """A folder that is not there is made and removed again."""
         made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         trial = self.root / f"{self._temporary_stem}trial"
         try:
@@ -303,7 +290,7 @@ class FolderStore:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """See Store; the empty lock file stays, so that no two processes can lock two files of that name."""
+        """The empty lock file stays, so that no two processes can lock two files of that name."""
         if self._held:
             raise LostRaceError(f"this process is already publishing to {self.root}")
         with reported("lock", LOCK_NAME):

@@ -52,11 +52,10 @@ class MemoryStore:
 
     @property
     def reads_at_once(self) -> int:
-        """See Store; what was written here is no hurry, so it is as for the underlay."""
+        """What was written here is no hurry, so it is as for the underlay."""
         return 1 if self._underlay is None else self._underlay.reads_at_once
 
     def get(self, key: str) -> StoredObject | None:
-        """See Store."""
         check_key(key)
         if key in self._entries:
             entry = self._entries[key]
@@ -64,7 +63,6 @@ class MemoryStore:
         return None if self._underlay is None else self._underlay.get(key)
 
     def put(self, key: str, data: bytes) -> bool:
-        """See Store."""
         present = self.get(key)
         if present is not None and present.data == data:
             return False
@@ -72,22 +70,18 @@ class MemoryStore:
         return True
 
     def put_new(self, key: str, data: bytes) -> bool:
-        """See Store."""
         present = self.get(key)
         if present is not None and present.data != data:
             raise ImmutableKeyError(immutable_key_message(key))
         return self.put(key, data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return one_by_one(files, self.put)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return one_by_one(files, self.put_new)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """See Store."""
         present = self.get(key)
         if (None if present is None else present.etag) != expected_etag:
             raise LostRaceError(moved_message(key))
@@ -95,7 +89,7 @@ class MemoryStore:
         return etag_of(data)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See Store; here in ascending order of the keys."""
+        """Here in ascending order of the keys."""
         check_prefix(prefix)
         infos = {
             key: ObjectInfo(key, len(entry.data), entry.modified)
@@ -107,7 +101,6 @@ class MemoryStore:
         return iter([infos[key] for key in sorted(infos)])
 
     def delete(self, keys: Iterable[str]) -> int:
-        """See Store."""
         removed = 0
         for key in keys:
             if self.get(key) is None:
@@ -121,7 +114,7 @@ class MemoryStore:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """See Store; the hold is on this object only, never on the underlay."""
+        """The hold is on this object only, never on the underlay."""
         if self._held:
             raise LostRaceError(f"another publisher holds {self.uri}; let it finish and run again")
         self._held = True
@@ -131,8 +124,8 @@ class MemoryStore:
             self._held = False
 
     def try_writing(self) -> None:
-        """See Store; memory can always be written to."""
+        """Memory can always be written to."""
 
     def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - nothing can be left half-written in memory
-        """See Store; always 0 here."""
+        """Always 0 here."""
         return 0

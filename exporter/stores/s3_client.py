@@ -1,31 +1,37 @@
-"""Bounds on the requests of an S3 store: how long, how often, how many at once, and how long a hold lasts."""
+"""Requests to a bucket: bounded in time, tried again while that can help, and refused in plain words.
+
+`S3Connection` is the way to it. Credentials, region and endpoint are those of the environment, as boto3 knows them:
+``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, profiles, roles (also by OIDC), ``AWS_REGION`` or
+``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
+
+`S3Client` makes all requests by boto3 but the bulk of the writes (`s3_writer`). Neither client retries by itself: every
+attempt goes through `Attempts`, which asks before each one whether this publisher may still write. What boto3 and
+obstore report becomes a `RefusedError`, and `explained` makes what people read of it.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.store import MAX_KEY_BYTES, is_key
+from exporter.stores.s3_headers import SHA256, ObjectHeaders
+from exporter.stores.store import MAX_KEY_BYTES, is_key, utc_now
 
 if TYPE_CHECKING:
     from boto3.session import Session
     from mypy_boto3_s3 import S3Client as BotoClient
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from email.utils import parsedate_to_datetime
-from typing import TypeVar
-
-from exporter.stores.s3_headers import SHA256, ObjectHeaders
-from exporter.stores.store import utc_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,11 @@ class S3Options:
 MAX_LEASE_SECONDS = 3600
 """A lease that claims to last longer is not believed."""
 
+MAX_DELETED = 1000
+"""So many objects are removed by one request."""
 
-# What an S3 server or the way to it refused, in one form for both clients, and what people are told of it.
+LONGEST_KEY = 400
+"""What the exporter's own keys need at most; a prefix must leave so much."""
 
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
@@ -113,6 +122,13 @@ _BAD_CREDENTIALS = frozenset(
     }
 )
 _OTHER_REGION = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
+
+CREDENTIALS_ADVICE = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or give the job a role "
+    "(OIDC: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE)"
+)
+
+_R = TypeVar("_R")
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
@@ -251,20 +267,6 @@ def explained(refused: RefusedError, action: str, bucket: str, key: str, right: 
     return StoreError(f"{what}the server answers with {refused}{tries}; run again, and if it lasts look at the bucket")
 
 
-CREDENTIALS_ADVICE = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or give the job a role "
-    "(OIDC: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE)"
-)
-
-
-# The way to a bucket: its URI, and clients with the credentials, region and endpoint of the environment.
-#
-# Everything that boto3 knows is used as it is: ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, profiles, roles
-# (also by OIDC), ``AWS_REGION`` or ``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
-
-LONGEST_KEY = 400
-"""What the exporter's own keys need at most; a prefix must leave so much."""
-
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _FORM = "accepted: s3://bucket or s3://bucket/prefix (the prefix as the path of a folder, A-Z a-z 0-9 _ = ~ + @ , . -)"
 
@@ -390,7 +392,7 @@ class S3Connection:
         config = Config(
             connect_timeout=self.options.connect_seconds,
             read_timeout=self.options.read_seconds,
-            retries={"mode": "standard", "total_max_attempts": 1},  # exporter.stores.s3_client.Attempts retries
+            retries={"mode": "standard", "total_max_attempts": 1},  # `Attempts` retries
             max_pool_connections=self.options.concurrency + 4,
             # Ceph before 18 and others refuse the checksums that boto3 adds by itself.
             request_checksum_calculation="when_required",
@@ -418,17 +420,6 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
 
     digest = md5(params["body"], usedforsecurity=False).digest()
     params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
-
-
-# Single requests to an S3 bucket: bounded in time, tried again while that can help, and refused in plain words.
-#
-# boto3 makes all requests but the bulk of the writes (s3_upload.py). Neither client retries by itself: every attempt
-# goes through `Attempts`, which asks before each one whether this publisher may still write.
-
-MAX_DELETED = 1000
-"""So many objects are removed by one request."""
-
-_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,9 +454,8 @@ class Entry:
 class Attempts:
     """Tries a request again while that can help, with a growing pause, at most so often and so long."""
 
-    def __init__(self, options: S3Options, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, options: S3Options) -> None:
         self._options = options
-        self._sleep = sleep
 
     def make(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
         """Make a request.
@@ -495,7 +485,7 @@ class Attempts:
                 last = attempt == self._options.tries or elapsed + pause > self._options.deadline_seconds
                 if last or not refused.passing:
                     raise refused from error
-            self._sleep(pause * random.uniform(0.7, 1.3))
+            time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(pause * 2, self._options.longest_pause_seconds)
         raise AssertionError("unreachable")
 
@@ -506,13 +496,12 @@ class S3Client:
     Methods raise ConfigError or StoreError, naming the object, except `put`, which raises RefusedError.
     """
 
-    def __init__(self, connection: S3Connection, attempts: Attempts | None = None) -> None:
+    def __init__(self, connection: S3Connection) -> None:
         self.connection = connection
-        self.attempts = attempts or Attempts(connection.options)
+        self.attempts = Attempts(connection.options)
         self._bulk_delete = True
 
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
-        """Say what was refused; see `exporter.stores.s3_client.explained`."""
         return explained(refused, action, self.connection.bucket, self.connection.full(key), right)
 
     # -- reading ------------------------------------------------------------------------------------------------

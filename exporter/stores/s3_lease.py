@@ -6,7 +6,7 @@ the time that passed since it last asked for a renewal, which is never later, an
 is left than a request may take.
 
 That keeps two honest publishers apart. One that stood still at the wrong moment (a suspended machine) may still send
-a request after its hold; every write is therefore conditional as well (s3_writer.py).
+a request after its hold; every write is therefore conditional as well (`s3_writer`).
 """
 
 from __future__ import annotations

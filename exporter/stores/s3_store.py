@@ -1,10 +1,15 @@
-"""What stands in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
+"""A tree below a prefix of a bucket of S3, or of a server that speaks its protocol.
 
-A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
-changed by hand is noticed by the next run. Pages of the assets and Parquet files are not listed beforehand: they carry
-their ledger, so a run finds none of its own, unless it was begun before.
+- Every object is sent whole with one request; it is there when that was answered, for every reader.
+- Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
+  well (`s3_lease`). What is there already is not sent again (`Known`).
+- A document also stands under its extensionless path. Listings hide these copies.
+- The bulk of the writes goes through obstore, many at once.
 
-An object costs about 150 bytes of memory.
+What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
+right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
+quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
+once. Servers that ignore conditions are refused before anything that readers can find is written.
 """
 
 from __future__ import annotations
@@ -48,6 +53,12 @@ EXPECTED_NEW = ("v1/pages/", "history/")
 FOUND_BEFORE_LISTING = 16
 """After so many objects that were there after all, such a folder is listed."""
 
+_DEPTH = 2
+"""Folders are told apart by so many names; those above are listed without what is below them."""
+
+ALIAS_ROUNDS = 5
+"""So often the pointer's alias is written again when somebody else wrote it at the same moment."""
+
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 Lister = Callable[[str, bool], Iterable[Entry]]
@@ -55,7 +66,14 @@ Lister = Callable[[str, bool], Iterable[Entry]]
 
 
 class Known:
-    """The etags of objects. All methods may be called by many threads."""
+    """What stands in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
+
+    A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
+    changed by hand is noticed by the next run. Pages of the assets and Parquet files are not listed beforehand: they
+    carry their ledger, so a run finds none of its own, unless it was begun before.
+
+    An object costs about 150 bytes of memory. All methods may be called by many threads.
+    """
 
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
@@ -103,10 +121,6 @@ class Known:
             self._found[folder] = self._found.get(folder, 0) + 1
 
 
-_DEPTH = 2
-"""Folders are told apart by so many names; those above are listed without what is below them."""
-
-
 def folder_of(key: str) -> str:
     """The folder that is listed to learn of a key, with a slash at its end; empty for the topmost one."""
     names = key.split("/")
@@ -125,25 +139,6 @@ def _digest(key: str) -> int:
 
 def _packed(etag: str) -> int | str:
     return int(etag, 16) if is_md5(etag) else etag
-
-
-# A bucket of S3, or of a server that speaks its protocol, as a store.
-#
-# - Every object is sent whole with one request; it is there when that was answered, for every reader.
-# - Every write is conditional on what was seen before (s3_writer.py), and inside `exclusive` on the publisher's hold as
-#   well (s3_lease.py). What is there already is not sent again (s3_known.py).
-# - A document also stands under its extensionless path (aliases.py). Listings hide these copies.
-# - The bulk of the writes goes through obstore, many at once (s3_upload.py, parallel.py).
-#
-# What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a
-# renewal
-# right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
-# quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
-# once. moto accepts any credentials and checks no digest. Servers that ignore conditions are refused before anything
-# that readers can find is written.
-
-ALIAS_ROUNDS = 5
-"""So often the pointer's alias is written again when somebody else wrote it at the same moment."""
 
 
 class S3Store:
@@ -184,7 +179,6 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        """The bucket's URI."""
         return self._connection.uri
 
     def close(self) -> None:
@@ -196,11 +190,10 @@ class S3Store:
 
     @property
     def reads_at_once(self) -> int:
-        """See Store."""
         return self._options.concurrency
 
     def get(self, key: str) -> StoredObject | None:
-        """See Store. An alias can be read, too."""
+        """An alias can be read, too."""
         found = self._client.get(check_key(key))
         if self._known is not None and kind_of(key) is FileKind.DOCUMENT:
             # What a publisher decides by must not be replaced when it has changed since.
@@ -208,7 +201,7 @@ class S3Store:
         return None if found is None else StoredObject(found.data, found.etag)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See Store; in ascending order of the keys."""
+        """In ascending order of the keys."""
         for entry in self._client.entries(check_prefix(prefix)):
             if is_key(entry.key) and not is_alias(entry.key):
                 yield ObjectInfo(entry.key, entry.size, entry.modified)
@@ -216,7 +209,6 @@ class S3Store:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> bool:
-        """See Store."""
         known = self._known or self._new_known()
         if not known.covers(_check_own(key)):
             self._look_at(known, key)
@@ -226,19 +218,16 @@ class S3Store:
         return self._put_document(self._writer(), known, key, data)
 
     def put_new(self, key: str, data: bytes) -> bool:
-        """See Store."""
         return self._put_immutable(self._writer(), self._known or self._new_known(), _check_own(key), data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return self._put_all(files, self._put_document, immutable=False)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """See Store."""
         return self._put_all(files, self._put_immutable, immutable=True)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """See Store. The alias follows, and never goes back either."""
+        """The alias follows, and never goes back either."""
         alias = alias_of(_check_own(key))
         seen = None if alias is None else self._client.head(alias)
         headers = object_headers(key, data)
@@ -250,7 +239,7 @@ class S3Store:
         return placed.etag
 
     def delete(self, keys: Iterable[str]) -> int:
-        """See Store; aliases go with their documents. Costs a HEAD for each object, to count those that were there."""
+        """Aliases go with their documents. Costs a HEAD for each object, to count those that were there."""
         removed = 0
         remaining = iter(keys)
         while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
@@ -268,17 +257,17 @@ class S3Store:
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
-        """See Store; these are uploads in parts, which the exporter never makes, but others may have begun here."""
+        """These are uploads in parts, which the exporter never makes, but others may have begun here."""
         return self._client.abort_uploads(before, self._check_hold)
 
     def try_writing(self) -> None:
-        """See Store; the hold is taken and given back, which needs all that publishing needs but leave to delete."""
+        """The hold is taken and given back, which needs all that publishing needs but leave to delete."""
         with suppress(LostRaceError), self.exclusive():
             pass
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """See Store. Where the process dies, the hold ends ``lease_seconds`` after it was last renewed.
+        """Where the process dies, the hold ends ``lease_seconds`` after it was last renewed.
 
         Raises:
             LostRaceError: also by any writing method inside, as soon as the hold is not sure any more.

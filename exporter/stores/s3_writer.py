@@ -1,30 +1,36 @@
-"""How one object is sent: by obstore, whose requests do not wait for the interpreter, or by boto3 where that cannot.
+"""Conditional writes of single objects, and what is made of it when a condition was not met.
 
-Both make a single attempt, with the same headers and under the same condition, and let their own errors out;
-`exporter.stores.s3_client.Attempts` and `exporter.stores.s3_client` treat them alike.
+Every write is conditional: on there being no object, or on the etag of the one that was seen. So a publisher that lost
+its hold without noticing cannot replace what a later one wrote. When a condition fails, the writer looks what stands
+there now: its own bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success.
+
+Objects are sent by obstore, whose requests do not wait for the interpreter, or by boto3 where obstore cannot. Both make
+a single attempt, with the same headers and under the same condition, and let their own errors out.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from exporter.errors import StoreError
-from exporter.stores.s3_client import S3Connection
+from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
+from exporter.stores.s3_client import RefusedError, S3Client, S3Connection
 from exporter.stores.s3_headers import ObjectHeaders
+from exporter.stores.store import immutable_key_message, moved_message
 
 if TYPE_CHECKING:
     from obstore.store import S3Store as ObstoreBucket
 
     from exporter.stores.s3_client import S3Client
-from collections.abc import Callable
-from typing import NamedTuple
 
-from exporter.errors import ImmutableKeyError, LostRaceError
-from exporter.stores.s3_client import RefusedError, S3Client
-from exporter.stores.store import immutable_key_message, moved_message
+
+PUT_RIGHT = "s3:PutObject"
+
+ROUNDS = 4
+"""So often a write is begun again when the object vanishes between the refusal and the look."""
 
 _CREDENTIALS_AGE = timedelta(minutes=2)
 """boto3 is asked for the credentials again after so long; it renews those that are about to expire."""
@@ -38,7 +44,7 @@ class Uploader(Protocol):
     """Sends one object."""
 
     def put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str:
-        """Make one attempt to write an object under a condition; see `exporter.stores.s3_client.S3Client.put`."""
+        """Make one attempt to write an object under a condition, as `S3Client.put` does."""
         ...
 
 
@@ -69,7 +75,6 @@ class ObstoreUploader:
         self._bucket = _open(client.connection)
 
     def put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str:
-        """See Uploader."""
         if len(data) > LARGE_BYTES:
             return self._client.put(key, data, headers, match)
         import obstore
@@ -117,19 +122,6 @@ def _open(connection: S3Connection) -> ObstoreBucket:
         retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=options.deadline_seconds)},
         credential_provider=Boto3CredentialProvider(connection.session, ttl=_CREDENTIALS_AGE),
     )
-
-
-# Conditional writes of single objects, and what is made of it when a condition was not met.
-#
-# Every write is conditional: on there being no object, or on the etag of the one that was seen. So a publisher that
-# lost
-# its hold without noticing cannot replace what a later one wrote. When a condition fails, the writer looks what stands
-# there now: its own bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success.
-
-ROUNDS = 4
-"""So often a write is begun again when the object vanishes between the refusal and the look."""
-
-PUT_RIGHT = "s3:PutObject"
 
 
 class Placed(NamedTuple):

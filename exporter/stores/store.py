@@ -1,4 +1,4 @@
-"""The small interface to where a published tree lives: a folder (folder_store.py), a bucket (s3_store.py) or memory.
+"""The small interface to where a published tree lives: a folder, a bucket or memory.
 
 Three classes of writes exist, and each is whole or absent:
 
@@ -19,26 +19,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 from typing import Protocol, TypeVar
-from urllib.parse import urlsplit
 
-from exporter.errors import ConfigError, StoreError
+from exporter.errors import StoreError
 
 MAX_KEY_BYTES = 1024
 """What object stores accept; a folder's limit is never below it in practice."""
 MAX_SEGMENT_BYTES = 255
 """What the usual file systems accept for one name."""
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
-_SCHEME = re.compile(
-    r"\s*((?:s3|https?|file|s3a|s3n|gs|gcs|az|abfss?|wasbs?|r2|ftp|sftp|hdfs)(?=:)|[A-Z][A-Z0-9+.-]*(?=://))",
-    re.IGNORECASE,
-)
-"""How a URI begins, also where slashes are missing: nobody means a folder called ``s3:``."""
+_SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
 
 Clock = Callable[[], datetime]
 """Gives the wall clock as an aware UTC time; tests inject their own."""
@@ -70,7 +65,6 @@ class Written:
     bytes: int = 0
 
     def __add__(self, other: Written) -> Written:
-        """Sum up two bulk writes."""
         return Written(self.written + other.written, self.unchanged + other.unchanged, self.bytes + other.bytes)
 
 
@@ -220,61 +214,11 @@ def moved_message(key: str) -> str:
     return f"{key} was written by another publisher since it was read; its run stands, and this one was not published"
 
 
-def scheme_of(uri: str) -> str | None:
-    """The scheme of a URI in small letters, also where slashes are missing; None for the path of a folder."""
-    match = _SCHEME.match(uri)
-    return None if match is None else match[1].lower()
-
-
-def open_store(uri: str) -> Store:
-    """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
-
-    Nothing is created before the first write, and a bucket is not asked for anything before the first operation.
-
-    Raises:
-        ConfigError: the URI is of a kind that this version cannot write to.
-    """
-    from exporter.stores.folder import FolderStore
-
-    if uri.lower().startswith("s3://"):
-        from exporter.stores.s3_client import parse_s3_uri
-        from exporter.stores.s3_store import S3Store
-
-        return S3Store(*parse_s3_uri(uri))
-    if not uri.strip() or "\0" in uri:
-        raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
-    name = scheme_of(uri)
-    if name is None:
-        return FolderStore(Path(uri))
-    if name == "file":
-        try:
-            parts = urlsplit(uri)
-        except ValueError as error:
-            raise ConfigError(
-                f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
-            ) from None
-        if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
-            return FolderStore(Path(parts.path))
-    # The URI itself is not repeated: it may hold a secret.
-    if name == "s3":
-        hint = "a bucket is written s3://bucket/prefix, with two slashes and nothing before them"
-    elif name in ("http", "https"):
-        hint = "nothing can be published over HTTP: give the bucket behind that address as s3://bucket/prefix"
-    else:
-        hint = "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
-    raise ConfigError(
-        f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
-        "front)"
-    )
-
-
-# Reading many objects of a store: one after the other from a disk, many at once where each takes a journey.
-
-
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
     """Read objects; gives each key with its object (None: there is none), in any order.
 
-    At most twice as many objects as the store reads at once are in memory.
+    They come one after the other from a disk, and many at once where each takes a journey. At most twice as many
+    objects as the store reads at once are in memory.
 
     Raises:
         StoreError: the store cannot be read.
@@ -283,12 +227,6 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
         yield from ((key, store.get(key)) for key in keys)
         return
     yield from in_parallel(keys, lambda key: (key, store.get(key)), workers=store.reads_at_once, stop=Event())
-
-
-# Doing many small things at once, with a bound on how many wait and on the bytes that they hold.
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 def in_parallel(

@@ -7,9 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from exporter.localnet.made import DEFAULT_START_TIME
+from exporter.localnet.made import DEFAULT_START_TIME, make_markets, market_sizes
 from exporter.localnet.made_assets import make_oracles, make_tokens
-from exporter.localnet.made_markets import make_markets, market_sizes
 from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.bench.timing import Finding, Target, duel

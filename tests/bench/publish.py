@@ -21,7 +21,7 @@ from typing import Any
 
 from exporter.config import OutputSettings
 from exporter.render.pages import chain, row_json
-from exporter.stores.store import open_store
+from exporter.stores import open_store
 from exporter.tree.headers import cache_control, kind_of
 from exporter.tree.routes import page_key
 from tests.bench.child import PROJECT_ROOT

@@ -25,8 +25,7 @@ from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.blend import Event, deploy_event
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_protocols import SOME
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS

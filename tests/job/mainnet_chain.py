@@ -34,16 +34,14 @@ from exporter.localnet.blend import (
     reward_zone,
 )
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts, Simulation
+from exporter.localnet.contracts import Contracts, Simulation, Token, asset_entry, oracle_instance
 from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
+from exporter.localnet.made import make_deployments, make_market
 from exporter.localnet.made_assets import make_feeds, make_oracles, make_tokens
-from exporter.localnet.made_markets import make_deployments, make_market
 from exporter.localnet.network import CODE, LocalNetwork
-from exporter.localnet.oracle_contract import asset_entry, oracle_instance
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.slender_made import SlenderMarkets
-from exporter.localnet.token_contract import Token
 from exporter.localnet.xoxno import HubMarket
 from exporter.localnet.xoxno_made import XoxnoMarkets
 from tests.protocols.blend_chain import contract

@@ -14,9 +14,9 @@ from exporter.discovery.known_markets import load_memory, save_memory
 from exporter.job.reading import MarketsRead, open_source, read_markets, router_for
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.contracts import TokenLayout
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.localnet.token_contract import TokenLayout
 from exporter.numbers.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests.job.mainnet_chain import MainnetChain

@@ -10,8 +10,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.source import ContractCall
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_protocols import Others
+from exporter.localnet.made import MadeNetwork, Others
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore

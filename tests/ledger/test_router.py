@@ -25,9 +25,8 @@ from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.blend import reserve_data
 from exporter.localnet.chain import Change
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind
-from exporter.localnet.made_protocols import SOME
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from tests.localnet.direct_source import DirectSource

@@ -11,19 +11,20 @@ from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts, wasm_hash
-from exporter.localnet.k2 import CODE
-from exporter.localnet.k2_made import K2Markets
-from exporter.localnet.made_assets import make_tokens
-from exporter.localnet.network import LocalNetwork
-from exporter.localnet.token_contract import (
+from exporter.localnet.contracts import (
     OWN_LAYOUT_WASM,
     OWN_LAYOUT_WASM_HASH,
     TOKEN_WASM,
     TOKEN_WASM_HASH,
+    Contracts,
     Token,
     run_token,
+    wasm_hash,
 )
+from exporter.localnet.k2 import CODE
+from exporter.localnet.k2_made import K2Markets
+from exporter.localnet.made_assets import make_tokens
+from exporter.localnet.network import LocalNetwork
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.k2 import K2

@@ -11,11 +11,10 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Code, Contracts, wasm_hash
+from exporter.localnet.contracts import OWN_LAYOUT_WASM, TOKEN_WASM, Code, Contracts, Token, run_token, wasm_hash
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, PROTOCOL_VERSION
 from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.token_contract import OWN_LAYOUT_WASM, TOKEN_WASM, Token, run_token
 
 TOKENS: list[Token] = make_tokens(Random(1), 1, 0)[0]
 

@@ -13,8 +13,7 @@ from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.server import create_app
-from exporter.localnet.transport import LocalTransport
+from exporter.localnet.server import LocalTransport, create_app
 
 
 class LocalRpc:

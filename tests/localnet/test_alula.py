@@ -36,9 +36,8 @@ from exporter.localnet.alula import (
     pool_entry,
 )
 from exporter.localnet.chain import Change
-from exporter.localnet.contracts import Simulation
+from exporter.localnet.contracts import Simulation, price_entry
 from exporter.localnet.made import MadeNetwork
-from exporter.localnet.oracle_contract import price_entry
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin

@@ -19,7 +19,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.localnet.contracts import wasm_hash
+from exporter.localnet.contracts import Token, TokenLayout, balance_entry, wasm_hash
 from exporter.localnet.peridot import (
     CONTROLLER_WASM,
     VAULT_WASM_HASH,
@@ -32,7 +32,6 @@ from exporter.localnet.peridot import (
     vault_state,
 )
 from exporter.localnet.peridot import flags as strkey_flags
-from exporter.localnet.token_contract import Token, TokenLayout, balance_entry
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.peridot import Peridot

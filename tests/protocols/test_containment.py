@@ -18,8 +18,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import NO_CONTRACT, LedgerView
 from exporter.localnet.chain import Change
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_protocols import SOME
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.numbers.compute import Tables, compute

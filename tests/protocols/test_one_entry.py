@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_protocols import SOME, Others
+from exporter.localnet.made import SOME, MadeNetwork, Others
 from exporter.protocols import PROTOCOLS
 from tests.protocols.one_entry import sweep
 

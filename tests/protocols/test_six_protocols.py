@@ -19,8 +19,7 @@ from exporter.discovery.known_markets import Memory, load_memory
 from exporter.job.reading import open_source
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
-from exporter.localnet.made import PROTOCOL_VERSION, MadeNetwork
-from exporter.localnet.made_protocols import SOME
+from exporter.localnet.made import PROTOCOL_VERSION, SOME, MadeNetwork
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from exporter.errors import ConfigError, ExporterError
+from exporter.stores import open_store
 from exporter.stores.s3_client import S3Connection, S3Options, parse_s3_uri
 from exporter.stores.s3_store import S3Store
-from exporter.stores.store import open_store
 
 OPTIONS = S3Options(connect_seconds=1, read_seconds=2, tries=2, pause_seconds=0.01)
 
@@ -104,7 +104,7 @@ def test_secrets_in_a_uri() -> None:
 def test_opening_costs_nothing() -> None:
     """Opening a bucket imports neither client and asks nobody."""
     program = (
-        "import sys; from exporter.stores.store import open_store; open_store('s3://bucket/x'); "
+        "import sys; from exporter.stores import open_store; open_store('s3://bucket/x'); "
         "print(sorted({'boto3', 'botocore', 'obstore'} & set(sys.modules)))"
     )
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, Written, check_key, is_key, open_store
+from exporter.stores.store import Store, Written, check_key, is_key
 from tests.stores import s3_servers
 from tests.stores.bucket_simulator import BucketSimulator
 

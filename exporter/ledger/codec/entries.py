@@ -1,6 +1,6 @@
 """Ledger keys and ledger entries: what to ask for, and what comes back.
 
-Layouts: Stellar-ledger-entries.x (docs/protocols/blend.md, "Keys" and facts/stellar-rpc.md 1.1, 5.3).
+Layouts: Stellar-ledger-entries.x (docs/protocols/blend.md, "Keys").
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def instance_of(entry: ContractData) -> ContractInstance:
 # What a ledger entry looks like to a reader once its time to live is over.
 #
 # An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,
-# and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (facts/stellar-rpc.md 1.4).
+# and a persistent one is archived: still given, with its data and a ``live_until`` of 0.
 
 ARCHIVED = 0
 """What `RawEntry.live_until` is for an archived entry; when it expired is not told."""

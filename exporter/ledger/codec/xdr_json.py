@@ -1,7 +1,12 @@
-"""The parts that XDR-JSON documents are made of: names of union arms, and the leaves, each read strictly.
+"""XDR-JSON (SEP-51), the JSON form of ledger keys, ledger entries and ScVals: both ways.
 
-All readers take the JSON value and its path, and raise `DecodeError` with a message that begins with the path.
-Source: SEP-51 and facts/stellar-rpc.md 1.7.
+Two conventions are in use, and both are read, value by value. Version 2 (SEP-51; RPC and CLI from 23 on) writes 64-bit
+and wider integers as decimal strings. Version 1 (22 and before) writes 64-bit integers as numbers and wider ones as
+``{"hi": .., "lo": ..}`` or as four such parts. Only version 2 is written.
+
+Reading is strict: another type, a field too many or too few and a number out of range raise `DecodeError`, and the
+message begins with the path of the offending value. A union arm that is not known raises `UnknownArmError`: a newer
+protocol may have added it, and it costs the one entry that it stands in.
 """
 
 from __future__ import annotations
@@ -215,16 +220,6 @@ def no_extension(document: Json, path: str) -> None:
         raise UnknownArmError(f"{path}: unknown extension {shown(document)}")
 
 
-# XDR-JSON, the JSON form of ledger keys, ledger entries and ScVals: reading both conventions that are in use.
-#
-# Version 2 (SEP-51; RPC and CLI from 23 on) writes 64-bit and wider integers as decimal strings. Version 1 (22 and
-# before) writes 64-bit integers as numbers and wider ones as ``{"hi": .., "lo": ..}`` or as four such parts. Both are
-# taken, value by value. Reading is strict: another type, a field too many or too few and a number out of range raise
-# `DecodeError`, and the message begins with the path of the offending value. A union arm that is not known raises
-# `UnknownArmError`: a newer protocol may have added it, and it costs the one entry that it stands in.
-# Source: SEP-51, facts/stellar-rpc.md 1.7 and 7.1. The way back is `exporter.ledger.codec.xdr_json`.
-
-
 def scval_from_json(document: Json, path: str = "value") -> ScVal:
     """The ScVal of its XDR-JSON. Raises `DecodeError` that begins with ``path``."""
     return _scval(document, path, 0)
@@ -405,11 +400,6 @@ _READERS: Final[dict[str, tuple[int, _Reader]]] = {
         (scval.EXECUTABLE_TAG, _leaf(escaped_bytes)),
     )
 }
-
-
-# XDR-JSON of ScVals, ledger keys and ledger entries, in the convention of SEP-51 (version 2).
-#
-# What ``getLedgerEntries`` answers with when ``xdrFormat`` is ``json`` (facts/stellar-rpc.md 1.7).
 
 
 def scval_to_json(value: ScVal) -> Json:

@@ -1,21 +1,25 @@
-"""One call of an RPC method: tries endpoints in turn until one gives a usable answer, or the bounds are reached.
+"""A Stellar RPC, or several, as a `exporter.ledger.source.LedgerSource`.
+
+One call of a method tries endpoints in turn until one gives a usable answer, or the bounds are reached:
 
     choose an endpoint -> check its network (once) -> keep to its rate -> post -> decode
           ^                                                                        |
-          +------------------ wait, as `rpc_errors.classify` says <---- failure ---+
+          +--------------------- wait, as `classify` says <-------- failure -------+
 
-Bounds, all of `RpcLimits`: tries at each endpoint, HTTP requests in a call, the time of a request and of a call.
+Every answer states the ledger it is of, so endpoints may be mixed. What can fail, and what is done about it, is in
+`failures`. The bounds are those of `RpcLimits`: tries at each endpoint, HTTP requests in a call, the time of a request
+and of a call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Generic, NoReturn, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import httpx
 
@@ -31,9 +35,6 @@ from exporter.ledger.rpc import wire
 from exporter.ledger.rpc.endpoints import (
     Endpoint,
     EndpointPool,
-    HttpPoster,
-    RpcCounters,
-    RpcEvent,
     RpcLimits,
     Timing,
     parse_endpoints,
@@ -51,16 +52,73 @@ from exporter.ledger.rpc.failures import (
     rule_for,
     stated_maximum,
 )
+from exporter.ledger.rpc.http import HttpPoster
 from exporter.ledger.rpc.redaction import Redactor, quiet_http_loggers
 from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 
 T = TypeVar("T")
 
+_ENVELOPE_BYTES: Final = 256  # of a request body around its keys or its transaction, generously
+_SHOWN_KEY_LENGTH: Final = 200  # characters of a key in an error; a contract-data key has about 150
+
 _ADVICE: Final = (
     "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or requests_per_second, "
     "or add another URL to rpc_urls"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RpcEvent:
+    """One HTTP request, or the network check's, after it has ended.
+
+    ``outcome`` is ``ok`` or the name of a failure (``timeout``, ``http 503``, ``rpc -32603`` ...); ``detail`` says a
+    failure in words and is empty otherwise. ``keys`` is how many ledger keys it asked for,
+    ``seconds`` how long it took.
+    """
+
+    method: str
+    endpoint: str
+    keys: int
+    outcome: str
+    detail: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class RpcCounters:
+    """Counts since the client was made. All are of HTTP requests unless said otherwise.
+
+    ``retries`` are requests that repeat one that failed, at the same or another endpoint, ``splits`` how often a
+    batch of keys was cut after a failure, ``keys_asked`` the keys of all getLedgerEntries requests (a key that is
+    asked for again counts again).
+    """
+
+    requests: Counter[str] = field(default_factory=Counter)  # by method
+    answers: Counter[str] = field(default_factory=Counter)  # usable ones, by endpoint
+    errors: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # endpoint -> name
+    keys_asked: int = 0
+    retries: int = 0
+    splits: int = 0
+    bytes_sent: int = 0  # request bodies
+    bytes_received: int = 0  # answers, decompressed
+
+    def received(self, size: int) -> None:
+        """Count the bytes of an answer."""
+        self.bytes_received += size
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counters as plain values in a fixed order, for a report."""
+        return {
+            "requests": dict(sorted(self.requests.items())),
+            "answers": dict(sorted(self.answers.items())),
+            "errors": {label: dict(sorted(names.items())) for label, names in sorted(self.errors.items())},
+            "keys_asked": self.keys_asked,
+            "retries": self.retries,
+            "splits": self.splits,
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +226,14 @@ class RpcCaller:
                     return outcome
                 action, wait = self._judge(endpoint, outcome, question, progress)
                 if action is Action.SPLIT:
-                    return self._split(endpoint, outcome, question)
+                    self._counters.splits += 1
+                    size = part_size(outcome, question.keys)
+                    if size == stated_maximum(outcome):
+                        endpoint.max_keys = min(endpoint.max_keys, size)
+                    return Split(size)
                 if action is Action.GIVE_UP:
-                    self._refuse(endpoint, question, progress)
+                    reason = progress.failures[endpoint]
+                    raise RequestRefusedError(f"{endpoint.label} refuses {question.subject}: {reason}")
                 if action is Action.RETRY:
                     await self._pause(wait, budget)
                     again = endpoint if endpoint.held_until <= self._timing.clock() else None
@@ -184,8 +247,13 @@ class RpcCaller:
         while True:
             now = self._timing.clock()
             for endpoint in self._pool.endpoints:
-                if endpoint.held_until - now > self._limits.max_retry_after_s:
-                    self._note_hold(endpoint, endpoint.held_until - now, progress)
+                if (demanded := endpoint.held_until - now) > self._limits.max_retry_after_s:
+                    progress.hopeless.add(endpoint)
+                    longest = f"{self._limits.max_retry_after_s:g} s (max_retry_after_s)"
+                    text = (
+                        f"it demands a wait of {demanded:.0f} s (Retry-After), more than the {longest} that are waited"
+                    )
+                    progress.failures[endpoint] = Failure(FailureKind.HTTP, text)
             left = [each for each in self._pool.ordered(now) if self._worth_asking(each, progress)]
             ready = [each for each in left if each.held_until <= now]
             fresh = [each for each in ready if each not in progress.passed]
@@ -205,12 +273,6 @@ class RpcCaller:
 
     def _worth_asking(self, endpoint: Endpoint, progress: _Progress) -> bool:
         return endpoint not in progress.hopeless and progress.tries[endpoint] < self._limits.attempts
-
-    def _note_hold(self, endpoint: Endpoint, wait: float, progress: _Progress) -> None:
-        progress.hopeless.add(endpoint)
-        longest = f"{self._limits.max_retry_after_s:g} s (max_retry_after_s)"
-        text = f"it demands a wait of {wait:.0f} s (Retry-After), more than the {longest} that are waited"
-        progress.failures[endpoint] = Failure(FailureKind.HTTP, text)
 
     async def _wait_for_slot(self, endpoint: Endpoint, budget: Budget) -> bool:
         await self._pause(endpoint.reserve(self._timing.clock(), self._limits.requests_per_second), budget)
@@ -278,20 +340,17 @@ class RpcCaller:
             await self._wait_for_slot(endpoint, budget)
             outcome = await self._send(endpoint, question, budget)
             if not isinstance(outcome, Failure) and outcome != self._passphrase:
-                self._mismatch(endpoint, outcome)
+                theirs = self._redactor.clean(outcome)
+                raise NetworkMismatchError(
+                    f"rpc_urls[{endpoint.position}] ({endpoint.label}) serves the network {theirs!r}, but the "
+                    f"configured passphrase is {self._passphrase!r}: correct rpc_urls or the network"
+                )
             endpoint.network_checks += 1
             endpoint.network_failure = outcome if isinstance(outcome, Failure) else None
             endpoint.network_checked = endpoint.network_failure is None
             return endpoint.network_failure
         finally:
             endpoint.network_lock.release()
-
-    def _mismatch(self, endpoint: Endpoint, theirs: str) -> NoReturn:
-        theirs = self._redactor.clean(theirs)
-        raise NetworkMismatchError(
-            f"rpc_urls[{endpoint.position}] ({endpoint.label}) serves the network {theirs!r}, but the configured "
-            f"passphrase is {self._passphrase!r}: correct rpc_urls or the network"
-        )
 
     def _judge(
         self, endpoint: Endpoint, failure: Failure, question: Question[T], progress: _Progress
@@ -317,7 +376,8 @@ class RpcCaller:
                 endpoint.hold(now, min(aside, self._limits.max_retry_after_s))
         if failure.retry_after_s is not None:
             endpoint.hold(now, failure.retry_after_s)
-        wait = rule.wait_s or (0.0, self._backoff(progress.rounds))
+        longest = min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2**progress.rounds)
+        wait = rule.wait_s or (0.0, longest)  # anything between them (full jitter)
         progress.passed.add(endpoint)
         progress.waits.append(wait)
         if action is Action.NEXT_ENDPOINT and rule.lasting:
@@ -325,21 +385,6 @@ class RpcCaller:
         if action is Action.RETRY and not self._worth_asking(endpoint, progress):
             action = Action.NEXT_ENDPOINT
         return action, wait[0] + self._timing.random() * (wait[1] - wait[0])
-
-    def _backoff(self, rounds: int) -> float:
-        """The longest wait after so many rounds; the wait itself is anything from 0 to this (full jitter)."""
-        return float(min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2**rounds))
-
-    def _split(self, endpoint: Endpoint, failure: Failure, question: Question[T]) -> Split:
-        self._counters.splits += 1
-        size = part_size(failure, question.keys)
-        if size == stated_maximum(failure):
-            endpoint.max_keys = min(endpoint.max_keys, size)
-        return Split(size)
-
-    def _refuse(self, endpoint: Endpoint, question: Question[T], progress: _Progress) -> NoReturn:
-        reason = progress.failures[endpoint]
-        raise RequestRefusedError(f"{endpoint.label} refuses {question.subject}: {reason}")
 
     def _report(self, question: Question[T], progress: _Progress, problem: str) -> str:
         lines = []
@@ -358,17 +403,6 @@ def _passphrase(body: bytes, request_id: int, _: Endpoint) -> str:
     return wire.decode_reply(body, wire.NETWORK, request_id).passphrase
 
 
-# A Stellar RPC, or several, as a `exporter.ledger.source.LedgerSource`.
-#
-# Every answer states the ledger it is of, so endpoints may be mixed. What can fail, and what is done about it, is in
-# `exporter.ledger.rpc.failures`; the bounds on it are in `exporter.ledger.rpc.endpoints`.
-
-Answered = TypeVar("Answered")
-
-_ENVELOPE_BYTES: Final = 256  # of a request body around its keys or its transaction, generously
-_SHOWN_KEY_LENGTH: Final = 200  # characters of a key in an error; a contract-data key has about 150
-
-
 class RpcSource:
     """Reads ledger entries, simulations and close times from Stellar RPC endpoints, with failover between them.
 
@@ -382,7 +416,6 @@ class RpcSource:
         transport: what to send HTTP requests through instead of the network.
         timing: clock and chance; for tests.
         on_event: called after each HTTP request.
-        allow_http: accept http:// to any host.
 
     Raises:
         ConfigError: a URL or the passphrase is not acceptable.
@@ -397,13 +430,12 @@ class RpcSource:
         transport: httpx.AsyncBaseTransport | None = None,
         timing: Timing | None = None,
         on_event: Callable[[RpcEvent], None] | None = None,
-        allow_http: bool = False,
     ) -> None:
         if not passphrase:
             raise ConfigError("passphrase must be the network's passphrase, and is empty")
         quiet_http_loggers()
         limits, timing = limits or RpcLimits(), timing or Timing()
-        pool = EndpointPool(parse_endpoints(rpc_urls, allow_http=allow_http), limits)
+        pool = EndpointPool(parse_endpoints(rpc_urls), limits)
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in pool.endpoints)
         self.counters = RpcCounters()
         self._limits = limits
@@ -432,7 +464,6 @@ class RpcSource:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._poster.aclose()
 
     async def tip(self) -> int:
@@ -535,7 +566,7 @@ class RpcSource:
         oldest, latest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
-    async def _call(self, question: Question[Answered]) -> Answered:
+    async def _call(self, question: Question[T]) -> T:
         async with self._places:
             answer = await self._caller.ask(question, self._caller.budget())
         assert not isinstance(answer, Split)  # only questions about several keys are split

@@ -1,6 +1,8 @@
-"""The bounds an RPC client keeps to, and the clock and chance it keeps them with.
+"""RPC endpoints: the bounds that a client of them keeps to, their URLs, and which one to ask next.
 
-Nothing here imports the HTTP client, so that configuration code can name the limits at no cost.
+An endpoint is named by its host (and port, where one is given), never by anything else of its URL. The pool
+remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), which ones asked
+to be left alone (not asked until then), and which ones say themselves that they lag.
 """
 
 from __future__ import annotations
@@ -10,21 +12,16 @@ import ipaddress
 import math
 import random
 import re
-import ssl
 import time
-import zlib
-from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from typing import Any, Final, cast
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import httpx
 
 from exporter.errors import ConfigError
-from exporter.ledger.rpc.failures import HTTPX_ERRORS, AttemptError, Failure, FailureKind, failure_of
+from exporter.ledger.rpc.failures import Failure
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 
 # What each limit may be. Counts are integers, times (``_s``) and rates may have a fraction.
@@ -71,7 +68,7 @@ class RpcLimits:
     aside_base_s: float = 2.0  # seconds for which a failing endpoint is asked last; doubles with each failure ...
     aside_max_s: float = 120.0  # ... up to this
     keys_per_request: int = MAX_KEYS_PER_REQUEST  # ledger keys in one getLedgerEntries request
-    max_request_bytes: int = 512 * 1024  # bytes of one request body; the RPC's own limit (facts/stellar-rpc.md 1.5)
+    max_request_bytes: int = 512 * 1024  # bytes of one request body; the RPC's own limit
     max_response_bytes: int = 32 * 1024**2  # bytes of one answer after decompression; 200 entries of 64 KiB fit
 
     def __post_init__(self) -> None:
@@ -99,70 +96,6 @@ class Timing:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     random: Callable[[], float] = random.random  # evenly in [0, 1)
 
-
-# What an RPC client did: counters for the run report, and one event for each request.
-#
-# Nothing here holds a URL: endpoints go by their label, messages have been cleaned.
-
-
-@dataclass(frozen=True, slots=True)
-class RpcEvent:
-    """One HTTP request, or the network check's, after it has ended.
-
-    ``outcome`` is ``ok`` or the name of a failure (``timeout``, ``http 503``, ``rpc -32603`` ...); ``detail`` says a
-    failure in words and is empty otherwise. ``keys`` is how many ledger keys it asked for,
-    ``seconds`` how long it took.
-    """
-
-    method: str
-    endpoint: str
-    keys: int
-    outcome: str
-    detail: str
-    seconds: float
-
-
-@dataclass(slots=True)
-class RpcCounters:
-    """Counts since the client was made. All are of HTTP requests unless said otherwise.
-
-    ``retries`` are requests that repeat one that failed, at the same or another endpoint, ``splits`` how often a
-    batch of keys was cut after a failure, ``keys_asked`` the keys of all getLedgerEntries requests (a key that is
-    asked for again counts again).
-    """
-
-    requests: Counter[str] = field(default_factory=Counter)  # by method
-    answers: Counter[str] = field(default_factory=Counter)  # usable ones, by endpoint
-    errors: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # endpoint -> name
-    keys_asked: int = 0
-    retries: int = 0
-    splits: int = 0
-    bytes_sent: int = 0  # request bodies
-    bytes_received: int = 0  # answers, decompressed
-
-    def received(self, size: int) -> None:
-        """Count the bytes of an answer."""
-        self.bytes_received += size
-
-    def as_dict(self) -> dict[str, Any]:
-        """The counters as plain values in a fixed order, for a report."""
-        return {
-            "requests": dict(sorted(self.requests.items())),
-            "answers": dict(sorted(self.answers.items())),
-            "errors": {label: dict(sorted(names.items())) for label, names in sorted(self.errors.items())},
-            "keys_asked": self.keys_asked,
-            "retries": self.retries,
-            "splits": self.splits,
-            "bytes_sent": self.bytes_sent,
-            "bytes_received": self.bytes_received,
-        }
-
-
-# RPC endpoints: checking and naming their URLs, and choosing the one to ask next.
-#
-# An endpoint is named by its host (and port, where one is given), never by anything else of its URL. The pool
-# remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), which ones asked
-# to be left alone (not asked until then), and which ones say themselves that they lag.
 
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
@@ -240,14 +173,14 @@ class EndpointPool:
         return endpoint.aside_until - now
 
 
-def parse_endpoints(rpc_urls: Sequence[str], *, allow_http: bool = False) -> list[Endpoint]:
+def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
     """Check RPC URLs and name them: by host and port, with ``#1``, ``#2`` ... where several share these.
 
     Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
     """
     if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
         raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
-    urls = [_parse(text, f"rpc_urls[{position}]", allow_http) for position, text in enumerate(rpc_urls)]
+    urls = [_parse(text, f"rpc_urls[{position}]") for position, text in enumerate(rpc_urls)]
     hosts = [_host_and_port(url) for url in urls]
     shared, seen = Counter(hosts), Counter[str]()
     endpoints = []
@@ -268,7 +201,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
+def _parse(text: str, name: str) -> httpx.URL:
     if not text or any(character.isspace() for character in text):
         raise ConfigError(f"{name} must be a URL such as https://rpc.example.org, and without white space")
     if len(text) > MAX_URL_LENGTH:
@@ -280,7 +213,7 @@ def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
         raise ConfigError(f"{name} must begin with https:// (http:// only for this machine)")
     if url.fragment:
         raise ConfigError(f"{name} has a fragment (#...), which is never sent to a server; remove it")
-    if url.scheme == "http" and not allow_http and not is_loopback(url.host):
+    if url.scheme == "http" and not is_loopback(url.host):
         raise ConfigError(
             f"{name} ({_host_and_port(url)}) uses http://, which anybody on the way can read and alter; use https:// "
             "(http:// is accepted for localhost only)"
@@ -308,174 +241,3 @@ def _host_and_port(url: httpx.URL) -> str:
     if ":" in host:
         host = f"[{host}]"
     return host if url.port is None else f"{host}:{url.port}"
-
-
-# One HTTP POST to an endpoint, bounded in time and size; every way it can fail becomes an `AttemptError`.
-#
-# Redirects are not followed: a redirect could lead anywhere, with the key of the URL in a Referer or a path.
-
-_HEADERS: Final = {
-    "Content-Type": "application/json",
-    "Accept": "application/json",
-    "Accept-Encoding": "gzip",  # the one compression that is undone here in bounded steps
-    "User-Agent": "lending-markets-exporter",
-}
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_LONGEST_RETRY_AFTER: Final = 20  # characters of a number; anything longer is no time
-
-_ADVICE: Final[dict[int, str]] = {
-    401: "it wants a key, or another one: check rpc_urls",
-    403: "it refuses this client or key: check rpc_urls",
-    404: "there is nothing at this path: check rpc_urls",
-    405: "it does not take POST: rpc_urls must lead to a Stellar RPC",
-    413: "the request is too large for it",
-    415: "it does not take JSON: rpc_urls must lead to a Stellar RPC",
-    429: "too many requests: lower requests_per_second or max_in_flight",
-    503: "it is overloaded",
-    504: "it took too long",
-}
-
-
-class HttpPoster:
-    """Sends request bodies to endpoints. ``received`` is told the size of each answer, decompressed."""
-
-    def __init__(
-        self,
-        limits: RpcLimits,
-        transport: httpx.AsyncBaseTransport | None,
-        wall_clock: Callable[[], float],
-        received: Callable[[int], None],
-    ) -> None:
-        self._limits = limits
-        self._transport = transport
-        self._wall_clock = wall_clock
-        self._received = received
-        self._clients: dict[Endpoint, httpx.AsyncClient] = {}
-        self._tls: ssl.SSLContext | None = None
-        self._closed = False
-
-    async def aclose(self) -> None:
-        """Close every connection; nothing can be sent afterwards."""
-        self._closed = True
-        clients, self._clients = list(self._clients.values()), {}
-        async with AsyncExitStack() as stack:  # closes all of them even where one fails to
-            for client in clients:
-                stack.push_async_callback(client.aclose)
-
-    async def post(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:
-        """The body of the answer to ``body``. Raises `AttemptError` for anything but HTTP 200 within the bounds."""
-        # The AttemptError is raised outside of the except blocks: an exception of httpx holds the request with its
-        # URL, and must not go along as the context of ours.
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._exchange(endpoint, body, timeout_s)
-        except TimeoutError:
-            failure = Failure(FailureKind.TIMEOUT, f"no complete answer within {timeout_s:.3g} s")
-        except (*HTTPX_ERRORS, OSError) as error:
-            failure = failure_of(error)
-        raise AttemptError(failure)
-
-    async def _exchange(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:
-        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, self._limits.connect_timeout_s))
-        stream = self._client(endpoint).stream("POST", endpoint.url, content=body, headers=_HEADERS, timeout=timeout)
-        async with stream as response:
-            if response.status_code != 200:
-                raise AttemptError(self._status_failure(response))
-            if response.is_stream_consumed:  # a transport in memory gave the whole answer at once
-                self._received(len(response.content))
-                if len(response.content) > self._limits.max_response_bytes:
-                    raise AttemptError(self._too_large())
-                return response.content
-            return await self._read(response)
-
-    def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
-        if self._closed:
-            raise RuntimeError("the RPC client is closed")
-        client = self._clients.get(endpoint)
-        if client is None:
-            if self._tls is None and self._transport is None:
-                self._tls = httpx.create_ssl_context()  # takes a while, so one serves all clients
-            client = self._clients[endpoint] = httpx.AsyncClient(
-                transport=self._transport,
-                verify=self._tls or True,
-                trust_env=not endpoint.loopback,  # a proxy of the environment does not lead to this machine
-                follow_redirects=False,
-                limits=httpx.Limits(max_connections=self._limits.max_in_flight),
-            )
-        return client
-
-    async def _read(self, response: httpx.Response) -> bytes:
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "", "gzip"):
-            raise AttemptError(Failure(FailureKind.UNUSABLE, "the answer has a compression that was not asked for"))
-        size = 0
-        parts = []
-        async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as raw:
-            chunks = self._gunzip(raw) if encoding == "gzip" else raw
-            try:
-                async with aclosing(chunks):
-                    async for chunk in chunks:
-                        size += len(chunk)
-                        if size > self._limits.max_response_bytes:
-                            raise AttemptError(self._too_large())
-                        parts.append(chunk)
-            finally:
-                self._received(size)
-        return b"".join(parts)
-
-    async def _gunzip(self, raw: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Undo gzip in steps of at most one byte more than an answer may have: a bomb costs no memory."""
-        step = self._limits.max_response_bytes + 1
-        unpacker = zlib.decompressobj(_GZIP)
-        async for chunk in raw:
-            while chunk:
-                if unpacker.eof:
-                    raise AttemptError(_broken_gzip())
-                try:
-                    unpacked = unpacker.decompress(chunk, step)
-                except zlib.error:
-                    unpacked = None
-                if unpacked is None:
-                    raise AttemptError(_broken_gzip())
-                if unpacked:
-                    yield unpacked
-                chunk = unpacker.unconsumed_tail or unpacker.unused_data
-        if not unpacker.eof:
-            raise AttemptError(_broken_gzip())
-
-    def _too_large(self) -> Failure:
-        limit = f"{self._limits.max_response_bytes:,} bytes (max_response_bytes)"
-        return Failure(FailureKind.TOO_LARGE, f"the answer is larger than {limit}")
-
-    def _status_failure(self, response: httpx.Response) -> Failure:
-        status = response.status_code
-        if 300 <= status < 400:
-            text = f"HTTP {status}, a redirect, which is not followed: put the final address into rpc_urls"
-            return Failure(FailureKind.REDIRECT, text, code=status)
-        advice = _ADVICE.get(status)
-        text = f"HTTP {status}" if advice is None else f"HTTP {status}: {advice}"
-        wait = parse_retry_after(response.headers.get("retry-after"), self._wall_clock())
-        return Failure(FailureKind.HTTP, text, code=status, retry_after_s=wait)
-
-
-def _broken_gzip() -> Failure:
-    return Failure(FailureKind.UNUSABLE, "the answer's compression is broken")
-
-
-def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait by a Retry-After header: a number of seconds or an HTTP date; None when it is neither.
-
-    ``now`` is in unix seconds. A date in the past is a wait of 0.
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value) if len(value) <= _LONGEST_RETRY_AFTER else None
-    try:
-        date = parsedate_to_datetime(value)
-        if date.tzinfo is None:  # "-0000", by which a server says that it does not know its own time zone
-            date = date.replace(tzinfo=UTC)
-        return max(0.0, date.timestamp() - now)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -1,6 +1,6 @@
 """What can go wrong with one request to an RPC endpoint, and what to do about it.
 
-`classify` is the table of facts/stellar-rpc.md 1.5 and of what gateways in front of an RPC answer. It knows four
+`classify` is the table of what Stellar RPC and the gateways in front of one answer. It knows four
 things to do: ask the same endpoint again after a moment, ask another endpoint, split the batch of keys, or give up
 because the request itself is wrong.
 """

@@ -1,8 +1,8 @@
-"""What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results.
+"""What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results, and their XDR.
 
-Anything that is not exactly as documented (facts/stellar-rpc.md 1.1, 2, 3), or that contradicts itself, makes the
-answer unusable: it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they
-differ between versions.
+Anything that is not exactly as Stellar RPC documents it, or that contradicts itself, makes the answer unusable: it
+raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they differ between
+versions.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ T = TypeVar("T")
 LATEST_CLOSE_TIME: Final = 253_402_300_799
 """Unix seconds of the end of the year 9999; a later close time is not one."""
 
+MAX_EVENT_BYTES: Final = 64 * 1024
+"""Base64 of a topic or value; a longer one names no market."""
+
+MAX_FOOTPRINT = 1000
+"""No network allows as many entries in a footprint; more is refused unread."""
+
+_MAX_TOPICS: Final = 4
+_CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
+_RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
 _MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 
@@ -234,12 +243,6 @@ def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes,
     return entries
 
 
-def call_of(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
-    """The returned ScVal XDR and the footprint's keys of a simulation without error."""
-    value, read, written = call_parts(result)
-    return value, read + written
-
-
 def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
     """The returned ScVal XDR of a simulation without error, and the keys it only reads and those it writes."""
     if result.results is None or len(result.results) != 1 or not result.transaction_data:
@@ -255,18 +258,8 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tupl
     return unusable(problem)
 
 
-# ``getEvents``: what it is asked with, and what its answers say (facts/stellar-rpc.md 3).
-
-MAX_EVENT_BYTES: Final = 64 * 1024
-"""Base64 of a topic or value; a longer one names no market."""
-
-_MAX_TOPICS: Final = 4
-_CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
-_RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
-
-
 def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, Any]:
-    """The parameters of one request. A cursor stands for the ledger to start at."""
+    """The parameters of ``getEvents``. A cursor stands for the ledger to start at."""
     if not 1 <= len(filters) <= MAX_FILTERS or any(len(each.contracts) > MAX_FILTERS for each in filters):
         raise ValueError(f"a request has 1 to {MAX_FILTERS} filters, of at most {MAX_FILTERS} contracts each")
     asked = [
@@ -293,7 +286,10 @@ def range_of(failure: Failure) -> tuple[int, int] | None:
 
 
 def events_page(result: EventsResult, start: int | str) -> EventsPage:
-    """The page of a result. An event that cannot be decoded is counted; a cursor that cannot makes it unusable."""
+    """The page of a result of ``getEvents``.
+
+    An event that cannot be decoded is counted; a cursor that cannot be makes the answer unusable.
+    """
     at = _CURSOR.fullmatch(result.cursor)
     if at is None:
         unusable("the cursor of a page of events is not one")
@@ -331,14 +327,8 @@ def _event(info: EventInfo) -> ContractEvent:
     return ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1])
 
 
-# What ``simulateTransaction`` is sent and what it answers with, in XDR.
-#
-# A simulated read needs an envelope with exactly one InvokeHostFunction operation, no memo, no signature and any
-# source account: the host checks neither that the account exists nor its sequence (facts/stellar-rpc.md 2).
-
-MAX_FOOTPRINT = 1000
-"""No network allows more entries in a footprint (400 in facts/stellar-rpc.md 2); more is refused unread."""
-
+# One InvokeHostFunction operation, no memo, no signature and any source account: the host checks neither that the
+# account exists nor its sequence.
 _BEFORE_CALL = struct.pack(
     ">II32sIqIIIIII",
     2,  # envelope type: transaction
@@ -368,17 +358,11 @@ def invocation_envelope(call: ContractCall) -> bytes:
     )
 
 
-def footprint_keys(transaction_data: bytes) -> tuple[bytes, ...]:
-    """The LedgerKey XDR of everything in a SorobanTransactionData's footprint, read-only keys first.
+def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """The LedgerKey XDR of what a SorobanTransactionData only reads, and of what it writes (or would restore).
 
     Raises `DecodeError` when the bytes are something else.
     """
-    read, written = footprint_parts(transaction_data)
-    return read + written
-
-
-def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """As `footprint_keys`, but apart: what is only read, and what is written (an archived entry by restoring it)."""
     try:
         (extension,) = struct.unpack_from(">I", transaction_data, 0)
         position = 4

@@ -1,6 +1,9 @@
-"""RPC URLs are checked and named without showing what is secret in them, and the best endpoint comes first."""
+"""RPC URLs are checked and named without showing what is secret in them; the best endpoint comes first; bounds."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import pytest
 
@@ -8,8 +11,8 @@ from exporter.errors import ConfigError
 from exporter.ledger.rpc.endpoints import Endpoint, EndpointPool, RpcLimits, parse_endpoints
 
 
-def labels(*urls: str, allow_http: bool = False) -> list[str]:
-    return [endpoint.label for endpoint in parse_endpoints(urls, allow_http=allow_http)]
+def labels(*urls: str) -> list[str]:
+    return [endpoint.label for endpoint in parse_endpoints(urls)]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +75,6 @@ def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
     """There must be a list of 1 to 16 URLs; one string is not taken for a list of characters."""
     with pytest.raises(ConfigError, match="rpc_urls must be a list of 1 to 16 URLs"):
         parse_endpoints(urls)
-
-
-def test_plain_http_can_be_allowed() -> None:
-    """http:// to another machine is accepted where the caller says so."""
-    assert ["rpc.example.org"] == labels("http://rpc.example.org/", allow_http=True)
 
 
 def test_the_representation_is_the_label() -> None:
@@ -164,3 +162,37 @@ def test_a_hold_is_bounded() -> None:
     endpoint.hold(0, 1e18)
 
     assert 86_400 == endpoint.held_until
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_in_flight", 0),
+        ("max_in_flight", 2.5),
+        ("max_in_flight", True),
+        ("max_in_flight", "4"),
+        ("max_in_flight", None),
+        ("requests_per_second", 0),
+        ("requests_per_second", -1.0),
+        ("requests_per_second", math.inf),
+        ("requests_per_second", math.nan),
+        ("attempts", 0),
+        ("attempts", 21),
+        ("total_deadline_s", 0),
+        ("request_timeout_s", math.inf),
+        ("keys_per_request", 201),
+        ("max_request_bytes", 512 * 1024 + 1),
+        ("max_response_bytes", 100),
+        ("max_retry_after_s", -1),
+    ],
+)
+def test_a_limit_out_of_range_is_named(name: str, value: Any) -> None:
+    """A limit that is no number, or out of its range, is refused by name and with what it may be."""
+    with pytest.raises(ConfigError, match=rf"^{name} must be .* from .* to "):
+        RpcLimits(**{name: value})
+
+
+def test_a_rate_too_slow_for_the_deadline_is_refused() -> None:
+    """A rate at which a call could not even begin within its deadline is a fault of the configuration."""
+    with pytest.raises(ConfigError, match=r"requests_per_second = 0\.02 is too slow for max_in_flight = 4"):
+        RpcLimits(requests_per_second=0.02, max_in_flight=4, total_deadline_s=100)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from exporter.errors import AllEndpointsFailedError
 from exporter.ledger.rpc.client import RpcSource
-from exporter.ledger.rpc.endpoints import HttpPoster, RpcLimits, parse_endpoints, parse_retry_after
+from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
+from exporter.ledger.rpc.http import HttpPoster, parse_retry_after
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import PASSPHRASE
 

@@ -15,11 +15,11 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
-from exporter.ledger.rpc.wire import MAX_FOOTPRINT, footprint_keys, invocation_envelope
+from exporter.ledger.rpc.wire import MAX_FOOTPRINT, footprint_parts, invocation_envelope
 from exporter.ledger.source import ContractCall
 from tests.ledger.codec.scval_cases import contracts, scvals, symbols, to_sdk
 
-NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"  # facts/stellar-rpc.md 2
+NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"
 PASSPHRASE = "Standalone Network ; February 2017"
 ORACLE = "CATKK5ZNJCKQQWTUWIUFZMY6V6MOQUGSTFSXMNQZHVJHYF7GVV36FB3Y"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
@@ -87,8 +87,8 @@ def test_footprints_of_the_sdk_are_read(read_only: list[xdr.LedgerKey], read_wri
     """Every key of a footprint that stellar-sdk encoded comes out, the read-only ones first."""
     expected = tuple(key.to_xdr_bytes() for key in (*read_only, *read_write))
 
-    assert expected == footprint_keys(_transaction_data(read_only, read_write))
-    assert expected == footprint_keys(_transaction_data(read_only, read_write, list(range(len(read_write)))))
+    assert expected == sum(footprint_parts(_transaction_data(read_only, read_write)), ())
+    assert expected == sum(footprint_parts(_transaction_data(read_only, read_write, list(range(len(read_write))))), ())
 
 
 def test_a_footprint_has_keys_of_code_and_accounts() -> None:
@@ -98,7 +98,7 @@ def test_a_footprint_has_keys_of_code_and_accounts() -> None:
     data = _key(ORACLE, symbol("a"))
 
     expected = tuple(key.to_xdr_bytes() for key in (code, account, data))
-    assert expected == footprint_keys(_transaction_data([code, account, data], []))
+    assert expected == sum(footprint_parts(_transaction_data([code, account, data], [])), ())
 
 
 @pytest.mark.parametrize("archived", [None, [0]])
@@ -108,9 +108,9 @@ def test_every_truncation_of_transaction_data_is_an_error(archived: list[int] | 
 
     for length in range(len(data)):
         with pytest.raises(DecodeError):
-            footprint_keys(data[:length])
+            sum(footprint_parts(data[:length]), ())
     with pytest.raises(DecodeError, match="unknown layout"):
-        footprint_keys(data + b"\0\0\0\0")
+        sum(footprint_parts(data + b"\0\0\0\0"), ())
 
 
 @pytest.mark.parametrize(
@@ -126,4 +126,4 @@ def test_every_truncation_of_transaction_data_is_an_error(archived: list[int] | 
 def test_hostile_transaction_data_is_refused(data: bytes, message: str) -> None:
     """Unknown extensions, huge counts and impossible keys raise DecodeError at once."""
     with pytest.raises(DecodeError, match=message):
-        footprint_keys(data)
+        sum(footprint_parts(data), ())

@@ -147,11 +147,11 @@ def test_a_changed_simulation_is_whole_or_unusable(data: st.DataObject) -> None:
     body = replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))
     try:
         result = wire.decode_reply(json.dumps(body).encode(), wire.SIMULATION, 7)
-        value, footprint = wire.call_of(result)
+        value, read, written = wire.call_parts(result)
     except AttemptError:
         return
     assert 0 == len(value) % 4
-    assert all(0 == len(name) % 4 for name in footprint)
+    assert all(0 == len(name) % 4 for name in read + written)
 
 
 @given(st.binary(max_size=120))
@@ -159,7 +159,7 @@ def test_no_footprint_escapes_as_another_error(data: bytes) -> None:
     """Transaction data of any bytes is read or unusable."""
     result = wire.SimulationResult(5, None, [wire.CallResult("AAAAAQ==")], fake.b64(data))
     with contextlib.suppress(AttemptError):
-        value, _ = wire.call_of(result)
+        value, _, _ = wire.call_parts(result)
         assert bytes(3) + b"\1" == value
 
 

@@ -1,0 +1,496 @@
+"""What the embedded server answers: the methods of Stellar RPC for one ledger of one node, but for HTTP.
+
+Fields, limits and the texts of errors are those of Stellar RPC. Not served: methods about transactions and fees, which
+give -32601. The ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), as a made
+chain has neither; a ledger's hash is the SHA-256 of its number. ``getHealth`` is healthy whatever the wall clock says;
+plan a `Failure` for another answer.
+
+The envelope of ``simulateTransaction`` is decoded with stellar-sdk, and not with the exporter's own codec, so that what
+the exporter encodes is read by somebody else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, decode_data_key
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json, scval_to_json
+from exporter.ledger.events import ContractEvent
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
+from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
+from exporter.localnet.contracts import MIN_RESOURCE_FEE
+from exporter.localnet.network import LocalNetwork
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+MAX_LEDGERS = 200
+DEFAULT_LEDGERS = 50
+_MAX_KEY_BYTES = 16 * 1024
+_HEADER = base64.b64encode(b"made ledger header").decode()
+_METADATA = base64.b64encode(b"made ledger metadata").decode()
+_NO_EXTENSION = "AAAAAA=="
+
+Params = dict[str, Any]
+
+
+class RpcError(Exception):
+    """A JSON-RPC error answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node's view while it answers a call: the network, and the node's latest ledger."""
+
+    network: LocalNetwork
+    latest: int
+
+    @property
+    def oldest(self) -> int:
+        """The oldest ledger it answers for."""
+        return self.network.chain.oldest
+
+    def close_time(self, ledger: int) -> int:
+        return self.network.chain.close_time(ledger)
+
+
+def _get_health(node: Node, _params: Params) -> Params:
+    """``getHealth``; close times are strings."""
+    return {
+        "status": "healthy",
+        "latestLedger": node.latest,
+        "latestLedgerCloseTime": str(node.close_time(node.latest)),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
+        "ledgerRetentionWindow": node.network.chain.window,
+    }
+
+
+def _get_network(node: Node, _params: Params) -> Params:
+    return {"passphrase": node.network.passphrase, "protocolVersion": node.network.protocol_version}
+
+
+def _get_version_info(node: Node, _params: Params) -> Params:
+    return {
+        "version": "localnet",
+        "commitHash": "0" * 40,
+        "buildTimestamp": "2026-11-18T10:00:00",
+        "captiveCoreVersion": "localnet",
+        "protocolVersion": node.network.protocol_version,
+    }
+
+
+def _get_latest_ledger(node: Node, _params: Params) -> Params:
+    return {
+        "id": _ledger_hash(node.latest),
+        "protocolVersion": node.network.protocol_version,
+        "sequence": node.latest,
+        "closeTime": str(node.close_time(node.latest)),
+        "headerXdr": _HEADER,
+        "metadataXdr": _METADATA,
+    }
+
+
+def _get_ledgers(node: Node, params: Params) -> Params:
+    """``getLedgers``: from ``startLedger``, or from after a cursor; the range's own close times are numbers."""
+    start = _unsigned(params, "startLedger")
+    pagination = _object_of(params, "pagination")
+    cursor = pagination.get("cursor") or ""
+    limit = _unsigned(pagination, "limit") or DEFAULT_LEDGERS
+    between = f"must be between the oldest ledger: {node.oldest} and the latest ledger: {node.latest}"
+    if cursor and start:
+        raise RpcError(INVALID_REQUEST, "startLedger and cursor cannot both be set")
+    if limit > MAX_LEDGERS:
+        raise RpcError(INVALID_REQUEST, f"limit must not exceed {MAX_LEDGERS}")
+    as_json = _is_json(params, INVALID_REQUEST)
+    if not cursor and not node.oldest <= start <= node.latest:
+        raise RpcError(INVALID_REQUEST, f"start ledger ({start}) {between} for this rpc instance")
+    if cursor:
+        if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()) or len(cursor) > 10:
+            raise RpcError(INVALID_PARAMS, f'strconv.ParseUint: parsing "{str(cursor)[:40]}": invalid syntax')
+        start = int(cursor) + 1
+        if not node.oldest <= start <= node.latest:
+            raise RpcError(INVALID_PARAMS, f"cursor ('{cursor}') {between} for this rpc instance")
+    end = min(start + limit - 1, node.latest)
+    return {
+        "ledgers": [_ledger(node, ledger, as_json) for ledger in range(start, end + 1)],
+        "latestLedger": node.latest,
+        "latestLedgerCloseTime": node.close_time(node.latest),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTime": node.close_time(node.oldest),
+        "cursor": str(end),
+    }
+
+
+def _get_ledger_entries(node: Node, params: Params) -> Params:
+    """``getLedgerEntries``: what is absent is left out, the order is that of the request."""
+    as_json = _is_json(params, INVALID_PARAMS)
+    texts = params.get("keys") or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RpcError(INVALID_PARAMS, "invalid parameters")
+    if len(texts) > MAX_KEYS_PER_REQUEST:
+        raise RpcError(INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})")
+    keys = [_ledger_key(node, text, index) for index, text in enumerate(texts)]
+    if not keys:
+        raise RpcError(INTERNAL_ERROR, "could not query captive core: no keys specified in request")
+    if len(set(keys)) != len(keys):
+        raise RpcError(INTERNAL_ERROR, SNAPSHOT_NOT_FOUND)
+    entries = []
+    for key, text in zip(keys, texts, strict=True):
+        entry = node.network.chain.entry(key, node.latest)
+        if entry is None:
+            continue
+        answer: Params = {"lastModifiedLedgerSeq": entry.last_modified}
+        if entry.live_until is not None:
+            answer["liveUntilLedgerSeq"] = entry.live_until
+        if as_json:
+            answer |= {"keyJson": ledger_key_to_json(key), "dataJson": entry_data_to_json(entry.data), "extJson": "v0"}
+        else:
+            answer |= {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": _NO_EXTENSION}
+        entries.append(answer)
+    return {"entries": entries, "latestLedger": node.latest}
+
+
+def _xdr_format(params: Params) -> bool:
+    """Whether JSON is asked for. Raises ValueError with the server's text for an unknown format."""
+    chosen = params.get("xdrFormat") or "base64"
+    if chosen not in ("base64", "json"):
+        raise ValueError(f"got '{str(chosen)[:40]}': expected base64, json for optional 'xdrFormat'")
+    return bool(chosen == "json")
+
+
+def _is_json(params: Params, code: int) -> bool:
+    """Whether JSON is asked for; an unknown format is an error of this code."""
+    try:
+        return _xdr_format(params)
+    except ValueError as error:
+        raise RpcError(code, str(error)) from None
+
+
+def _unsigned(params: Params, name: str) -> int:
+    """An optional whole number; 0 where it is left out, as in the server's own language."""
+    value = params.get(name)
+    if value is None:
+        return 0
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise RpcError(INVALID_PARAMS, "invalid parameters")
+    return value
+
+
+def _object_of(params: Params, name: str) -> Params:
+    """An optional object; an empty one where it is left out."""
+    value = params.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RpcError(INVALID_PARAMS, "invalid parameters")
+    return value
+
+
+def _ledger(node: Node, ledger: int, as_json: bool) -> Params:
+    answer: Params = {
+        "hash": _ledger_hash(ledger),
+        "sequence": ledger,
+        "ledgerCloseTime": str(node.close_time(ledger)),
+    }
+    if as_json:
+        return answer | {"headerJson": {}, "metadataJson": {}}
+    return answer | {"headerXdr": _HEADER, "metadataXdr": _METADATA}
+
+
+def _ledger_hash(ledger: int) -> str:
+    return hashlib.sha256(f"made ledger {ledger}".encode()).hexdigest()
+
+
+def _ledger_key(node: Node, text: str, index: int) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+        if not node.network.chain.knows(key):
+            _check_key(key)
+    except (binascii.Error, ValueError, DecodeError):
+        raise RpcError(INVALID_PARAMS, f"cannot unmarshal key value {text} at index {index}") from None
+    if key[:4] == bytes((0, 0, 0, TTL)):
+        raise RpcError(INVALID_PARAMS, "ledger ttl entries cannot be queried directly")
+    return key
+
+
+def _check_key(key: bytes) -> None:
+    """Raise unless the bytes are a LedgerKey; keys of classic entries are left to the SDK, which knows them all."""
+    kind = int.from_bytes(key[:4], "big")
+    if len(key) > _MAX_KEY_BYTES:
+        raise DecodeError("the key is too long")
+    if kind == CONTRACT_DATA:
+        decode_data_key(key)
+    elif kind in (CONTRACT_CODE, TTL):
+        if len(key) != 36:
+            raise DecodeError("the key has not the length of its kind")
+    else:
+        from stellar_sdk import xdr
+
+        try:
+            xdr.LedgerKey.from_xdr_bytes(key)
+        except Exception as error:  # the SDK lets many kinds of errors through
+            raise DecodeError(str(error)) from None
+
+
+MAX_EVENTS: Final = 10_000
+DEFAULT_EVENTS: Final = 100
+MAX_LEDGERS_SCANNED: Final = 10_000
+MAX_FILTERS: Final = 5
+MAX_TOPICS: Final = 4
+
+_CURSOR: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,10})", re.ASCII)
+_TRANSACTION: Final = 1  # each event of a made ledger has one of its own, counted from here
+_LAST_POSITION: Final = 0xFFFFFFFF, 2**32 - 1  # transaction and operation, and event: after everything of a ledger
+
+Position = tuple[int, int, int]
+"""Where an event stands: its ledger, the transaction and operation in it, and its place among theirs."""
+
+
+def _get_events(node: Node, params: Params) -> Params:
+    """``getEvents``: the events that pass any filter, and a cursor to go on from, on an empty page, too."""
+    start, end = _unsigned(params, "startLedger"), _unsigned(params, "endLedger")
+    pagination = _object_of(params, "pagination")
+    cursor = pagination.get("cursor") or ""
+    limit = _unsigned(pagination, "limit")
+    as_json = _is_json(params, INVALID_PARAMS)
+    passes = _filter(params.get("filters") or [])
+    if cursor and (start or end):
+        raise RpcError(INVALID_PARAMS, "ledger ranges and cursor cannot both be set")
+    if limit > MAX_EVENTS:
+        raise RpcError(INVALID_PARAMS, f"limit must not exceed {MAX_EVENTS}")
+    after: Position | None = None
+    if cursor:
+        after = _position(cursor)
+        start = after[0]
+    elif not start:
+        raise RpcError(INVALID_PARAMS, "startLedger must be positive")
+    if end and end <= start:
+        raise RpcError(INVALID_PARAMS, "startLedger must be less than endLedger")
+    oldest = min(node.network.chain.oldest_events, node.latest)
+    if not oldest <= start <= node.latest:
+        raise RpcError(INVALID_REQUEST, f"startLedger must be within the ledger range: {oldest} - {node.latest}")
+    last = min(node.latest, start + MAX_LEDGERS_SCANNED - 1, *([end - 1] if end else []))
+    found = [
+        (position, event)
+        for position, event in _events(node, start, last)
+        if (after is None or position > after) and passes(event)
+    ]
+    most = limit or DEFAULT_EVENTS
+    full = len(found) >= most
+    page = found[:most]
+    return {
+        "events": [_event(node, position, event, as_json) for position, event in page],
+        "cursor": _cursor(page[-1][0] if full else (last, *_LAST_POSITION)),
+        "latestLedger": node.latest,
+        "latestLedgerCloseTime": str(node.close_time(node.latest)),
+        "oldestLedger": oldest,
+        "oldestLedgerCloseTime": str(node.close_time(oldest)),
+    }
+
+
+def _events(node: Node, first: int, last: int) -> Iterator[tuple[Position, ContractEvent]]:
+    for ledger in range(first, last + 1):
+        for index, event in enumerate(node.network.chain.events(ledger), start=_TRANSACTION):
+            yield (ledger, index << 12, 0), event
+
+
+def _cursor(position: Position) -> str:
+    ledger, inner, event = position
+    return f"{ledger << 32 | inner:019d}-{event:010d}"
+
+
+def _position(cursor: Any) -> Position:
+    found = _CURSOR.fullmatch(str(cursor))
+    if found is None:
+        raise RpcError(INVALID_PARAMS, f"invalid event id {str(cursor)[:40]}")
+    return int(found[1]) >> 32, int(found[1]) & 0xFFFFFFFF, int(found[2])
+
+
+def _event(node: Node, position: Position, event: ContractEvent, as_json: bool) -> Params:
+    closed = datetime.fromtimestamp(node.close_time(event.ledger), UTC)
+    answer: Params = {
+        "type": "contract",
+        "ledger": event.ledger,
+        "ledgerClosedAt": closed.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "contractId": event.contract,
+        "id": _cursor(position),
+        "operationIndex": 0,
+        "transactionIndex": position[1] >> 12,
+        "txHash": hashlib.sha256(f"made transaction {position}".encode()).hexdigest(),
+    }
+    if as_json:
+        shown = [scval_to_json(topic) for topic in event.topics]
+        return answer | {"topicJson": shown, "valueJson": scval_to_json(event.value)}
+    return answer | {"topic": [_base64(topic) for topic in event.topics], "value": _base64(event.value)}
+
+
+def _base64(value: ScVal) -> str:
+    return base64.b64encode(encode_scval(value)).decode()
+
+
+def _filter(filters: Any) -> Callable[[ContractEvent], bool]:
+    """What an event must be to pass: any of the filters; no filter lets all pass."""
+    if not isinstance(filters, list) or not all(isinstance(each, dict) for each in filters):
+        raise RpcError(INVALID_PARAMS, "invalid parameters")
+    if len(filters) > MAX_FILTERS:
+        raise RpcError(INVALID_PARAMS, f"maximum {MAX_FILTERS} filters per request")
+    tests = [_one_filter(each, index) for index, each in enumerate(filters, start=1)]
+    return lambda event: not tests or any(test(event) for test in tests)
+
+
+def _one_filter(given: Params, index: int) -> Callable[[ContractEvent], bool]:
+    contracts, topics = given.get("contractIds") or [], given.get("topics") or []
+    if not isinstance(contracts, list) or not isinstance(topics, list):
+        raise RpcError(INVALID_PARAMS, "invalid parameters")
+    if given.get("type") not in (None, "", "contract", "system"):
+        raise RpcError(INVALID_PARAMS, f"filter {index} invalid: filter type invalid")
+    for what, items in (("contract IDs", contracts), ("topics", topics)):
+        if len(items) > MAX_FILTERS:
+            raise RpcError(INVALID_PARAMS, f"filter {index} invalid: maximum {MAX_FILTERS} {what} per filter")
+    for place, contract in enumerate(contracts, start=1):
+        if not isinstance(contract, str) or not strkey.is_contract(contract):
+            raise RpcError(INVALID_PARAMS, f"filter {index} invalid: contract ID {place} invalid")
+    patterns = [_pattern(topic, index, place) for place, topic in enumerate(topics, start=1)]
+
+    def passes(event: ContractEvent) -> bool:
+        return (
+            given.get("type") != "system"
+            and (not contracts or event.contract in contracts)
+            and (not patterns or any(_matches(pattern, event.topics) for pattern in patterns))
+        )
+
+    return passes
+
+
+def _pattern(topic: Any, index: int, place: int) -> list[ScVal | str]:
+    wrong = RpcError(INVALID_PARAMS, f"filter {index} invalid: topic {place} invalid")
+    if not isinstance(topic, list) or not all(isinstance(segment, str) for segment in topic):
+        raise wrong
+    named = [segment for segment in topic if segment != "**"]
+    if "**" in topic[:-1] or len(named) > MAX_TOPICS or not topic:
+        raise wrong
+    try:
+        return [
+            segment if segment in ("*", "**") else decode_scval(base64.b64decode(segment, validate=True))
+            for segment in topic
+        ]
+    except (binascii.Error, DecodeError, ValueError):
+        raise wrong from None
+
+
+def _matches(pattern: list[ScVal | str], topics: tuple[ScVal, ...]) -> bool:
+    if pattern[-1] == "**":
+        pattern = pattern[:-1]
+        topics = topics[: len(pattern)]
+    return len(pattern) == len(topics) and all(
+        segment in ("*", topic) for segment, topic in zip(pattern, topics, strict=True)
+    )
+
+
+if TYPE_CHECKING:
+    from stellar_sdk.xdr import InvokeContractArgs, TransactionEnvelope
+
+_AUTH_MODES = ("", "enforce", "record", "record_allow_nonroot")
+_MAX_MESSAGE = 200
+
+
+class _RefusedError(Exception):
+    """The transaction cannot be simulated; the message is the answer's error."""
+
+
+def _simulate_transaction(node: Node, params: Params) -> Params:
+    """Answer with the result, its footprint in ``transactionData``, or an ``error``."""
+    try:
+        as_json = _xdr_format(params)
+        call = _call_of(params)
+    except (_RefusedError, ValueError) as error:
+        return {"error": str(error)[:_MAX_MESSAGE], "latestLedger": 0}  # refused before a ledger is looked at
+    simulation = node.network.contracts.simulate(node.network.chain, node.latest, call)
+    if simulation.result is None:
+        return {"error": simulation.error, "events": [], "latestLedger": node.latest}
+    answer: Params = {"minResourceFee": str(MIN_RESOURCE_FEE), "latestLedger": node.latest}
+    transaction_data = simulation.transaction_data()
+    if as_json:
+        from stellar_sdk import xdr
+
+        answer["transactionDataJson"] = xdr.SorobanTransactionData.from_xdr_bytes(transaction_data).to_json_dict()
+        answer["results"] = [{"authJson": [], "returnValueJson": scval_to_json(decode_scval(simulation.result))}]
+        answer["eventsJson"] = []
+    else:
+        answer["transactionData"] = base64.b64encode(transaction_data).decode()
+        answer["results"] = [{"auth": [], "xdr": base64.b64encode(simulation.result).decode()}]
+        answer["events"] = []
+    return answer
+
+
+def _call_of(params: Params) -> ContractCall:
+    if (params.get("authMode") or "") not in _AUTH_MODES:
+        raise _RefusedError("optional 'authMode' must be one of enforce,record,record_allow_nonroot when included")
+    arguments = _invocation(_envelope(params.get("transaction")))
+    return ContractCall(
+        contract=strkey.encode_contract(arguments.contract_address.to_xdr_bytes()[4:]),
+        function=arguments.function_name.sc_symbol.decode("ascii"),
+        arguments=tuple(decode_scval(argument.to_xdr_bytes()) for argument in arguments.args),
+    )
+
+
+def _envelope(text: Any) -> TransactionEnvelope:
+    from stellar_sdk import xdr
+
+    try:
+        return xdr.TransactionEnvelope.from_xdr(text)
+    except Exception:  # the SDK lets many kinds of errors through
+        raise _RefusedError("Could not unmarshal transaction") from None
+
+
+def _invocation(envelope: TransactionEnvelope) -> InvokeContractArgs:
+    from stellar_sdk import xdr
+
+    transaction = envelope.v1.tx if envelope.v1 is not None else None
+    if transaction is None:
+        raise _RefusedError("Could not unmarshal transaction")
+    if len(transaction.operations) != 1:
+        raise _RefusedError("Transaction contains more than one operation")
+    if transaction.memo.type != xdr.MemoType.MEMO_NONE:
+        raise _RefusedError("Transaction contains a memo")
+    body = transaction.operations[0].body
+    if body.type != xdr.OperationType.INVOKE_HOST_FUNCTION or body.invoke_host_function_op is None:
+        raise _RefusedError(f"Transaction contains unsupported operation type: {body.type.name}")
+    function = body.invoke_host_function_op.host_function
+    if function.invoke_contract is None:
+        raise _RefusedError("HostError: Error(Value, InvalidInput)")  # uploading and creating are not served here
+    if function.invoke_contract.contract_address.type != xdr.SCAddressType.SC_ADDRESS_TYPE_CONTRACT:
+        raise _RefusedError("HostError: Error(Value, InvalidInput)")
+    return function.invoke_contract
+
+
+METHODS: Final[dict[str, Callable[[Node, Params], Params]]] = {
+    "getHealth": _get_health,
+    "getNetwork": _get_network,
+    "getVersionInfo": _get_version_info,
+    "getLatestLedger": _get_latest_ledger,
+    "getLedgers": _get_ledgers,
+    "getLedgerEntries": _get_ledger_entries,
+    "getEvents": _get_events,
+    "simulateTransaction": _simulate_transaction,
+}
