@@ -14,7 +14,8 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from tests.protocols.blend_chain import CODE, UNKNOWN_CODE, contract, deployment
+from tests.protocols.blend_chain import CODE, deployment
+from tests.protocols.made_ledger import UNKNOWN_CODE, contract
 
 KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
 

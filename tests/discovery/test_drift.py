@@ -12,17 +12,8 @@ from exporter.deployments.networks import NETWORKS
 from exporter.discovery.candidates import Drift, check_lists
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.protocols.blend_chain import (
-    CODE,
-    UNKNOWN_CODE,
-    BlendLedger,
-    BlendSource,
-    Written,
-    contract,
-    entry,
-    instance,
-    pool_instance,
-)
+from tests.protocols.blend_chain import CODE, BlendLedger, pool_instance
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeSource, Written, contract, entry, instance
 
 
 def lists(role: str, wasm_hash: bytes | None = None) -> list[Deployment]:
@@ -40,7 +31,7 @@ def notices_of(deployments: list[Deployment], *written: Written, whole: bool = T
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, deployments, whole=whole)
 
-    found = asyncio.run(read_at_one_ledger(BlendSource(ledger.chain(), {}), program)).result
+    found = asyncio.run(read_at_one_ledger(MadeSource(ledger.chain(), {}), program)).result
     assert {("blend", contract("X"))} >= {drift[:2] for drift in found}
     return [drift.notice for drift in found]
 
@@ -83,7 +74,7 @@ def test_absent() -> None:
 
 def test_cost() -> None:
     """All contracts of a network are looked at in one request."""
-    source = BlendSource(BlendLedger().chain(), {})
+    source = MadeSource(BlendLedger().chain(), {})
 
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, NETWORKS["mainnet"].deployments)

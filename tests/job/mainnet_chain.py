@@ -46,7 +46,7 @@ from exporter.localnet.slender_made import SlenderMarkets
 from exporter.localnet.token_contract import Token
 from exporter.localnet.xoxno import HubMarket
 from exporter.localnet.xoxno_made import XoxnoMarkets
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 MAINNET = NETWORKS["mainnet"]
 LEDGER, CLOSE_TIME = 65_000_000, 1_794_996_000

@@ -12,7 +12,7 @@ from exporter.ledger.oracles import MAX_DECIMALS, Quote, by_address, by_symbol, 
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import read_at_one_ledger
 from tests.chain_simulator import Chain
-from tests.protocols.blend_chain import NOW, BlendSource, account, contract, price_data
+from tests.protocols.made_ledger import NOW, MadeSource, account, contract, price_data
 
 ORACLE, XLM, USDC = contract("oracle"), contract("XLM"), contract("USDC")
 ASSETS = {(ORACLE, XLM): by_symbol("XLM"), (ORACLE, USDC): by_address(contract("other USDC"))}
@@ -22,7 +22,7 @@ def quotes_of(
     results: dict[ContractCall, ScVal | bytes | str], assets: dict[tuple[str, str], ScVal]
 ) -> tuple[dict[tuple[str, str], Quote], list[ContractCall]]:
     """The quotes, and the calls that they took."""
-    source = BlendSource(Chain(), results)
+    source = MadeSource(Chain(), results)
     reading = asyncio.run(read_at_one_ledger(source, lambda view: read_asset_quotes(view, assets)))
     return reading.result, source.calls
 

@@ -14,7 +14,7 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
 from exporter.localnet.rpc_methods import INVALID_PARAMS, INVALID_REQUEST
 from tests.localnet.rpc_client import LocalRpc
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 FIRST = DEFAULT_START_LEDGER
 A, B = contract("a"), contract("b")
