@@ -174,6 +174,17 @@ def load(
     return Configuration(_checked(_convert(merged, origins), origins), origins)
 
 
+def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of a TOML file, the environment (``EXPORTER_*``) and values by key, the later winning.
+
+    ``load_settings("exporter.toml", {"output.uri": "./public"})``; docs/configuration.md lists the keys.
+
+    Raises:
+        ConfigError: something is not acceptable; the message names the key and what is accepted.
+    """
+    return load(None if path is None else Path(path), values).settings
+
+
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
     known = (*ENVIRONMENT, *_READ_ELSEWHERE)
     for name in sorted(environment):

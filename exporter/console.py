@@ -117,6 +117,16 @@ class Console:
             progress.close()
 
 
+class Silence(Console):
+    """Says nothing: for those who call the exporter as a library."""
+
+    def __init__(self) -> None:
+        super().__init__("text")
+
+    def event(self, name: str, message: str, **facts: Any) -> None:
+        pass
+
+
 class Progress:
     """Counts up on one line of a terminal, a few times a second at most."""
 

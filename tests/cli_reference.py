@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,15 +13,20 @@ from exporter.cli import main
 PATH = Path(__file__).parent.parent / "docs" / "cli.md"
 
 
+def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    yield names
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from _commands(command.commands[name], *names, name)
+
+
 def render() -> str:
-    """The page: the help of the program and of each of its commands."""
+    """The page: the help of the program, of each of its commands, and of the commands of these."""
     parts = ["# Command line\n\nMade by `scripts/docs` from the commands' own help.\n"]
-    context = click.Context(main)
-    for name in [None, *main.list_commands(context)]:
-        arguments = [] if name is None else [name]
-        result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*arguments, "--help"], prog_name="exporter")
+    for names in _commands(main):
+        result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert result.exit_code == 0, result.output
-        parts.append(f"## {'exporter' if name is None else f'exporter {name}'}\n\n```\n{result.output.rstrip()}\n```\n")
+        parts.append(f"## {' '.join(('exporter', *names))}\n\n```\n{result.output.rstrip()}\n```\n")
     return "\n".join(parts)
 
 

@@ -10,10 +10,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.config import load
-from exporter.console import Console
-from exporter.job.report import RunReport
-from exporter.job.run import execute, prepare
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -21,6 +17,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import alias_of, kind_of
 from exporter.tree.files import FileKind
+from tests.jobs import run, settings_for
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"
@@ -163,14 +160,9 @@ def measure(blend_pools: int) -> RunSize:
     states = []
     pools = 0
     with running(create_app(network)) as url:
-        flags = {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 1000.0}
-        settings = load(None, flags, environment={}).settings
         for _ in range(2):
-            report = RunReport(None)
-            run = prepare(settings, _Silent(), report)
-            run.store = store
-            execute(run)
-            pools = next(step["pools"] for step in report.facts["steps"] if "pools" in step)
+            _, facts = run(settings_for(None, url), store)
+            pools = next(step["pools"] for step in facts["steps"] if "pools" in step)
             states.append(_objects(store))
             network.advance()
     before, after = states
@@ -186,13 +178,6 @@ def measure(blend_pools: int) -> RunSize:
         document_bytes=sum(map(len, documents.values())) + sum(map(len, aliases.values())),
         page_bytes=sum(map(len, pages.values())),
     )
-
-
-class _Silent(Console):
-    """Says nothing."""
-
-    def event(self, name: str, message: str, **facts: object) -> None:
-        pass
 
 
 def _objects(store: Store) -> dict[str, bytes]:

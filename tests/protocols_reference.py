@@ -50,6 +50,8 @@ def _protocols() -> Iterator[str]:
         yield f"| Prices | {about.prices} |"
         if about.limits:
             yield f"| Not in the numbers | {about.limits} |"
+        for status, meaning in module.statuses.items():
+            yield f"| Status `{status}` | {meaning} |"
         for network in NETWORKS.values():
             if network.name == "local":
                 continue

@@ -21,24 +21,7 @@ from exporter.ledger.observation import CallResult
 from exporter.ledger.view import UNCERTIFIED, LedgerView, read_at_one_ledger
 from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.alula.views import AlulaViews
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.blend.views import BlendViews
-from exporter.protocols.k2.views import K2Views
-from exporter.protocols.peridot.views import PeridotViews
-from exporter.protocols.slender.views import SlenderViews
-from exporter.protocols.views import Compared, NoView, ProtocolViews, Row, ViewCall
-from exporter.protocols.xoxno.views import XoxnoViews
-
-VIEWS: Mapping[str, ProtocolViews] = {
-    "alula": AlulaViews(),
-    "blend": BlendViews(),
-    "k2": K2Views(),
-    "peridot": PeridotViews(),
-    "slender": SlenderViews(),
-    "xoxno": XoxnoViews(),
-}
-"""The protocols that have view functions: one line each."""
+from exporter.protocols.base import Compared, NoView, ProtocolReading, Row, ViewCall
 
 MAX_OTHER_TIMES = 100
 """How many further clocks are tried to explain differences."""
@@ -136,18 +119,9 @@ async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | N
 async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: Surroundings | None) -> _Read:
     readings = await read_protocols(view, settings, opened, PROTOCOLS, around)
     planned = [
-        (reading.protocol, item)
-        for reading in readings
-        if reading.protocol in VIEWS
-        for item in VIEWS[reading.protocol].calls(reading)
+        (reading.protocol, item) for reading in readings for item in PROTOCOLS[reading.protocol].views.calls(reading)
     ]
     without = [item for _, item in planned if isinstance(item, NoView)]
-    without += [
-        NoView(market.address, f"no view function of {reading.protocol} is known")
-        for reading in readings
-        if reading.protocol not in VIEWS
-        for market in reading.markets
-    ]
     first = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
     outcomes = await _call(view, first)
     again = [
@@ -221,7 +195,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int]) -> ChainChe
 
 
 def _compare(outcome: _Outcome, numbers: _Numbers, time: int) -> Iterator[Compared]:
-    views, asked, result = VIEWS[outcome.protocol], outcome.asked, outcome.result
+    views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
     rows = numbers.at(time, asked.market)
     if result.value is None:
         yield from views.refused(asked, result.error or "", rows)
@@ -240,7 +214,7 @@ def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
 def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:
     """Tell whether the only thing that is different is the clock by which the RPC ran the call."""
     value = outcome.result.value
-    clock = None if value is None else VIEWS[outcome.protocol].time_of(value)
+    clock = None if value is None else PROTOCOLS[outcome.protocol].views.time_of(value)
     if clock is None or clock == close_time or not numbers.may_compute(clock):
         return None
     if not all(item.agrees for item in _compare(outcome, numbers, clock)):

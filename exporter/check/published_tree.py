@@ -46,11 +46,11 @@ ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 _Decoded = TypeVar("_Decoded")
 
 
-async def check_uri(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> Looked:
-    """Check the published tree at a URI.
+def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> Looked:
+    """Check the published tree at a URI; gives how much was looked at.
 
     Args:
-        uri: a folder, or the http(s) URL of a tree's root.
+        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
         sample: look at so many files of each kind besides one walk over all pools; None looks at every file.
         progress: is told how many more files were read.
 
@@ -60,14 +60,18 @@ async def check_uri(uri: str, sample: int | None = None, progress: Callable[[int
         SourceError: the tree cannot be read, or a new run was published each time while it was read.
         ConfigError: the URI is of no kind that can be checked.
     """
-    async with open_tree(uri) as source:
-        return await check_source(source, sample, progress)
+
+    async def check() -> Looked:
+        async with open_tree(uri) as source:
+            return await check_source(source, sample, progress)
+
+    return asyncio.run(check())
 
 
 async def check_source(
     source: TreeSource, sample: int | None = None, progress: Callable[[int], None] = lambda _: None
 ) -> Looked:
-    """Check the published tree of an open source; see `check_uri`."""
+    """Check the published tree of an open source; see `check_tree`."""
     for _ in range(ROUNDS):
         before = await _required(source, POINTER_KEY)
         try:

@@ -1,18 +1,25 @@
-"""What all commands of the command line share: options, loading the configuration, and how a command ends."""
+"""What the commands share: options, loading the configuration, and how a command ends."""
 
 from __future__ import annotations
 
+import functools
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from exporter.console import LOG_FORMATS, Console
 from exporter.errors import EXIT_UNEXPECTED, ExporterError
 from exporter.ledger.rpc.redaction import without_keys
+
+if TYPE_CHECKING:
+    from exporter.config import Configuration
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _File(click.Path):
@@ -48,26 +55,67 @@ def _keyless() -> Iterator[None]:
         raise
 
 
+def options(*parts: Decorator) -> Decorator:
+    """Several options as one decorator, in the order in which help shows them."""
+    return lambda command: functools.reduce(lambda done, option: option(done), reversed(parts), command)
+
+
+config_option = click.option("--config", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
+network_option = click.option("--network", help="mainnet (default), testnet or local.")
+source_options = options(
+    config_option,
+    network_option,
+    click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
+    click.option("--snapshot", type=FILE, help="Read a ledger snapshot file instead of an RPC."),
+)
+"""Options of every command that reads a ledger by a configuration."""
+
+out_option = click.option("--out", help="Where the tree goes: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 log_format_option = click.option(
     "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="How progress is told."
 )
 
 
-def finish(console: Console, work: Callable[[], int]) -> None:
-    """Run a command's work and exit with its code; errors raised on purpose are told in a line."""
-    try:
-        code = work()
-    except ExporterError as error:
-        console.error(str(error), error.exit_code)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        console.error("interrupted; what was published before still stands", EXIT_UNEXPECTED)
-        code = EXIT_UNEXPECTED
-    sys.exit(code)
-
-
-def load_configuration(config_path: Path | None, **flags: Any) -> Any:
-    """The configuration of a file, the environment and flags; ``network__name`` stands for network.name."""
+def configuration_of(
+    config: Path | None,
+    network: str | None = None,
+    rpc_urls: tuple[str, ...] = (),
+    out: str | None = None,
+    report: str | None = None,
+) -> Configuration:
+    """The configuration of a file, the environment and options; an option that was not given changes nothing."""
     from exporter.config import load
 
-    return load(config_path, {key.replace("__", "."): value for key, value in flags.items()})
+    flags = {
+        "network.name": network,
+        "network.rpc_urls": list(rpc_urls) or None,
+        "output.uri": out,
+        "output.report": report,
+    }
+    return load(config, flags)
+
+
+def answers_to(log_format: str) -> Console:
+    """Standard output, for what a command is asked: JSON lines where progress is told in these, else text."""
+    return Console("json" if log_format == "json" else "text", sys.stdout)
+
+
+@contextmanager
+def ending(console: Console) -> Iterator[None]:
+    """End the command with the exit code of what goes wrong inside: a line for what is raised on purpose.
+
+    A bug is told with its traceback. No URL in it is shown whole, because it may hold a key.
+    """
+    try:
+        yield
+    except ExporterError as error:
+        console.error(str(error), error.exit_code)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.error("interrupted; what was published before still stands", EXIT_UNEXPECTED)
+        sys.exit(EXIT_UNEXPECTED)
+    except Exception as error:
+        if not console.is_json:
+            click.echo(without_keys(traceback.format_exc()), err=True, nl=False)
+        console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", EXIT_UNEXPECTED)
+        sys.exit(EXIT_UNEXPECTED)

@@ -1,17 +1,19 @@
-"""The commands that are about the history: list, compact, export; and backfill."""
+"""``exporter history``: list the files of the history, compact them, export a part."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli.common import FILE, finish, load_configuration, log_format_option
+from exporter.cli.common import FILE, answers_to, ending, log_format_option, options
 from exporter.console import Console
 from exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from exporter.history.export import Selection
+    from exporter.tree.documents import HistoryManifest
 
 
 @click.group()
@@ -19,45 +21,53 @@ def history() -> None:
     """List, compact and export a published tree's Parquet history."""
 
 
-def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of the commands that look at a part of the history."""
-    for option in reversed(
-        (
-            click.option("--from", "start", metavar="WHEN", help="From this day, RFC 3339 time (UTC) or ledger on."),
-            click.option("--to", "end", metavar="WHEN", help="To before this day or time, or up to this ledger."),
-        )
-    ):
-        command = option(command)
-    return command
+span_options = options(
+    click.option("--from", "start", metavar="WHEN", help="From this day, RFC 3339 time (UTC) or ledger on."),
+    click.option("--to", "end", metavar="WHEN", help="To before this day or time, or up to this ledger."),
+)
 
 
-def _selection(start: str | None, end: str | None, market: str | None = None, token: str | None = None) -> Any:
-    from exporter.history.export import Moment, Selection, parse_moment
+def _selection(start: str | None, end: str | None, market: str | None = None, token: str | None = None) -> Selection:
+    from exporter.history.export import Selection, parse_moment
 
-    first, last = (
-        Moment() if text is None else parse_moment(text, option) for option, text in (("--from", start), ("--to", end))
-    )
-    return Selection(first, last, market, token)
+    return Selection(parse_moment(start, "--from"), parse_moment(end, "--to"), market, token)
+
+
+def _manifest(uri: str) -> HistoryManifest:
+    import asyncio
+
+    from exporter.check.tree_sources import open_tree
+    from exporter.history.export import read_manifest
+
+    async def read() -> HistoryManifest:
+        async with open_tree(uri) as source:
+            return await read_manifest(source)
+
+    return asyncio.run(read())
 
 
 @history.command("list")
 @click.argument("uri")
-@_selects
+@span_options
 @log_format_option
 def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None:
     """Say which files the history has.
 
     URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
     """
-    console = Console(log_format)
+    answers = answers_to(log_format)
+    with ending(Console(log_format)):
+        from exporter.numbers.wording import counted
 
-    def work() -> int:
-        from exporter.history.command import list_history
-
-        answers = Console("json" if log_format == "json" else "text", sys.stdout)
-        return list_history(uri, _selection(start, end), answers)
-
-    finish(console, work)
+        files = _selection(start, end).files(_manifest(uri).files)
+        if not answers.is_json:
+            answers.event("head", f"{'first ledger':>12} {'last ledger':>12} {'rows':>12} {'bytes':>14}  key")
+        for file in files:
+            line = f"{file.first_ledger:>12} {file.last_ledger:>12} {file.rows:>12,} {file.bytes:>14,}  {file.key}"
+            answers.event("file", line, **{name: getattr(file, name) for name in file.__struct_fields__})
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        total = f"{counted(len(files), 'file')}, {counted(rows, 'row')}, {counted(size, 'byte')}"
+        answers.event("total", total, files=len(files), rows=rows, bytes=size)
 
 
 @history.command()
@@ -77,15 +87,24 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
     URI is a folder or s3://BUCKET/PREFIX. A run does this by itself unless history.compact is false. The files that
     are no longer named stay for output.retention_hours, until a sweep.
     """
-    console = Console(log_format)
+    console, answers = Console(log_format), answers_to(log_format)
+    with ending(console):
+        from exporter.numbers.wording import counted
+        from exporter.publishing.compaction import compact_history, plan_compaction
+        from exporter.stores import open_store
 
-    def work() -> int:
-        from exporter.history.command import compact as compact_command
-
-        answers = Console("json" if log_format == "json" else "text", sys.stdout)
-        return compact_command(uri, months, dry_run, console, answers)
-
-    finish(console, work)
+        manifest, store = _manifest(uri), open_store(uri)
+        if dry_run:
+            pieces = plan_compaction(manifest, months)
+            for piece in pieces:
+                text = f"{piece.folder}: {counted(len(piece.files), 'file')}, {counted(piece.rows, 'row')}"
+                answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
+            answers.event("total", f"{counted(len(pieces), 'file')} would be made", files=len(pieces))
+            return
+        with console.step("compact", "compacting the history") as facts:
+            done = compact_history(store, months=months)
+            facts.update(files_before=done.files_before, files_after=len(done.files))
+            facts.update(bytes_before=done.bytes_before, bytes_after=done.bytes_after)
 
 
 @history.command()
@@ -94,7 +113,7 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
 @click.option(
     "--format", "form", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
 )
-@_selects
+@span_options
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
 @click.option("--raw", is_flag=True, help="CSV: leave texts as they are that a spreadsheet would run as a formula.")
@@ -112,9 +131,11 @@ def export(
     formula gets a ' in front; --raw leaves it as it is.
     """
     console = Console(log_format)
+    with ending(console):
+        import asyncio
 
-    def work() -> int:
-        from exporter.history.command import export as export_command
+        from exporter.check.tree_sources import open_tree
+        from exporter.history.export import export_history, read_manifest
 
         endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
         chosen = form or endings.get(out.suffix)
@@ -122,38 +143,14 @@ def export(
             raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
         if raw and chosen != "csv":
             raise ConfigError(f"--raw is for CSV only: {chosen} holds every text as it is")
-        return export_command(uri, _selection(start, end, market, token), out, chosen, console, raw=raw)
+        selection = _selection(start, end, market, token)
 
-    finish(console, work)
+        async def work() -> None:
+            async with open_tree(uri) as source:
+                manifest = await read_manifest(source)
+                count = len(selection.files(manifest.files))
+                with console.step("export", f"writing {out}") as facts, console.progress("files", count) as progress:
+                    done = await export_history(source, selection, out, chosen, progress.advance, manifest, raw=raw)
+                    facts.update(rows=done.rows, files=done.files)
 
-
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("--config", "config_path", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
-@click.option("--network", help="mainnet (default), testnet or local.")
-@click.option("--out", help="The tree whose history is added to: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes of this machine.  [default: its cores]")
-@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, for example tcp://10.0.0.1:8786.")
-@log_format_option
-def backfill(
-    paths: tuple[Path, ...], config_path: Path | None, network: str | None, out: str | None, workers: int | None,
-    scheduler: str | None, log_format: str,
-) -> None:  # fmt: skip
-    """Add ledger snapshot files to a history.
-
-    PATH is a file as `stellar snapshot create` writes it, or a folder of such files (.json). Each is one ledger; order
-    and number of workers make no difference. What was added before is not done again, so a job that was interrupted is
-    begun again as it was. Snapshots have no contract code, so prices are null.
-
-    Exit code 0: all are in the history; 3: some files could not be read, the others are in; 7: all are in, but some
-    pool or market could not be read.
-    """
-    console = Console(log_format)
-
-    def work() -> int:
-        from exporter.backfill.command import run_backfill
-
-        configuration = load_configuration(config_path, network__name=network, output__uri=out)
-        return run_backfill(configuration.settings, paths, workers, scheduler, console)
-
-    finish(console, work)
+        asyncio.run(work())

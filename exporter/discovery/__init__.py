@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
@@ -21,7 +20,6 @@ from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
     Candidate,
-    CompletesDeployments,
     Origin,
     ProtocolModule,
     ProtocolReading,
@@ -49,10 +47,6 @@ class Discovered:
     pool: str | None
     origin: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the run report."""
-        return {"protocol": self.protocol, "market": self.market, "pool": self.pool, "origin": self.origin}
-
 
 async def look_around(
     source: LedgerSource, network: Network, modules: Mapping[str, ProtocolModule], memory: Memory
@@ -65,14 +59,13 @@ async def look_around(
     deployments = _with_learned(network.deployments, memory)
     view = LedgerView(source)
     for name, module in modules.items():
-        if isinstance(module, CompletesDeployments):
-            own = [item for item in deployments if item.protocol == name]
-            try:
-                completed = await module.complete(view, own)
-            except SourceError as error:
-                notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
-                continue
-            deployments = [*(item for item in deployments if item.protocol != name), *completed]
+        own = [item for item in deployments if item.protocol == name]
+        try:
+            completed = await module.complete(view, own)
+        except SourceError as error:
+            notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
+            continue
+        deployments = [*(item for item in deployments if item.protocol != name), *completed]
     events: FoundByEvents = await follow_events(source, modules, deployments, memory.streams)
     for candidate, ledger in events.candidates.items():
         memory.learn(

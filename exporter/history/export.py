@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -18,8 +19,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
 
-from exporter.check.tree_sources import TreeSource
+from exporter.check.tree_sources import TreeSource, open_tree
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
@@ -34,18 +36,20 @@ _LAST_LEDGER = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One end of a range: exactly one of a ledger and a time (aware, UTC)."""
+    """One end of a range: a ledger, a time (aware, UTC), or neither where it is open."""
 
     ledger: int | None = None
     time: datetime | None = None
 
 
-def parse_moment(text: str, option: str) -> Moment:
-    """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time.
+def parse_moment(text: str | None, option: str) -> Moment:
+    """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time; None: no end.
 
     Raises:
         ConfigError: it is none of these; ``option`` is named.
     """
+    if text is None:
+        return Moment()
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
         if not 1 <= int(text) <= _LAST_LEDGER:
             raise ConfigError(f"{option}: {text} is not the number of a ledger (1 to {_LAST_LEDGER})")
@@ -161,6 +165,52 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
         return decode_history_manifest(data)
     except msgspec.DecodeError as error:
         raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is not a history manifest: {error}") from error
+
+
+def scan_history(uri: str, start: str | None = None, end: str | None = None) -> pl.LazyFrame:
+    """The Parquet history of a published tree as a lazy frame, in the columns of docs/history.md.
+
+    The manifest is read at once; files are fetched when the frame is collected, one at a time, and each is compared
+    with its digest before a row of it is used.
+
+    Args:
+        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
+        start: from this day, RFC 3339 time (UTC) or ledger on; files before it are not fetched.
+        end: to before this day or time, or up to this ledger.
+
+    Raises:
+        SourceError: no history is published there; when collected, also: a file is not the one that the manifest names.
+        ConfigError: the URI, ``start`` or ``end`` is none.
+    """
+    selection = Selection(parse_moment(start, "start"), parse_moment(end, "end"))
+
+    async def listed() -> list[HistoryFile]:
+        async with open_tree(uri) as source:
+            return selection.files((await read_manifest(source)).files)
+
+    files = asyncio.run(listed())
+
+    def frames(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+            try:
+                source = runner.run(stack.enter_async_context(open_tree(uri)))
+                for file in files:
+                    if most == 0:
+                        return
+                    frame = _rows(runner.run(_read(source, file)), file).filter(selection.rows())
+                    if most is not None:
+                        frame = frame.head(most)
+                        most -= frame.height
+                    if predicate is not None:
+                        frame = frame.filter(predicate)
+                    yield frame if columns is None else frame.select(columns)
+            finally:
+                runner.run(stack.aclose())
+
+    return register_io_source(frames, schema=FILE_SCHEMA)
 
 
 async def export_history(

@@ -1,31 +1,111 @@
-"""Opening what a run reads its ledger from: Stellar RPC endpoints, or a ledger snapshot file."""
+"""Reading every market at one ledger, from Stellar RPC endpoints or a ledger snapshot file."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from exporter.config import Settings
+from msgspec import structs
+
+from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.ledger.codec.scval import ContractInstance
-from exporter.ledger.source import LedgerSource
-
-if TYPE_CHECKING:
-    from exporter.ledger.snapshot_file import LedgerSnapshot
-import asyncio
-from collections.abc import Coroutine, Mapping
-
-from exporter.discovery import Surroundings, candidates
+from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around
 from exporter.discovery.candidates import check_lists
-from exporter.errors import SourceError
+from exporter.discovery.memory import Memory
+from exporter.errors import ConfigError, NetworkMismatchError, SourceError
+from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.router import Router
-from exporter.ledger.view import LedgerView, ViewLimits
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.source import LedgerSource
+from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.numbers.compute import Tables, compute
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolModule, ProtocolReading
 from exporter.protocols.containment import read_contained
+
+
+class LedgerTables(NamedTuple):
+    """The numbers of all markets, and the proof of the one ledger they are the state of."""
+
+    tables: Tables
+    certificate: Certificate
+
+
+def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
+    """Read every market at one ledger, and write nothing.
+
+    Args:
+        source: the URL of a Stellar RPC, or the path of a ledger snapshot file.
+        settings: the network, its limits, and the markets; those of the environment where none are given.
+
+    Raises:
+        SourceError: the source cannot be read, or is of another network.
+        ConfigError: the source is none.
+    """
+    settings = settings or load_settings()
+    is_url = isinstance(source, str) and "://" in source
+    if is_url:
+        settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
+
+    async def work() -> MarketsRead:
+        async with open_source(settings, None if is_url else Path(source)) as opened:
+            memory = Memory(network_id(settings.passphrase)) if settings.discovery.enabled else None
+            return await read_markets(settings, opened, memory, router_for(settings, opened))
+
+    found = asyncio.run(work())
+    return LedgerTables(found.tables(), found.certificate)
+
+
+@dataclass(frozen=True, slots=True)
+class MarketsRead:
+    """What a reading gave: the state of all markets at the ledger of the certificate, and what it taught.
+
+    ``memory`` is what there is to remember for the next run, None where discovery is off.
+    """
+
+    protocols: list[ProtocolReading]
+    certificate: Certificate
+    close_time: int
+    notices: list[str]
+    discovered: list[Discovered]
+    memory: Memory | None
+
+    def tables(self) -> Tables:
+        """The two frames, and everything that is not in them by name."""
+        tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time)
+        tables.notices = sorted([*tables.notices, *self.notices])
+        return tables
+
+
+async def read_markets(
+    settings: Settings, opened: OpenSource, memory: Memory | None, router: Router | None
+) -> MarketsRead:
+    """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
+    known = set() if memory is None else memory.confirmed()
+    async with reading_deadline(settings):
+        around = None
+        if memory is not None:
+            around = await look_around(opened.source, opened.network, PROTOCOLS, memory)
+        program = partial(read_protocols, settings=settings, opened=opened, modules=PROTOCOLS, around=around)
+        reading = await read_at_one_ledger(opened.source, program, view_limits(settings), router)
+        ledger = reading.certificate.ledger
+        close_time = await opened.source.close_time(ledger)
+    notices = [] if router is None else list(router.notices)
+    discovered: list[Discovered] = []
+    if memory is not None and around is not None:
+        named = candidates(settings, opened.network, PROTOCOLS, opened.instances, around.found)
+        memory.notices.clear()  # those so far are among the other ones
+        tried = [candidate for group in named.values() for candidate in group]
+        discovered = learn(memory, reading.result, tried, known, ledger)
+        notices += [*around.notices, *memory.notices]
+    return MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory)
 
 
 @dataclass(slots=True)
@@ -57,14 +137,9 @@ async def open_source(
     Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
     """
     if snapshot is not None:
-        from exporter.ledger.snapshot_file import LedgerSnapshot
-
         yield open_snapshot(settings, LedgerSnapshot.load(snapshot), snapshot.name)
         return
     check_rpc_urls(settings)
-    from exporter.ledger.rpc.client import RpcSource
-    from exporter.ledger.rpc.endpoints import RpcLimits
-
     limits = RpcLimits(
         max_in_flight=settings.network.max_in_flight,
         requests_per_second=settings.network.requests_per_second,
@@ -79,8 +154,6 @@ async def open_source(
 
 def check_rpc_urls(settings: Settings) -> None:
     """Raise `ConfigError` unless RPC endpoints are named, each by a URL that can be one; asks none of them."""
-    from exporter.ledger.rpc.endpoints import parse_endpoints
-
     if not settings.network.rpc_urls:
         raise ConfigError(
             "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
@@ -91,8 +164,6 @@ def check_rpc_urls(settings: Settings) -> None:
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
     """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
-    from exporter.ledger.snapshot_file import SnapshotSource
-
     expected = network_id(settings.passphrase)
     if snapshot.network_id != expected:
         known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
@@ -106,9 +177,6 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
         SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {name}", None,
         whole=False,
     )  # fmt: skip
-
-
-# Reading all protocols from an open source, within the time that the settings allow.
 
 
 async def read_protocols(

@@ -14,9 +14,8 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.numbers import exact
 from exporter.numbers.prices import price_frame, refuse_older, with_values
-from exporter.protocols.base import Absent, EndsByItself, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
-from exporter.protocols.parameters import Parameter
 from exporter.tables import MARKETS, POOLS, VALID_PRICE
 
 
@@ -85,8 +84,7 @@ def compute(
     for reading in readings:
         unread = list(reading.unread)
         try:
-            if isinstance(reading, EndsByItself):
-                reading.settle(close_time)
+            reading.settle(close_time)
             frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
         except Exception as error:
             unread = [*reading.unread, *_all_unread(reading, described(error))]
@@ -139,7 +137,8 @@ def _pools_of(
     def project(kept: pl.DataFrame) -> pl.DataFrame:
         positions = kept["position"].to_list()
         columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
-        return module.project(columns, tables.close_time).with_columns(kept["position"])
+        columns["close_time"] = [tables.close_time] * len(positions)
+        return module.project(columns).with_columns(kept["position"])
 
     pools = _keep_exact(rows, project, unread)
     pools = pools.with_columns(

@@ -1,7 +1,12 @@
-"""The protocols the exporter knows: one line each."""
+"""The protocols the exporter knows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.deployments import Deployment
+from exporter.deployments.networks import NETWORKS
 from exporter.protocols.alula import Alula
 from exporter.protocols.base import ProtocolModule
 from exporter.protocols.blend import Blend
@@ -13,3 +18,27 @@ from exporter.protocols.xoxno import Xoxno
 PROTOCOLS: dict[str, ProtocolModule] = {
     module.name: module for module in (Alula(), Blend(), K2(), Peridot(), Slender(), Xoxno())
 }
+"""By name. Every command goes by this."""
+
+
+def register(module: ProtocolModule, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:
+    """Add a protocol of your own, for everything that this process does after it.
+
+    Args:
+        module: the protocol.
+        deployments: what is known to be deployed of it, by the name of the network (`exporter.deployments.networks`).
+
+    Raises:
+        ValueError: the name is taken, a network is not known, or a deployment is of another protocol.
+    """
+    if module.name in PROTOCOLS:
+        raise ValueError(f"a protocol {module.name} is registered already")
+    for network, listed in (deployments or {}).items():
+        if network not in NETWORKS:
+            raise ValueError(f"no network {network} is known; known: {', '.join(NETWORKS)}")
+        if foreign := {item.protocol for item in listed} - {module.name}:
+            raise ValueError(f"a deployment of {foreign.pop()} cannot come with {module.name}")
+    PROTOCOLS[module.name] = module
+    for network, listed in (deployments or {}).items():
+        known = NETWORKS[network]
+        NETWORKS[network] = replace(known, deployments=(*known.deployments, *listed))

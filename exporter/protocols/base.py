@@ -1,23 +1,27 @@
-"""What every protocol module gives: markets, their pools as read, and what could not be read.
+"""A protocol: what it gives, and what it says of itself. Everything else of the exporter knows protocols by this alone.
 
-A protocol module gets a `LedgerView` and yields these. It knows nothing of HTTP, files or documents. Adding a
-protocol is one module, one test file with its vectors, and one line in `exporter.protocols`.
+A protocol is one package with one class, derived from `ProtocolModule`. It gets a `LedgerView` and knows nothing of
+HTTP, files or documents. `exporter.protocols.register` adds one from outside of this package
+(docs/adding-a-protocol.md).
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from exporter.deployments import Deployment, KnownContract
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
+from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.parameters import Parameter
+from exporter.numbers.wording import lasting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,12 +137,26 @@ class Market:
     members: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a rate model, or a limit: ``value`` is to be divided by 10^``decimals``; a yes or no is 1 or 0.
+
+    With ``no_limit`` the contract takes this value to mean that there is no limit.
+    """
+
+    name: str
+    value: int
+    decimals: int
+    no_limit: bool = False
+
+
 @dataclass(slots=True)
 class ProtocolReading:
     """Everything one protocol gave.
 
-    ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it; it
-    always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the protocol's own.
+    ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it but for
+    the close times; it always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the
+    protocol's own.
     ``price_limits`` are the ages in seconds, by market and pool, that the market itself takes a price up to; where it
     has none, the module's rule stands alone.
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
@@ -161,76 +179,137 @@ class ProtocolReading:
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
 
+    def settle(self, close_time: int) -> None:
+        """Bring to a ledger's close time what depends on it without an entry changing, such as a pause that ends.
 
-class ProtocolModule(Protocol):
-    """The interface of a protocol."""
+        It may be asked again, and for another time.
+        """
 
-    name: str
-    coverage: Coverage
 
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """The contract code of this protocol's markets, and the version each is."""
-        ...
+Row = Mapping[str, Any]
+"""A pool as the exporter has it: its row of the pools frame, and under ``raw`` its state as it was read."""
 
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """The events that name new markets or pools of these deployments; none where the protocol has no such."""
-        ...
 
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
-        """What an event names. Raises `DecodeError` where it does not have the expected form."""
-        ...
+@dataclass(frozen=True, slots=True)
+class ViewCall:
+    """A call of a view function about some pools of a market; ``instead`` are made when it fails."""
 
+    market: str
+    pools: tuple[str, ...]
+    call: ContractCall
+    instead: tuple[ViewCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoView:
+    """A market that no view function tells anything of, and why."""
+
+    market: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One field of a pool, or with ``pool`` None of its market, as the exporter has it and as the contract gives it."""
+
+    market: str
+    pool: str | None
+    field: str
+    ours: object
+    contract: object
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two are the same."""
+        return self.ours == self.contract
+
+
+class ProtocolViews:
+    """What a protocol's contracts say when asked, for `exporter check --on-chain`. By default nothing is asked."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """The calls to make, or why there are none, market by market."""
+        for market in reading.markets:
+            yield NoView(market.address, f"no view function of {reading.protocol} is known")
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+        """The fields of a result beside the exporter's.
+
+        ``rows`` are the pools of the market as of ``time`` (unix seconds), by id; a pool that is not among them could
+        not be read and is not compared. Raises `DecodeError` when the result is not what the view gives.
+        """
+        return iter(())
+
+    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
+        """What a failed call says all the same: that the contract refuses a price. Nothing for any other failure."""
+        return iter(())
+
+    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
+        """The time at which the contract says that it ran, in unix seconds; None when it does not say."""
+        return None
+
+
+class ProtocolModule(ABC):
+    """A protocol. What most protocols do without has a default here.
+
+    ``statuses`` says in a sentence what each status of its markets means. A price that is older than ``max_price_age``
+    seconds is refused, and one of after the ledger unless ``takes_future_prices``.
+    """
+
+    name: ClassVar[str]
+    coverage: ClassVar[Coverage]
+    statuses: ClassVar[Mapping[str, str]]
+    max_price_age: ClassVar[int]
+    takes_future_prices: ClassVar[bool] = False
+    views: ClassVar[ProtocolViews] = ProtocolViews()
+
+    @abstractmethod
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
     ) -> ProtocolReading:
         """Read all markets: the candidates, and those the deployments' own contracts list. Raises `SourceError`."""
-        ...
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The numbers of the pools at the close time, in the columns of `exporter.tables.PROTOCOL_COLUMNS`.
+    @abstractmethod
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`.
 
-        Raises `ExactError` with the positions of pools for which the contract's math has no result.
+        ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
+        many ledgers may stand in one call. Raises `ExactError` with the positions of pools for which the contract's
+        math has no result.
         """
-        ...
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is."""
-        ...
-
-
-@runtime_checkable
-class CompletesDeployments(Protocol):
-    """What a module may offer beside: deployments of which the lists do not have every contract that publishes events.
-
-    It is asked before the events are, hence before the run's ledger is known. What it gives only says where to look;
-    the reading itself goes by what it reads.
-    """
-
-    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:
-        """The deployments with the contracts that the chain names. Raises `SourceError`."""
-        ...
-
-
-@runtime_checkable
-class EndsByItself(Protocol):
-    """What a reading may offer beside: statuses and parameters that depend on the time, as a pause that ends."""
-
-    def settle(self, close_time: int) -> None:
-        """Bring them to the close time of the ledger, again and at another time if asked to."""
-        ...
-
-
-class NotAnnounced:
-    """The parts of a module of a protocol of whose code no source has the hash, and whose markets no event names."""
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None."""
+        """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""
         return {}
 
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """None."""
+        """The events that name new markets or pools of these deployments; none where the protocol has no such."""
         return ()
 
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """Nothing: no event is asked for."""
+        """What an event names. Raises `DecodeError` where it does not have the expected form."""
         return ()
+
+    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002
+        """The deployments with those contracts that publish events and that only the chain names. Raises `SourceError`.
+
+        It is asked before the events are, hence before the run's ledger is known. What it gives only says where to
+        look; the reading itself goes by what it reads.
+        """
+        return deployments
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is.
+
+        By default there must be a price above zero, not older than ``max_price_age``; one of exactly this age is good.
+        """
+        if quote.price is None or quote.timestamp is None:
+            return quote.failure or "the oracle gave no price"
+        if quote.price <= 0:
+            return f"the price is {quote.price}, not above zero"
+        age = close_time - quote.timestamp
+        if age > self.max_price_age:
+            return f"the price is {lasting(age)} old, more than {lasting(self.max_price_age)}"
+        if age < 0 and not self.takes_future_prices:
+            return f"the price is of {lasting(-age)} after the ledger"
+        return None

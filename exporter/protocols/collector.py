@@ -1,18 +1,68 @@
-"""What the readers of all protocols do alike: collect what was read, and say why something was not."""
+"""What the readers of all protocols do alike: collect what was read, say why something was not, show parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from exporter.deployments import MARKET, Deployment
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Absent, Candidate, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Candidate, Parameter, ProtocolReading, Unread
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it stands in every row."""
+
+Pair = tuple[ScVal, ScVal]
+
+_LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.I128: 2**127 - 1}
+
+
+class UnreadError(Exception):
+    """A market or pool cannot be read; ``reason`` is as `exporter.protocols.base.Unread` has it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def live(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
+    """An entry that is there and not archived. Raises `UnreadError`; ``missing`` is its detail for none."""
+    if entry is None:
+        raise UnreadError("absent", missing or f"{what} is missing")
+    if entry.archived:
+        raise UnreadError("archived", f"{what} is archived; it can be restored")
+    return entry
+
+
+def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Parameter]:
+    """The fields of a struct that are numbers, in the order of ``decimals``, which has the scale of each.
+
+    One that is missing or no number is left out: nothing is computed from these, they are only shown. The largest
+    number that there is of its kind limits nothing.
+    """
+    for name, scale in decimals.items():
+        value = fields.get(name)
+        if value is not None and value[0] in _LARGEST:
+            yield Parameter(name, int(value[1]), scale, no_limit=value[1] == _LARGEST[value[0]])
+
+
+def by_key(storage: Iterable[Pair]) -> list[Pair]:
+    """Pairs of a map in ascending order of their keys' XDR."""
+    return sorted(storage, key=lambda pair: encode_scval(pair[0]))
+
+
+def config_hash_of(*maps: Iterable[Pair]) -> str:
+    """The 16 hex digits that stand for a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
+    return hashlib.sha256(b"".join(encode_scval((scval.MAP, tuple(pairs))) for pairs in maps)).hexdigest()[:16]
 
 
 class Collector:
@@ -26,6 +76,16 @@ class Collector:
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
         """Note a market (``pool`` None) or pool that is not read, and why."""
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
+
+    @contextmanager
+    def noting(self, market: str, pool: str | None = None) -> Iterator[None]:
+        """Note a market or pool as unread when what is done inside raises `UnreadError` or `DecodeError`."""
+        try:
+            yield
+        except UnreadError as error:
+            self.unread(market, pool, error.reason, str(error))
+        except DecodeError as error:
+            self.unread(market, pool, "undecodable", str(error))
 
     def notice(self, text: str) -> None:
         """Note something that costs nothing but that people should know."""

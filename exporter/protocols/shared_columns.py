@@ -1,8 +1,8 @@
-"""From a protocol's own columns to those that all protocols share, and the rule of age that most of them have."""
+"""From a protocol's own columns to those that all protocols share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -17,10 +17,27 @@ Given = pl.Expr | str | int
 
 
 def raw_rows(columns: Mapping[str, list[object]], numbers: Iterable[str], *texts: str) -> pl.DataFrame:
-    """The raw state of pools as a frame: ``numbers`` are Int128, `TEXTS` and further ``texts`` String."""
-    return exact.frame(
-        columns, dict.fromkeys((*TEXTS, *texts), pl.String()) | dict.fromkeys(("decimals", *numbers), pl.Int128())
-    )
+    """The raw state of pools as a frame: `TEXTS` and further ``texts`` are String, ``numbers`` Int128.
+
+    So are the decimals, and ``close_time``, to which `project` brings each pool (unix seconds).
+    """
+    schema: dict[str, pl.DataType] = dict.fromkeys((*TEXTS, *texts), pl.String())
+    return exact.frame(columns, schema | dict.fromkeys(("decimals", *numbers, "close_time"), pl.Int128()))
+
+
+def numbers_of(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """These columns as Int128. Raises `ValueError` for a null: exact operations have no result for it."""
+    with_nulls = [name for name in names if frame[name].null_count()]
+    if with_nulls:
+        raise ValueError(f"pools must not be null in {', '.join(with_nulls)}")
+    return frame.select(pl.col(names).cast(pl.Int128))
+
+
+@exact.basis_points
+def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
+    """The published utilization of every protocol, Int64: floor(borrowed × 10000 / supplied), 0 without supply."""
+    divided = supplied != 0
+    return exact.multiply_divide_floor(exact.select(divided, borrowed, 0), 10_000, exact.select(divided, supplied, 1))
 
 
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:

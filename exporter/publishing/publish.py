@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,7 +33,7 @@ from exporter.publishing.standing import (
     refuse_not_newer,
 )
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
-from exporter.tree.documents import ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.tree.documents import HistoryManifest, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, kind_of
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
@@ -151,66 +151,110 @@ class PublishResult:
         return self.pages + self.history + self.documents
 
 
-def publish(
+@dataclass(frozen=True, slots=True)
+class SealedRun:
+    """A run of which everything is known but its status document.
+
+    ``records`` are the files that were not in the stream: the Parquet file, the run's manifest and the history's.
+    """
+
+    summary: RunSummary
+    pages: Written
+    history: Written
+    records: tuple[RenderedFile, ...]
+
+
+class Publication:
+    """A run on its way into a store, made by `begin_publication`: `write`, `seal`, `complete`, in this order."""
+
+    def __init__(
+        self,
+        store: Store,
+        documents: Spool,
+        published: Published | None,
+        observed_ledger: int,
+        history: HistoryPart | None,
+        replacing: bool,
+        now: Clock,
+    ) -> None:
+        self._store, self._documents, self._published = store, documents, published
+        self._observed_ledger, self._history, self._now = observed_ledger, history, now
+        self._listing: dict[str, ManifestFile] = {}
+        self._pages = Written()
+        self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replacing)
+        """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
+
+    def write(self, files: Iterable[RenderedFile]) -> None:
+        """Take in pages and documents, as a stream in any order. Pages are written as they come; documents wait.
+
+        Raises:
+            CheckError: the stream holds what must not be published.
+        """
+        self._pages += self._store.put_new_many(_pages_of(files, self._listing, self._documents))
+
+    def seal(self) -> SealedRun:
+        """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet."""
+        parquet = self._store.put_new_many(_history_of(self._history, self._listing))
+        manifest, summary = _summarize(self._listing, self._observed_ledger, self._published, self._now())
+        records = [manifest] if self._history is None else [self._history.file, manifest]
+        if self.history_manifest is not None:
+            records.append(render_document(self.history_manifest))
+        return SealedRun(summary, self._pages, parquet, tuple(records))
+
+    def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
+        """Put the run in the place of the one before it, with its status document last.
+
+        Raises:
+            CheckError: the status document contradicts the run. Nothing that readers can find was written.
+        """
+        store, records = self._store, {file.key: file for file in run.records}
+        pointer = _checked_status(status, run.summary)
+        store.put(run.summary.manifest_key, records[run.summary.manifest_key].data)
+        forget_superseded(store, run.summary.manifest_key)
+        store.put(INTENT_KEY, _intent(run.summary))
+        if HISTORY_MANIFEST_KEY in records:
+            if self._withdrawn:
+                record_superseded_history(store, self._withdrawn, run.summary.published_at)
+            store.put(HISTORY_MANIFEST_KEY, records[HISTORY_MANIFEST_KEY].data)
+        replaced = store.put_many(self._documents)
+        _move_pointer(store, pointer.data, self._published)
+        return PublishResult(run.summary, run.pages, run.history, replaced)
+
+
+@contextmanager
+def begin_publication(
     store: Store,
-    files: Iterable[RenderedFile],
-    build_status: Callable[[RunSummary], SystemStatus],
-    *,
     observed_ledger: int,
     history: HistoryPart | None = None,
+    *,
     replaced_ledger: int | None = None,
     now: Clock = utc_now,
-    accept: Callable[[Sequence[RenderedFile]], None] | None = None,
-) -> PublishResult:
-    """Publish a run.
+) -> Iterator[Publication]:
+    """Hold a store to publish a run into it. Whatever is raised inside leaves the published run as it was.
+
+        with begin_publication(store, ledger, history) as publication:
+            publication.write(files)
+            run = publication.seal()
+            publication.complete(run, status_of(run.summary))
 
     Args:
         store: where to.
-        files: the run's pages and documents, as a stream in any order. Pages are written as they come; documents
-            wait until all pages are there. An error that the stream raises leaves the published run as it was.
-        build_status: makes the status document from what is known at the end.
         observed_ledger: the ledger of the run.
         history: the Parquet file of the run and its entry.
         replaced_ledger: the newest ledger that was published or begun, where this run may be below it.
         now: the wall clock. It is read once, and nothing but the status document, the run's manifest and the
             intent depends on it.
-        accept: is given the files that are not in the stream (the Parquet file, the manifests and the status document)
-            when all of the run is known and nothing that readers can find was written. What it raises leaves the
-            published run as it was.
 
     Raises:
         LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
         LostRaceError: another publisher is at work, or was faster.
-        CheckError: the stream holds what must not be published, or build_status contradicts the run. The
-            published run stays.
         StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
         ImmutableKeyError: an immutable key holds other bytes than this run has for it.
     """
     with store.exclusive(), Spool() as documents:
         published = read_published(store)
         refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-        history_manifest, withdrawn = _extended_history_manifest(store, published, history, replaced_ledger is not None)
-
-        listing: dict[str, ManifestFile] = {}
-        pages = store.put_new_many(_pages_of(files, listing, documents))
-        parquet = store.put_new_many(_history_of(history, listing))
-
-        manifest, summary = _summarize(listing, observed_ledger, published, now())
-        status = _build_status(build_status, summary)
-        if accept is not None:
-            parquet_file = None if history is None else history.file
-            accept([file for file in (parquet_file, manifest, history_manifest, status) if file is not None])
-
-        store.put(manifest.key, manifest.data)
-        forget_superseded(store, manifest.key)
-        store.put(INTENT_KEY, _intent(summary))
-        if history_manifest is not None:
-            if withdrawn:
-                record_superseded_history(store, withdrawn, summary.published_at)
-            store.put(history_manifest.key, history_manifest.data)
-        replaced = store.put_many(documents)
-        _move_pointer(store, status.data, published)
-    return PublishResult(summary, pages, parquet, replaced)
+        yield Publication(store, documents, published, observed_ledger, history, replaced_ledger is not None, now)
 
 
 def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
@@ -228,7 +272,7 @@ def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
 
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart | None, replacing: bool
-) -> tuple[RenderedFile | None, list[str]]:
+) -> tuple[HistoryManifest | None, list[str]]:
     """The manifest with this run's file, and the keys of files that it ceases to name."""
     if history is None:
         return None, []
@@ -238,7 +282,7 @@ def _extended_history_manifest(
     kept = history_below(previous, history.entry) if replacing else previous
     names = {file.key for file in ([] if kept is None else kept.files)}
     withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
-    return render_document(extend_history(kept, history.entry)), withdrawn
+    return extend_history(kept, history.entry), withdrawn
 
 
 def _pages_of(
@@ -307,8 +351,7 @@ def _summarize(
     )
 
 
-def _build_status(build_status: Callable[[RunSummary], SystemStatus], summary: RunSummary) -> RenderedFile:
-    status = build_status(summary)
+def _checked_status(status: SystemStatus, summary: RunSummary) -> RenderedFile:
     for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
         if getattr(status, field) != getattr(summary, field):
             raise CheckError(f"{POINTER_KEY}: {field} is {getattr(status, field)}, not {getattr(summary, field)}")

@@ -22,8 +22,7 @@ from exporter.deployments import Deployment
 from exporter.errors import CheckError
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.numbers.compute import Tables
-from exporter.protocols.base import Coverage, ProtocolModule
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Coverage, Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tree.documents import (
     AssetDetail,

@@ -13,6 +13,7 @@ from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.bench.timing import Finding, Target, duel
 from tests.judges import blend_judge as judge
+from tests.protocols.at_time import at
 
 ROWS = 100_000
 JUDGED_ROWS = 5_000
@@ -27,13 +28,13 @@ def run(quick: bool = False) -> list[Finding]:
     reserves = made_reserves(rows)
     judged = reserves[:: rows // judged_rows]
     frame = frame_of(reserves)
-    result = math.project(frame, CLOSE_TIME).drop(frame.columns)
+    result = math.project(at(frame, CLOSE_TIME)).drop("close_time", *frame.columns)
     expected = [judge.project(reserve, CLOSE_TIME) for reserve in judged]
     if result.gather_every(rows // judged_rows).rows(named=True) != expected:
         raise AssertionError("the columns and the judge disagree")
 
     def ours() -> None:
-        math.project(frame, CLOSE_TIME)
+        math.project(at(frame, CLOSE_TIME))
 
     def theirs() -> None:
         for reserve in judged:

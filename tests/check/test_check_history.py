@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import json
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.check.faults import TreeFaultsError
-from exporter.check.published_tree import check_uri
+from exporter.check.published_tree import check_tree
 from exporter.tree.documents import page_token
 from tests.check.trees import Files, change, check, encoded, good_tree, keys, lie, seal
 from tests.render.whole_tree import publish_tree
@@ -259,7 +258,7 @@ class TestCompacted:
         assert 2 == sum(span > 0 for span in spans[:-1])
         assert 0 == spans[-1]
 
-        looked = asyncio.run(check_uri(str(folder)))
+        looked = check_tree(str(folder))
 
         assert len(files) == looked.history_files
 
@@ -276,5 +275,5 @@ class TestCompacted:
         (tmp_path / "tree" / key).rename(tmp_path / "tree" / moved)
 
         with pytest.raises(TreeFaultsError) as caught:
-            asyncio.run(check_uri(str(tmp_path / "tree")))
+            check_tree(str(tmp_path / "tree"))
         assert any(fault.key == moved and "another day or month" in fault.text for fault in caught.value.faults)

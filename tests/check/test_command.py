@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from exporter.cli import main
-from exporter.config import load
-from exporter.console import Console
 from exporter.errors import CheckError
 from exporter.job import run
-from exporter.job.report import RunReport
 from exporter.localnet import alula
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.tree.files import RenderedFile
+from exporter.stores.store import utc_now
+from tests import jobs
 from tests.check.trees import Files, small_tree
 
 
@@ -130,15 +127,18 @@ def test_on_chain(rpc: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the contract says " in bad.stdout
 
 
+def leave_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the renderer drop a document."""
+    render = run.render
+    monkeypatch.setattr(run, "render", lambda *given: (file for file in render(*given) if file.key != key))
+
+
 class TestRun:
     """A run whose tree fails is not published."""
 
     def run(self, url: str, out: Path) -> dict[str, Any]:
         """One run; gives its report."""
-        flags = {"network.name": "local", "network.rpc_urls": [url], "output.uri": str(out)}
-        report = RunReport(None)
-        run.execute(run.prepare(load(None, flags).settings, Console("text", io.StringIO()), report))
-        return report.facts
+        return jobs.run(jobs.settings_for(out, url), now=utc_now())[1]
 
     def test_report(self, rpc: str, tmp_path: Path) -> None:
         """A good run says in its report how much was checked."""
@@ -149,12 +149,7 @@ class TestRun:
 
     def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
-        rendered = run._rendered
-
-        def lossy(run: run.Run) -> Iterator[RenderedFile]:
-            return (file for file in rendered(run) if file.key != "v1/assets/limit/20.json")
-
-        monkeypatch.setattr(run, "_rendered", lossy)
+        leave_out("v1/assets/limit/20.json", monkeypatch)
         with pytest.raises(CheckError, match=r"v1/assets/limit/20\.json: is missing") as caught:
             self.run(rpc, tmp_path)
 
@@ -167,16 +162,11 @@ class TestRun:
         """What was published before is as it was."""
         monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
         network = MadeNetwork(pools=4)
-        rendered = run._rendered
         with running(create_app(network)) as url:
             self.run(url, tmp_path)
             before = (tmp_path / "v1" / "system" / "status.json").read_bytes()
             network.advance()
-            monkeypatch.setattr(
-                run,
-                "_rendered",
-                lambda run: (file for file in rendered(run) if file.key != "v1/assets/empty.json"),
-            )
+            leave_out("v1/assets/empty.json", monkeypatch)
             with pytest.raises(CheckError):
                 self.run(url, tmp_path)
 

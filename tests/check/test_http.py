@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -17,7 +16,7 @@ import uvicorn
 from exporter.check import tree_sources
 from exporter.check.faults import Looked, TreeFaultsError
 from exporter.check.http_rules import public_urls
-from exporter.check.published_tree import check_uri
+from exporter.check.published_tree import check_tree
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.serve.preview import bind, create_app
 from tests.check.trees import small_tree
@@ -91,7 +90,7 @@ def broken(app: Any, rule: Rule) -> Asgi:
 
 def check(url: str, sample: int | None = None) -> Looked:
     """Check a URL."""
-    return asyncio.run(check_uri(url, sample))
+    return check_tree(url, sample)
 
 
 def faults_of(root: Path, rule: Rule) -> list[str]:
@@ -106,7 +105,7 @@ def test_preview_server_passes(root: Path) -> None:
     with serving(create_app(root)) as url:
         looked, sample = check(url), check(f"{url}/", sample=3)
 
-    folder = asyncio.run(check_uri(str(root)))
+    folder = check_tree(str(root))
     assert looked.requests > 60
     assert (looked.pools, looked.walks, looked.files) == (folder.pools, folder.walks, folder.files)
     assert 0 < sample.requests < looked.requests

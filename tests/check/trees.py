@@ -7,7 +7,6 @@ whose older pages are complete, and files of earlier runs that the last one does
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,10 +16,6 @@ from typing import Any
 from exporter.check.faults import Looked
 from exporter.check.published_tree import check_source
 from exporter.check.tree_sources import StoreSource
-from exporter.config import load
-from exporter.console import Console
-from exporter.job.report import RunReport
-from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -29,6 +24,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import ManifestFile, page_token
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
+from tests.jobs import run, settings_for
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)
@@ -50,18 +46,10 @@ def tree_of(network: MadeNetwork, runs: int = 1) -> Files:
     store = MemoryStore()
     with running(create_app(network)) as url:
         for number in range(runs):
-            flags: dict[str, Any] = {
-                "network.name": "local",
-                "network.rpc_urls": [url],
-                "network.requests_per_second": 10_000.0,
-                "output.page_sizes": list(SIZES),
-                "output.default_page_size": 2,
-                "output.market_pools_cap": 2,
-            }
-            settings = load(None, flags, environment={}).settings
-            moment = START + timedelta(days=number)
-            console = Console("text", io.StringIO())
-            execute(Run(settings, store, console, RunReport(None), now=lambda moment=moment: moment))  # type: ignore[misc]
+            sizes = {
+                "output__page_sizes": list(SIZES), "output__default_page_size": 2, "output__market_pools_cap": 2,
+            }  # fmt: skip
+            run(settings_for(None, url, **sizes), store, now=START + timedelta(days=number))
             network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parents[2]
 
 
 def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -31,7 +31,7 @@ from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin, ProtocolReading
 from exporter.stores.folder import FolderStore
-from tests.job.test_run import run, settings_for
+from tests.jobs import run, settings_for
 from tests.protocols.blend_chain import account, contract
 
 LOCAL = NETWORKS["local"]

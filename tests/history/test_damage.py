@@ -12,14 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.config import load
-from exporter.console import Console
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.history.damage import SAMPLE_FILES, find_damage
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY
-from exporter.job.report import RunReport
-from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -28,6 +24,7 @@ from exporter.publishing.standing import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY
+from tests.jobs import run, settings_for
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
 
 
@@ -35,23 +32,16 @@ class Job:
     """Runs of the job over one store and one made network, each at a ledger hours after the one before."""
 
     def __init__(self, store: Store, url: str, network: MadeNetwork) -> None:
-        flags = {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0}
-        self.settings = load(None, flags, environment={}).settings
-        self.store, self.network, self.said, self.now = (
-            store,
-            network,
-            io.StringIO(),
-            datetime(2026, 11, 21, tzinfo=UTC),
-        )
+        self.settings = settings_for(None, url)
+        self.store, self.network, self.said = store, network, io.StringIO()
+        self.now = datetime(2026, 11, 21, tzinfo=UTC)
 
     def run(self) -> int:
         """One run; gives its exit code."""
         self.said = io.StringIO()
         self.network.advance()
         self.now += timedelta(hours=5)
-        return execute(
-            Run(self.settings, self.store, Console("text", self.said), RunReport(None), now=lambda: self.now)
-        )
+        return run(self.settings, self.store, said=self.said, now=self.now)[0]
 
     def ledger(self) -> int:
         """The ledger that is published."""

@@ -6,20 +6,16 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from exporter.config import load
-from exporter.console import Console
 from exporter.errors import StoreError
 from exporter.history.series import STATE_KEY
-from exporter.job.report import RunReport
-from exporter.job.run import Run, execute
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from tests.jobs import run, settings_for
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 RUNS = 4
 
 
@@ -38,10 +34,8 @@ def publish_runs(store: Store, between: Callable[[], object]) -> tuple[dict[str,
     network = MadeNetwork(pools=6, close_seconds=5 * 3600)
     said = io.StringIO()
     with running(create_app(network)) as url:
-        flags = {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0}
-        settings = load(None, flags, environment={}).settings
         for _ in range(RUNS):
-            assert 0 == execute(Run(settings, store, Console("text", said), RunReport(None), now=lambda: NOW))
+            assert 0 == run(settings_for(None, url), store, said=said)[0]
             between()
             network.advance()
     tree = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}

@@ -17,9 +17,9 @@ from pathlib import Path
 from exporter.archive.archive_files import FolderFiles
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.checkpoint import HistoryArchive
-from exporter.check import command
 from exporter.cli import main
 from exporter.config import Settings
+from exporter.job import reading
 from exporter.job.reading import OpenSource, open_source
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from tests.host.host_network import HostSource
@@ -51,7 +51,7 @@ def newest_protocol(archive: HistoryArchive) -> int:
 
 def judge(snapshot: Path, arguments: list[str]) -> None:
     """Check the file; ends the program as the command does."""
-    command.open_source = open_with_host  # type: ignore[attr-defined]
+    reading.open_source = open_with_host  # the command takes it from there
     sys.argv = ["exporter", "check", "--on-chain", "--snapshot", str(snapshot), *arguments]
     main()
 

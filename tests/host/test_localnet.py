@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
-from exporter.localnet.token_contract import Token, TokenLayout
 
 from exporter.archive.archive_snapshot import snapshot_of
 from exporter.archive.checkpoint import CheckpointState
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.config import Settings, load
-from exporter.console import Console
+from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import EXIT_DONE
 from exporter.job.reading import open_source
 from exporter.job.report import RunReport
-from exporter.job.run import execute, prepare
+from exporter.job.run import execute
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
-from exporter.ledger.rpc.wire import footprint_keys
+from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.contracts import Token, TokenLayout
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.stores import open_store
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, simulated, standing_network
 from tests.host.machine import Machine
@@ -76,6 +77,11 @@ def checked(network: LocalNetwork, behaviour: Behaviour | None = None) -> ChainC
         return asyncio.run(work(url))
 
 
+def touched(transaction_data: bytes) -> set[bytes]:
+    """Every key of a footprint."""
+    return {key for part in footprint_parts(transaction_data) for key in part}
+
+
 def test_the_check_against_the_contracts_meets_the_real_ones(snapshot: LedgerSnapshot, machine: Machine) -> None:
     """``check --on-chain`` over HTTP: every field of the archive's market equals what its deployed code answers."""
     check = checked(standing_network(snapshot, machine, PASSPHRASE))
@@ -108,22 +114,21 @@ def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) ->
         network.advance()
     with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
         settings = settings_for(url, **{"output.uri": str(tmp_path / "out")})
-        run = prepare(settings, Console("text", io.StringIO()), RunReport(None), now=lambda: later(network))
-        code = execute(run)
-    tables = run.tables
-    assert tables is not None
+        store = open_store(settings.output.uri)
+        done = execute(settings, store, Silence(), RunReport(None), now=lambda: later(network))
+    pools = pl.read_parquet(next((tmp_path / "out" / "history").rglob("*.parquet")))
 
-    assert EXIT_DONE == code
-    assert set(tables.pools["pool"]) == set(assets_at(network, tables.ledger))
-    for row in tables.pools.iter_rows(named=True):
-        answer = reserve_at(network, tables.ledger, row["pool"])
+    assert EXIT_DONE == done.exit_code
+    assert set(pools["pool"]) == set(assets_at(network, done.ledger))
+    for row in pools.iter_rows(named=True):
+        answer = reserve_at(network, done.ledger, row["pool"])
         config, data = answer.struct("config"), answer.struct("data")
         supplied = data.i128("b_supply") * data.i128("b_rate") // 10**12
         borrowed = -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)
         assert (supplied, borrowed) == (row["total_supplied"], row["total_borrowed"])
         assert (data.i128("b_rate"), data.i128("d_rate")) == (row["supply_index"], row["borrow_index"])
         assert config.u32("decimals") == row["decimals"]
-        price, timestamp = price_at(network, tables.ledger, row["oracle"], row["pool"])
+        price, timestamp = price_at(network, done.ledger, row["oracle"], row["pool"])
         assert price == row["oracle_price"]
         # This oracle says the time of the call, which is asked for at a ledger of the reading, not always at the run's.
         assert row["price_timestamp"] <= timestamp
@@ -181,7 +186,9 @@ def test_the_stand_ins_answer_as_the_contracts_do(
         count("calls compared with the stand-ins", 1)
         if real.result != ours.result or code_of(real.error) != code_of(ours.error):
             different.append((call, real.result, real.error, ours.result, ours.error))
-        elif real.result is not None and set(footprint_keys(ours.transaction_data())) != set(real.outcome.footprint):
+        elif real.result is not None and {
+            key for part in footprint_parts(ours.transaction_data()) for key in part
+        } != set(real.outcome.footprint):
             different.append((call, "footprint", real.outcome.footprint, ours.footprint.keys()))
 
     assert [] == different

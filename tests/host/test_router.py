@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exporter.localnet.router_contract import run_router
 
 from exporter.archive.archive_snapshot import snapshot_of
 from exporter.archive.checkpoint import CheckpointState
@@ -20,7 +19,7 @@ from exporter.ledger.router import CALLER, Router, ask_alone
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts
+from exporter.localnet.contracts import Contracts, run_router
 from exporter.localnet.network import CODE
 from tests.host.blend_world import POOL
 from tests.host.host_network import HostSource

@@ -140,6 +140,22 @@ def test_url_in_an_environment_variable() -> None:
         assert KEY not in result.output
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) -> None:
+    """What nobody foresaw ends with code 1 and its name, and neither its text nor its traceback shows a key."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(f"cannot handle {URL}")
+
+    monkeypatch.setattr("exporter.job.run.try_output", fail)
+    result = invoke("run", "--rpc-url", "https://rpc.example.org/x", "--log-format", log_format)
+
+    assert 1 == result.exit_code
+    assert "RuntimeError: cannot handle" in result.stderr
+    assert KEY not in result.output + Path("run-report.json").read_text()
+    assert ("Traceback" in result.stderr) is (log_format == "text")
+
+
 def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the store refuses and then the report, too, the store's error is the one that the command ends with."""
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import io
+import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from exporter.console import Console
-from exporter.job.report import RunReport
-from exporter.job.run import Run, read, tabulate
+from exporter.deployments.networks import network_id
+from exporter.discovery.memory import load_memory, save_memory
+from exporter.job.reading import MarketsRead, open_source, read_markets, router_for
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.contracts import TokenLayout
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.numbers.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests.job.mainnet_chain import MainnetChain
-from tests.job.test_run import settings_for
+from tests.jobs import settings_for
 
 WAVES = (
     "lists: instances, zones, records, Peridot's vaults and XOXNO's hub markets with their tokens",
@@ -36,15 +37,15 @@ FIRST_RUN = "the backstop of v2.1 is asked for its factory, so that its events c
 class Counted:
     """A run over the chain, up to its numbers, and what the server was asked for."""
 
-    run: Run
+    read: MarketsRead
+    tables: Tables
     methods: Counter[str]
     calls: Counter[tuple[str, str]]
 
     @property
     def keys(self) -> int:
         """The distinct keys the run is made of."""
-        assert self.run.certificate is not None
-        return self.run.certificate.keys
+        return self.read.certificate.keys
 
 
 def counted(chain: MainnetChain, store: MemoryStore, out: Path) -> Counted:
@@ -53,10 +54,15 @@ def counted(chain: MainnetChain, store: MemoryStore, out: Path) -> Counted:
     before = Counter(chain.called)
     with running(create_app(chain, behaviour)) as url:
         settings = settings_for(out, url, network__name="mainnet", network__router=False)  # every price by itself
-        run = Run(settings, store, Console("text", io.StringIO()), RunReport(None))
-        for step in (read, tabulate):
-            step(run, {})
-    return Counted(run, Counter(behaviour.counts), chain.called - before)
+        memory = load_memory(store, network_id(settings.passphrase))
+
+        async def work() -> MarketsRead:
+            async with open_source(settings, None) as opened:
+                return await read_markets(settings, opened, memory, router_for(settings, opened))
+
+        read = asyncio.run(work())
+        save_memory(store, memory)
+    return Counted(read, read.tables(), Counter(behaviour.counts), chain.called - before)
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +81,16 @@ def runs(chain: MainnetChain, tmp_path_factory: pytest.TempPathFactory) -> list[
 def test_all_is_read(chain: MainnetChain, runs: list[Counted]) -> None:
     """Every listed market and every pool is read, at one ledger in one round; Slender is archived, hence absent."""
     for each in runs:
-        tables = each.run.done()
+        tables = each.tables
         assert chain.pools == tables.pools.height
         assert chain.markets == {
             reading.protocol: {market.address for market in reading.markets}
-            for reading in each.run.readings
+            for reading in each.read.protocols
             if reading.markets
         }
         assert [] == tables.unread
         assert ["slender"] == [item.protocol for item in tables.absent]
-        assert each.run.certificate is not None
-        assert 1 == each.run.certificate.rounds
+        assert 1 == each.read.certificate.rounds
 
 
 def test_requests_for_entries(runs: list[Counted]) -> None:
@@ -101,7 +106,7 @@ def test_requests_for_entries(runs: list[Counted]) -> None:
 def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
     """Calls are made for prices, for what a boosted Peridot vault could pay, and for tokens of their own layout."""
     for each in runs:
-        quotes = {reading.protocol: reading.quotes for reading in each.run.readings}
+        quotes = {reading.protocol: reading.quotes for reading in each.read.protocols}
         oracles = {oracle for name in ("blend", "alula", "peridot") for oracle, _ in quotes[name]}
         singly = sum(len(quotes[name]) for name in ("blend", "alula", "peridot"))
         odd = [token.contract for token in chain.tokens if token.layout is TokenLayout.OWN]
@@ -137,10 +142,10 @@ def test_nothing_else(runs: list[Counted]) -> None:
 
 def test_no_false_alarm(runs: list[Counted]) -> None:
     """Where everything is as the lists have it an operator is told nothing."""
-    assert [[], []] == [each.run.done().notices for each in runs]
+    assert [[], []] == [each.tables.notices for each in runs]
 
 
 def test_what_is_new(runs: list[Counted]) -> None:
     """Pools that only a reward zone lists are named as discovered by the first run, and known to the second."""
-    assert [("blend", "listed")] * 2 == [(item.protocol, item.origin) for item in runs[0].run.discovered]
-    assert [] == runs[1].run.discovered
+    assert [("blend", "listed")] * 2 == [(item.protocol, item.origin) for item in runs[0].read.discovered]
+    assert [] == runs[1].read.discovered

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from exporter.check.command import check_tree
-from exporter.config import Settings, load
-from exporter.console import Console
+from exporter.check.published_tree import check_tree
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, NetworkMismatchError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunReport
-from exporter.job.run import STEPS, execute, prepare
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-def settings_for(out: Path, url: str | None = None, **flags: Any) -> Settings:
-    """Settings of a run against the embedded network."""
-    values: dict[str, Any] = {"network.name": "local", "network.requests_per_second": 10_000.0, "output.uri": str(out)}
-    if url is not None:
-        values["network.rpc_urls"] = [url]
-    values |= {key.replace("__", "."): value for key, value in flags.items()}
-    return load(None, values, environment={}).settings
-
-
-def run(settings: Settings, **options: Any) -> tuple[int, dict[str, Any]]:
-    """One run; gives its exit code and the facts of its report."""
-    report = RunReport(None)
-    code = execute(prepare(settings, Console("text", io.StringIO()), report, now=lambda: NOW, **options))
-    return code, report.facts
+from tests.jobs import run, settings_for
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:
@@ -94,29 +72,32 @@ class TestEmbeddedNetwork:
 
         assert tree_of(tmp_path / "one") == tree_of(tmp_path / "two")
 
-    def test_an_output_that_cannot_be_written_costs_no_reading(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_an_output_that_is_none_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:
         """The output is tried first: where it refuses, the network was not asked for anything."""
         (tmp_path / "out").write_text("a file")
         report = RunReport(None)
         settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
-        with pytest.raises(StoreError, match=f"cannot write into {tmp_path}/out"):
-            execute(prepare(settings, Console("text", io.StringIO()), report))
+        with pytest.raises(StoreError, match="Not a directory" if dry_run else f"cannot write into {tmp_path}/out"):
+            run(settings, report=report, dry_run=dry_run)
 
         assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
+    @pytest.mark.parametrize("dry_run", [False, True])
     @pytest.mark.parametrize("key", ["v1/system/status.json", "v1/system/intent.json", "v1/history.json"])
-    def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str) -> None:
+    def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str, dry_run: bool) -> None:
         """What stands in the output and cannot be understood is said before the network is asked."""
         (tmp_path / "out" / key).parent.mkdir(parents=True)
         (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
         report = RunReport(None)
         settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
         with pytest.raises(StoreError, match=f"{key}.*nested too deep"):
-            execute(prepare(settings, Console("text", io.StringIO()), report))
+            run(settings, report=report, dry_run=dry_run)
 
         assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
-    def test_refuses_what_is_not_newer(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_refuses_what_is_not_newer(self, tmp_path: Path, dry_run: bool) -> None:
         """A second run at an earlier ledger ends with exit code 3, before it computes, and changes no byte."""
         with running(create_app(MadeNetwork(pools=10, start_ledger=5_000))) as url:
             run(settings_for(tmp_path / "out", url))
@@ -126,7 +107,7 @@ class TestEmbeddedNetwork:
             running(create_app(MadeNetwork(pools=10, start_ledger=4_999))) as url,
             pytest.raises(NotNewerError) as caught,
         ):
-            execute(prepare(settings_for(tmp_path / "out", url), Console("text", io.StringIO()), report))
+            run(settings_for(tmp_path / "out", url), report=report, dry_run=dry_run)
 
         assert 3 == caught.value.exit_code
         assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
@@ -137,10 +118,11 @@ class TestEmbeddedNetwork:
         with running(create_app(MadeNetwork(pools=10))) as url:
             run(settings_for(tmp_path / "out", url))
             before = tree_of(tmp_path / "out")
-            code, facts = run(settings_for(tmp_path / "out", url))
+            for dry_run in (False, True):
+                code, facts = run(settings_for(tmp_path / "out", url), dry_run=dry_run)
+                assert (0, True) == (code, facts["nothing_to_do"])
+                assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
 
-        assert (0, True) == (code, facts["nothing_to_do"])
-        assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
         assert before == tree_of(tmp_path / "out")
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
@@ -167,7 +149,7 @@ class TestEmbeddedNetwork:
 
         tree = tmp_path / "begun there"
         assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
-        assert 0 == check_tree(str(tree), None, Console("text", io.StringIO()), Console("text", io.StringIO()))
+        assert check_tree(str(tree)).files
 
     def test_next_run(self, tmp_path: Path) -> None:
         """A later run replaces the documents, keeps the pages of the run before, and extends the history."""
@@ -186,12 +168,22 @@ class TestEmbeddedNetwork:
         assert [65_000_000, 65_000_001] == [file["first_ledger"] for file in history["files"]]
 
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
-        """A dry run does all the work and leaves no file."""
-        with running(create_app(MadeNetwork(pools=10))) as url:
+        """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
+        network = MadeNetwork(pools=10)
+        with running(create_app(network)) as url:
             code, facts = run(settings_for(tmp_path / "out", url), dry_run=True)
+            assert (0, False) == (code, facts["published"])
+            assert not (tmp_path / "out").exists()
+            run(settings_for(tmp_path / "out", url))
+            before = tree_of(tmp_path / "out")
+            network.advance()
+            code, facts = run(settings_for(tmp_path / "out", url), dry_run=True)
+            network.advance()
+            _, real = run(settings_for(tmp_path / "real", url))
 
         assert (0, False) == (code, facts["published"])
-        assert not (tmp_path / "out").exists()
+        assert before == tree_of(tmp_path / "out")
+        assert real["checked"]["files"].keys() == facts["checked"]["files"].keys()
 
     def test_unread_pools(self, tmp_path: Path) -> None:
         """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
@@ -250,7 +242,8 @@ class TestEmbeddedNetwork:
         ):
             run(settings_for(tmp_path / "out", url, network__name="mainnet"))
 
-    def test_a_tree_of_another_network(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
         """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
         network = MadeNetwork(pools=3)
         with running(create_app(network)) as url:
@@ -263,10 +256,10 @@ class TestEmbeddedNetwork:
             running(create_app(network, behaviour)) as url,
             pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "),
         ):
-            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"), dry_run=dry_run)
 
         assert before == tree_of(tmp_path / "out")
-        assert set() == {call.method for call in behaviour.calls} - {"getHealth", "getNetwork", "getVersionInfo"}
+        assert not behaviour.calls
 
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
@@ -325,8 +318,3 @@ class TestMainnetFile:
             ("native", "126430667051058", "1177183034145", 10, 0, None),
             ("USDC", "32967024554566", "21562828886421", 1199, 610, None),
         ] == [tuple(pool[name] for name in fields) for pool in document["pools"]]
-
-
-def test_steps_are_documented() -> None:
-    """Every step says what it does."""
-    assert all(step.__doc__ for _, _, step in STEPS)

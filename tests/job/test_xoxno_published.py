@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-from exporter.console import Console
 from exporter.deployments.local import made_address
-from exporter.job.report import RunReport
-from exporter.job.run import Run, execute
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol, vec
@@ -18,7 +14,7 @@ from exporter.localnet.made import MadeNetwork, Others
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
-from tests.job.test_run import NOW, settings_for
+from tests.jobs import run, settings_for
 
 
 def test_prices_through_the_map(tmp_path: Path) -> None:
@@ -31,8 +27,7 @@ def test_prices_through_the_map(tmp_path: Path) -> None:
     xoxno = network.others.xoxno
     store = MemoryStore()
     with running(create_app(network)) as url:
-        run = Run(settings_for(tmp_path, url), store, Console("text", io.StringIO()), RunReport(None), now=lambda: NOW)
-        assert 0 == execute(run)
+        assert 0 == run(settings_for(tmp_path, url), store)[0]
     status = json.loads(text(store, "v1/system/status.json"))
 
     tokens = sorted({market.token for market in xoxno.markets})

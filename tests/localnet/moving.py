@@ -16,7 +16,7 @@ from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, PRO
 from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
 
-TOKENS: list[Token] = make_tokens(Random(1), 1, 0)[0]
+TOKENS: list[Token] = make_tokens(Random(1), 20, at_least=8)[0]
 
 
 class Markets(Protocol):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,27 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.deployments.local import made_address
-from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, data_key
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.alula import (
-    ADD_COLLATERAL,
-    BORROW,
-    DEPOSIT,
     Curve,
     Market,
-    NoResultError,
     Pool,
     PoolConfig,
-    apy,
     cached_price_entry,
     cached_price_key,
-    multiplier,
-    next_modifier,
     pool_entry,
 )
 from exporter.localnet.chain import Change
@@ -41,11 +31,8 @@ from exporter.localnet.made import MadeNetwork
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from exporter.tables import VALID_PRICE
 from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
-
-YEAR = 31_556_926
 
 
 def pool(config: PoolConfig | None = None, **fields: int) -> Pool:
@@ -70,66 +57,6 @@ def judged(made: Pool) -> dict[str, int]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("apr", "seconds", "expected"),
-    [
-        (1000, 0, 1000000000000000000),
-        (0, YEAR, 1000000000000000000),
-        (1000, YEAR, 1105170917873740281),
-        (9000, YEAR, 2459603079490413216),
-        (1000, 1, 1000000003168876461),
-        (15000, 94670778, 90017121668137558205),
-    ],
-)
-def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
-    """The growth of a debt is that of the contract's own tests (docs/protocols/alula.md, "Vectors", of 1 to 12)."""
-    assert expected == multiplier(apr, seconds)
-
-
-def test_yields_and_what_has_none() -> None:
-    """Yields are those of docs/protocols/alula.md, "Vectors", 21 to 25; above 32 or 128 bits there is none."""
-    assert [2389, 5683, 8221, 89741, 535981] == [apy(rate) for rate in (2143, 4500, 6000, 23000, 40000)]
-    for too_high in (129_704, 10**6, 10**9):
-        with pytest.raises(NoResultError):
-            apy(too_high)
-    with pytest.raises(NoResultError):
-        Curve(kink2_ur_bps=10_000).apr(10_000)
-
-
-def test_modifier_vectors() -> None:
-    """The modifier moves as in docs/protocols/alula.md, "Vectors", 43 to 46."""
-    assert 8_500 == next_modifier(10_000, 8_000, 6_500, 100, 100)
-    assert 100_000 == next_modifier(10_000, 0, 6_500, 100, 86_400)
-    assert 68_500 == next_modifier(10_000, 0, 6_500, 100, 900)
-    modifier = 10_000
-    for _ in range(6):
-        modifier = next_modifier(modifier, 0, 6_500, 100, 100)
-    assert 49_000 == modifier
-    assert [10_000, 10_001] == [next_modifier(10_000, 6_499, 6_500, 1, seconds) for seconds in (9_999, 10_000)]
-    assert 1_000 == next_modifier(1_200, 10_000, 0, 100, 900)
-
-
-@pytest.mark.parametrize(("seconds", "borrowed", "fees"), [(86_400, 169_638_604, 529), (5, 169_633_310, 0)])
-def test_accrual_vector(seconds: int, borrowed: int, fees: int) -> None:
-    """Debt and fees grow as in docs/protocols/alula.md, "Vectors", 47, with the floor of the newest source."""
-    flat = PoolConfig(Curve(114, 114, 5_000, 114, 8_000, 114))
-    made = pool(flat, total_borrowed=169_633_309, total_available=10**9)
-    made.accrue(seconds)
-
-    assert (borrowed, fees, seconds) == (made.total_borrowed, made.take_rate_fees_sum, made.last_accrual_timestamp)
-    assert 114 == made.borrow_apr_bps
-
-
-def test_the_vector_with_the_other_rounding() -> None:
-    """The judge, which knows both roundings of the fees, agrees with alula.md, "Vectors", 47, on both."""
-    flat = PoolConfig(Curve(114, 114, 5_000, 114, 8_000, 114))
-    before = judged(pool(flat, total_borrowed=169_633_309, total_available=10**9))
-
-    for seconds, both in ((86_400, (530, 529)), (5, (1, 0))):
-        fees = [judge.accrue(before, seconds, take_rate_ceil=up)["take_rate_fees_sum"] for up in (True, False)]
-        assert list(both) == fees
-
-
 @given(
     st.integers(0, 10**30),
     st.integers(0, 10_000),
@@ -149,35 +76,6 @@ def test_accrual_equals_the_judge(
     made.accrue(seconds)
 
     assert expected == judged(made)
-
-
-@given(st.integers(0, 2**32), st.integers(0, 8_500), st.booleans(), st.booleans(), st.integers(0, 7))
-def test_operations_keep_to_the_rules(
-    seed: int, utilization: int, may_deposit: bool, may_borrow: bool, flags: int
-) -> None:
-    """No operation makes an amount negative, lends beyond the limit, or does what market or pool forbid."""
-    random = Random(seed)
-    made = pool(replace(PoolConfig(), reactivity=random.randint(0, 20), flags=flags))
-    made.deposit(random.randint(10**7, 10**15))
-    made.borrow(made.supply * utilization // 10_000)
-    assert 1_000 == made.share_rates()[0]
-    for step in range(1, 20):
-        worth = made.supply * 10**18 // made.total_j_tokens
-        operation = made.operate(random, step * 60, may_deposit, may_borrow)
-        amounts = [made.available, made.total_borrowed, made.total_collateral, made.total_j_tokens, made.total_d_tokens]
-        assert min(amounts) >= 0
-        assert step * 60 == made.last_accrual_timestamp
-        assert made.supply * 10**18 // made.total_j_tokens >= worth  # no operation costs the other suppliers anything
-        if operation == "borrow":
-            assert may_borrow
-            assert flags & BORROW
-            assert made.total_borrowed * 10_000 <= made.supply * 9_000
-        elif operation == "deposit":
-            assert may_deposit
-            assert flags & DEPOSIT
-        elif operation == "add_collateral":
-            assert may_deposit
-            assert flags & ADD_COLLATERAL
 
 
 FOREVER = 70_000_000
@@ -226,45 +124,6 @@ def change(network: MadeNetwork, *entries: tuple[bytes, bytes]) -> None:
     """Close a ledger in which these entries are written."""
     chain = network.chain
     chain.close([Change(*entry, FOREVER) for entry in entries], close_time=chain.close_time(chain.latest) + 5)
-
-
-def test_the_exporter_agrees_with_the_views(network: MadeNetwork) -> None:
-    """Every number of the exporter is the one that the market's own view has at this ledger, field by field."""
-    tables = exported(network)
-    compared = 0
-    for market in network.alula.markets:
-        rows = {row["pool"]: row for row in tables.pools.rows(named=True) if row["market"] == market.address}
-        for pool in market.pools:
-            row = rows[pool.address]
-            simulation = view(network, market, "get_pool_data", address(pool.address))
-            if pool.address == network.alula.stale:
-                assert row["price_reason"].startswith("the price is ")
-                assert "Error(Contract, #501)" in (simulation.error or "")
-                continue
-            data = result(simulation)
-            compared += 1
-            assert {
-                "supply_apy_bps": data["apy"]["supply_bps"],
-                "borrow_apy_bps": data["apy"]["borrow_bps"],
-                "supply_index": data["j_token_rate_floor_bps"],
-                "borrow_index": data["d_token_rate_ceil_bps"],
-                "oracle_price": data["oracle_asset_price"],
-                "total_supplied": data["total_supply"],
-                "total_borrowed": data["pool"]["total_borrowed"],
-                "total_collateral": data["pool"]["total_collateral"],
-                "rate_modifier": data["pool"]["interest_rate_modifier_bps"],
-                "last_accrual_time": data["pool"]["last_accrual_timestamp"],
-                "backstop_credit": data["pool"]["take_rate_fees_sum"],
-                "decimals": data["pool"]["token_decimals"],
-                "token_address": data["pool"]["token_address"],
-                "price_reason": VALID_PRICE,
-            } == {name: row[name] for name in row if name in {
-                "supply_apy_bps", "borrow_apy_bps", "supply_index", "borrow_index", "oracle_price", "total_supplied",
-                "total_borrowed", "total_collateral", "rate_modifier", "last_accrual_time", "backstop_credit",
-                "decimals", "token_address", "price_reason",
-            }}  # fmt: skip
-    assert compared >= 6
-    assert compared + 1 == tables.pools.height
 
 
 def test_market_data(network: MadeNetwork) -> None:
@@ -348,20 +207,6 @@ def test_cached_price_of_the_same_ledger(network: MadeNetwork) -> None:
     assert network.chain.entry(data_key(market.address, cached_price_key(pool), TEMPORARY), network.chain.latest)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        ("get_user_obligations", ()),
-        ("get_market_data", (symbol("x"),)),
-        ("get_pool_data", ()),
-        ("get_pool_data", (symbol("x"),)),
-    ],
-)
-def test_calls_that_are_none(network: MadeNetwork, function: str, arguments: tuple[ScVal, ...]) -> None:
-    """A function that does not exist, and arguments that do not fit, fail."""
-    assert view(network, network.alula.markets[0], function, *arguments).error is not None
-
-
 def test_footprint(network: MadeNetwork) -> None:
     """A view looks at the market, its pools, its cached prices and its oracle's entries, and at no token's."""
     footprint = view(network, network.alula.markets[0]).footprint
@@ -369,11 +214,3 @@ def test_footprint(network: MadeNetwork) -> None:
 
     assert 2 + 1 + 3 + 3 + 2 + 3 * 2 == len(footprint)
     assert tokens.isdisjoint(footprint)
-
-
-def test_the_known_markets_are_there() -> None:
-    """The first three markets are those that the local network's list names."""
-    known = [market for item in NETWORKS["local"].deployments if item.protocol == "alula" for market in item.markets]
-    made = MadeNetwork(pools=1, alula_markets=3).alula.markets
-
-    assert known == [market.address for market in made]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from exporter.ledger.codec import entries, scval
-from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_of
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.entries import ContractData, decode_contract_data
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.alula import STATUSES, Market, Pool
@@ -22,22 +22,6 @@ from exporter.protocols.alula.layout import decode_pool
 from exporter.protocols.base import Candidate
 from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
-
-# docs/protocols/alula.md, "Keys"
-INSTANCE_KEYS = [
-    "Admin", "BadDebtLockDuration", "DeployerHost", "InsolvencyLtvBps", "InsuranceFund", "IsOwned", "MarketStatus",
-    "MaxPositions", "MinCollateralValueCents", "Name", "Oracle", "UpdateInQueuePeriod",
-]  # fmt: skip
-POOL_FIELDS = [
-    "bad_debt_lock_d", "bad_debt_request_count", "borrow_apr_bps", "config", "farm_debt", "farm_supply",
-    "interest_rate_modifier_bps", "last_accrual_timestamp", "name", "operation_fees_sum", "pool_address",
-    "supply_apr_bps", "take_rate_fees_sum", "token_address", "token_decimals", "token_symbol", "total_available",
-    "total_borrowed", "total_collateral", "total_d_tokens", "total_j_tokens",
-]  # fmt: skip
-CONFIG_FIELDS = {
-    "accrual_model": scval.VEC, "fee_config": scval.MAP, "health_config": scval.MAP, "interest_rate_model": scval.VEC,
-    "ir_reactivity_constant": scval.U32, "status": scval.MAP, "target_utilization_ratio_bps": scval.I128,
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -61,48 +45,6 @@ def read(network: MadeNetwork, key: bytes) -> ContractData:
     entry = network.chain.entry(key, network.chain.latest)
     assert entry is not None
     return decode_contract_data(entry.data)
-
-
-def test_there_are_none_unless_asked_for() -> None:
-    """Without the option there is no Alula market, and with it the rest of the network stays as it was."""
-    without, with_them = MadeNetwork(pools=20), MadeNetwork(pools=20, alula_markets=3)
-    for _ in range(10):
-        without.advance()
-        with_them.advance()
-
-    assert [] == without.alula.markets
-    for ledger in (without.chain.oldest, without.chain.latest):
-        plain, more = without.chain.state(ledger), with_them.chain.state(ledger)
-        assert plain.items() <= more.items()
-        assert len(more) > len(plain) + 20
-
-
-def test_the_same_seed_makes_the_same_markets() -> None:
-    """Equal arguments give equal entries at every ledger; another seed gives others."""
-    first, second, other = (MadeNetwork(pools=5, seed=seed, alula_markets=4) for seed in (3, 3, 4))
-    for _ in range(5):
-        first.advance()
-        second.advance()
-
-    assert first.chain.state(first.chain.latest) == second.chain.state(second.chain.latest)
-    assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
-
-
-def test_entries_have_the_contracts_form(network: MadeNetwork) -> None:
-    """Instances have the twelve keys, pools the 21 fields and their configuration (docs/protocols/alula.md, "Keys")."""
-    for market in network.alula.markets:
-        instance = instance_of(read(network, entries.instance_key(market.address)))
-        assert [vec(symbol(name)) for name in INSTANCE_KEYS] == [key for key, _ in instance.storage or ()]
-        listed = read(network, entries.variant_key(market.address, "AllPools")).value
-        assert [address(pool.address) for pool in market.pools] == list(listed[1])
-        for pool in market.pools:
-            value = read(network, pool_key(market, pool)).value
-            assert POOL_FIELDS == [key[1] for key, _ in value[1]]
-            config = dict(value[1])[symbol("config")]
-            assert CONFIG_FIELDS == {key[1]: item[0] for key, item in config[1]}
-            fields = {key[1]: item for key, item in config[1]}
-            assert [12, 9] == [len(fields[name][1]) for name in ("fee_config", "health_config")]
-            assert 6 == len(fields["interest_rate_model"][1][1][1])
 
 
 def test_the_manager_vouches_for_every_market(network: MadeNetwork) -> None:
@@ -194,18 +136,6 @@ def test_pools_can_be_archived_or_missing() -> None:
     assert 1 == sum(entry is None for entry in found.values())
     with pytest.raises(ValueError, match="not that many Alula pools"):
         MadeNetwork(pools=5, alula_markets=3, alula_archived=7)
-
-
-def test_amounts_keep_within_bounds(network: MadeNetwork) -> None:
-    """Every pool of the network has yields, so that no market of it is unreadable by itself."""
-    for market, pool in pools_of(network.alula):
-        entry = network.chain.entry(pool_key(market, pool), network.chain.latest)
-        assert entry is not None
-        decoded = decode_contract_data(entry.data)
-        numbers = {key[1]: item[1] for key, item in decoded.value[1]}
-        assert 0 <= numbers["total_borrowed"] <= numbers["total_available"] + numbers["total_borrowed"]
-        borrow, supply = pool.current_aprs()
-        assert judge.apy_bps(borrow) >= judge.apy_bps(supply)
 
 
 def test_reading_while_the_network_moves() -> None:

@@ -6,29 +6,12 @@ from collections import Counter
 
 import pytest
 
-from exporter.deployments.local import K2 as DEPLOYMENT
-from exporter.deployments.local import K2_ROUTER_CODE
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data, instance_key
-from exporter.ledger.codec.scval import ScVal
-from exporter.localnet.k2 import BORROWING, FROZEN, ROUTER_WASM_HASH, Market, Reserve
+from exporter.ledger.codec.entries import instance_key
+from exporter.localnet.k2 import BORROWING, FROZEN, Market, Reserve
 from exporter.protocols.k2.layout import reserve_key
 from exporter.tables import VALID_PRICE
 from tests.judges import k2_judge as judge
 from tests.localnet.k2_network import K2Network, read, tables_of
-
-# docs/protocols/k2.md, "Keys"
-RESERVE_FIELDS = [
-    "a_token_address", "configuration", "current_liquidity_rate", "current_variable_borrow_rate", "debt_token_address",
-    "id", "interest_rate_strategy_address", "last_update_timestamp", "liquidity_index", "variable_borrow_index",
-]  # fmt: skip
-
-
-def value_of(network: K2Network, key: bytes) -> ScVal:
-    """The value of an entry at the latest ledger."""
-    entry = network.chain.entry(key, network.chain.latest)
-    assert entry is not None
-    return decode_contract_data(entry.data).value
 
 
 def reserves_of(network: K2Network) -> list[tuple[Market, Reserve]]:
@@ -53,48 +36,6 @@ def judged(reserve: Reserve, now: int) -> dict[str, int]:
         "variable_rate_slope2": reserve.model.slope2,
     }
     return judge.project(state, now)
-
-
-def test_none_unless_asked_for() -> None:
-    """Without markets there are no entries and no changes."""
-    network = K2Network(count=0)
-
-    assert [] == list(network.k2.first_entries(1, 1))
-    assert [] == list(network.k2.advance(network.chain, 2, 2))
-
-
-def test_the_same_seed_makes_the_same_markets() -> None:
-    """Equal arguments give equal entries at every ledger; another seed gives others."""
-    first, second, other = (K2Network(seed=seed) for seed in (3, 3, 4))
-    for _ in range(5):
-        first.advance()
-        second.advance()
-
-    assert first.chain.state(first.chain.latest) == second.chain.state(second.chain.latest)
-    assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
-
-
-def test_the_deployment_is_the_made_one() -> None:
-    """The list for the embedded network has the first markets' addresses and the code they run."""
-    network = K2Network()
-
-    assert [market.address for market in network.k2.markets[:3]] == list(DEPLOYMENT.markets)
-    assert ROUTER_WASM_HASH.hex() == K2_ROUTER_CODE
-    assert [market.rates for market in network.k2.markets[:3]] == list(DEPLOYMENT.addresses("interest_rate"))
-    assert [item.a_token for item in network.k2.markets[0].reserves] == list(DEPLOYMENT.addresses("a_token"))
-    assert [item.debt_token for item in network.k2.markets[0].reserves] == list(DEPLOYMENT.addresses("debt_token"))
-
-
-def test_entries_have_the_contracts_form() -> None:
-    """A reserve's struct has the fields of the source; its tokens' totals stand in their instances."""
-    network = K2Network()
-    for market, reserve in reserves_of(network):
-        value = value_of(network, reserve_key(market.address, reserve.asset))
-        assert RESERVE_FIELDS == [name for (_, name), _ in value[1]]
-        for token, total in ((reserve.a_token, "total_supply_scaled"), (reserve.debt_token, "total_debt_scaled")):
-            ((key, state),) = value_of(network, instance_key(token))[1].storage
-            assert (scval.VEC, ((scval.SYMBOL, "State"),)) == key
-            assert total in {name for (_, name), _ in state[1]}
 
 
 def test_the_first_markets_have_their_conditions() -> None:
@@ -168,9 +109,3 @@ def test_one_stale_price_costs_one_pool_its_price() -> None:
     others = tables.pools.filter(tables.pools["pool"] != network.k2.stale)
     assert {VALID_PRICE} == set(others["price_reason"])
     assert [] == tables.notices
-
-
-def test_bounds_of_what_is_broken() -> None:
-    """More archived reserves than there are cannot be asked for."""
-    with pytest.raises(ValueError, match="not that many K2 reserves"):
-        K2Network(count=1, archived=5)

@@ -11,22 +11,10 @@ from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_of
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
-from exporter.localnet.blend import V1, V2
 from exporter.localnet.contracts import storage_of
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.made_assets import FeedKind
 from tests.localnet.rpc_client import stellar_asset
-
-CONFIG_FIELDS = {
-    "v1": ["bstop_rate", "max_positions", "oracle", "status"],
-    "v2": ["bstop_rate", "max_positions", "min_collateral", "oracle", "status"],
-}
-_V1_FIELDS = ("c_factor", "decimals", "index", "l_factor", "max_util", "r_base", "r_one", "r_three", "r_two")
-RESERVE_CONFIG_FIELDS = {
-    "v1": [*_V1_FIELDS, "reactivity", "util"],
-    "v2": [*_V1_FIELDS[:2], "enabled", *_V1_FIELDS[2:], "reactivity", "supply_cap", "util"],
-}
-RESERVE_DATA_FIELDS = ["b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod", "last_time"]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +46,7 @@ def test_the_number_of_pools_is_exact(pools: int) -> None:
 
 def test_the_same_seed_makes_the_same_network() -> None:
     """Equal arguments give equal entries at every ledger, whatever was read in between; another seed gives others."""
-    first, second, other = (MadeNetwork(pools=40, seed=seed) for seed in (3, 3, 4))
+    first, second, other = (MadeNetwork(pools=40, seed=seed, alula_markets=3, others=SOME) for seed in (3, 3, 4))
     for _ in range(5):
         first.advance()
         first.chain.state(first.chain.latest)
@@ -68,6 +56,26 @@ def test_the_same_seed_makes_the_same_network() -> None:
     for ledger in range(first.chain.oldest, first.chain.latest + 1):
         assert first.chain.state(ledger) == second.chain.state(ledger)
     assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
+
+
+def test_protocols_stand_beside_each_other() -> None:
+    """Without the other protocols the rest of the network is the same."""
+    alone, every = MadeNetwork(pools=40), MadeNetwork(pools=40, alula_markets=3, others=SOME)
+    for _ in range(3):
+        alone.advance()
+        every.advance()
+    state = every.chain.state(every.chain.latest)
+
+    assert alone.chain.state(alone.chain.latest).items() <= state.items()
+
+
+def test_the_known_contracts_are_there() -> None:
+    """Everything that the local network's lists name is there, with the code that a list states."""
+    network = MadeNetwork(pools=40, alula_markets=3, others=SOME)
+    for deployment in NETWORKS["local"].deployments:
+        for known in deployment.contracts:
+            code = instance_of(read(network, entries.instance_key(known.address))).wasm_hash
+            assert known.wasm_hash in (None, (code or b"").hex()), known.address
 
 
 def test_every_pool_is_found_from_the_known_backstops(made: MadeNetwork) -> None:
@@ -87,49 +95,6 @@ def test_every_pool_is_found_from_the_known_backstops(made: MadeNetwork) -> None
             assert (scval.BOOL, True) == vouched.value
             assert deployment.label == next(m.generation.label for m in made.markets if m.address == pool)
     assert sorted(market.address for market in made.markets) == sorted(found)
-
-
-def test_pools_have_the_entries_of_their_generation(made: MadeNetwork) -> None:
-    """Instances have the real wasm hash and exactly the fields of their generation, in the ledger's order."""
-    assert {V1, V2} == {market.generation for market in made.markets}
-    for market in made.markets:
-        instance = instance_of(read(made, entries.instance_key(market.address)))
-        label = market.generation.label
-        assert market.generation.wasm_hash == instance.wasm_hash
-        names = [key[1] for key, _ in instance.storage or ()]
-        assert ["Admin", "BLNDTkn", "Backstop", "Config", *(["IsInit"] if label == "v1" else []), "Name"] == names
-        config = storage_of(instance, symbol("Config"))
-        assert config is not None
-        assert CONFIG_FIELDS[label] == [key[1] for key, _ in config[1]]
-        list_key = entries.data_key(market.address, symbol("ResList"))
-        if not market.listed:
-            assert made.chain.entry(list_key, made.chain.latest) is None
-            continue
-        assert [address(reserve.token) for reserve in market.reserves] == list(read(made, list_key).value[1])
-        for reserve in market.reserves:
-            stored = read(made, entries.variant_key(market.address, "ResConfig", address(reserve.token))).value
-            assert RESERVE_CONFIG_FIELDS[label] == [key[1] for key, _ in stored[1]]
-            stored = read(made, entries.variant_key(market.address, "ResData", address(reserve.token))).value
-            assert RESERVE_DATA_FIELDS == [key[1] for key, _ in stored[1]]
-
-
-def test_configurations_keep_to_the_contracts_limits(made: MadeNetwork) -> None:
-    """No reserve has a configuration, and no pool a size, that the contract refuses (blend.md, "Keys")."""
-    for market in made.markets:
-        assert len(market.reserves) <= market.generation.max_reserves
-        assert len({reserve.token for reserve in market.reserves}) == len(market.reserves)
-        assert 0 <= market.take_rate < 10**7
-        for index, reserve in enumerate(market.reserves):
-            config = reserve.config
-            assert index == config.index
-            assert 0 <= config.decimals <= 18
-            assert 0 < config.util <= (9_500_000 if market.generation is V1 else 9_000_000)
-            assert config.util < config.max_util <= 10**7
-            assert 1_000 <= config.r_base < 10**7
-            assert config.r_one <= config.r_two <= config.r_three
-            assert config.reactivity <= 1_000
-            scale = market.generation.modifier_scale
-            assert scale // 10 <= reserve.ir_mod <= 10 * scale
 
 
 def test_the_network_has_what_real_ones_have(made: MadeNetwork) -> None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from exporter.deployments.local import PERIDOT
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import address, i128, symbol
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.chain import Change
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.peridot import PERIDOT_CODE, Boost, RateModel, Vault, u128, vault_state
+from exporter.localnet.peridot import PERIDOT_CODE, Boost, Vault, vault_state
 from exporter.localnet.peridot_made import PeridotMarkets
-from exporter.localnet.peridot_oracle import by_symbol
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
 
@@ -119,13 +114,6 @@ def differences(network: MovingNetwork, reading: Reading[ProtocolReading]) -> tu
     return len(compared), [item for item in compared if not item.agrees]
 
 
-def test_the_exporter_agrees_with_the_views() -> None:
-    """The four views of every vault say what was read."""
-    network, markets = made()
-
-    assert (6 * len(FUNCTIONS), []) == differences(network, read(network, markets))
-
-
 class SlowlyMoving(DirectSource):
     """A source whose network closes a ledger after every fifth answer."""
 
@@ -165,68 +153,6 @@ def test_requests() -> None:
     reading = read(network, markets)
 
     assert 2 + 1 + 3 == reading.certificate.calls
-
-
-def test_two_networks_alike() -> None:
-    """The same seed gives the same entries at the same ledgers, and without markets there is nothing."""
-    (one, _), (other, _) = made(1), made(1)
-    vault = PERIDOT.addresses("vault")[1]
-    assert view(one, vault, "get_exchange_rate") == view(other, vault, "get_exchange_rate")
-    assert [] == list(PeridotMarkets(1, 0, TOKENS, DEFAULT_START_TIME).first_entries(5, 5))
-
-
-def test_the_known_vaults_are_there() -> None:
-    """The first market and its vaults are those that the local network's list names."""
-    _, markets = made(1)
-
-    assert list(PERIDOT.markets) == [market.address for market in markets.markets]
-    assert list(PERIDOT.addresses("vault")) == [vault.address for vault in markets.markets[0].vaults]
-
-
-def test_rate_model() -> None:
-    """The network's own model has the kink on the first slope and a utilization of at most one."""
-    model = RateModel("C", 20_000, 180_000, 4_000_000, 800_000)
-
-    assert [20_000, 164_000, 964_000, 964_000] == [
-        model.borrow_rate(cash, borrowed, reserves)
-        for cash, borrowed, reserves in ((5, 0, 0), (20, 80, 0), (0, 80, 0), (5, 80, 10))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("place", "function", "arguments"),
-    [
-        (0, "get_user_balance", ()),
-        (0, "get_total_borrowed", (symbol("x"),)),
-        (1, "balance", ()),
-        (1, "balance", (symbol("x"),)),
-        (1, "get_asset_amounts_per_shares", (symbol("x"),)),
-        (1, "deposit", ()),
-        (2, "lastprice", ()),
-        (2, "prices", ()),
-    ],
-)
-def test_calls_that_are_none(place: int, function: str, arguments: tuple[ScVal, ...]) -> None:
-    """A function that does not exist, and arguments that do not fit, fail."""
-    network, markets = made(1)
-    boosted = markets.markets[0].vaults[1]
-    assert boosted.boost is not None
-    contract = (boosted.address, boosted.boost.address, markets.oracle)[place]
-    call = ContractCall(contract, function, arguments)
-    assert network.contracts.simulate(network.chain, network.chain.latest, call).error is not None
-
-
-def test_views_beside() -> None:
-    """The oracle has its resolution and no price for what it does not know; a boosted vault's shares are worth more."""
-    network, markets = made(1)
-    vault = markets.markets[0].vaults[1]
-    assert vault.boost is not None
-    assert 300 == view(network, markets.oracle, "resolution")[1]
-    assert view(network, markets.oracle, "lastprice", by_symbol("NONE")) == (1, None)
-    assert i128(vault.boost.shares) == view(network, vault.boost.address, "balance", address(vault.address))
-    assert i128(0) == view(network, vault.boost.address, "balance", address(markets.oracle))
-    assert u128(vault.underlying()) == view(network, vault.address, "get_total_underlying")
-    assert u128(vault.receipts) == view(network, vault.address, "get_total_ptokens")
 
 
 def test_vault_without_total() -> None:

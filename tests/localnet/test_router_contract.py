@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,8 @@ import pytest
 from stellar_sdk import scval as sdk
 from stellar_sdk import xdr
 
-from exporter.config import load
-from exporter.console import Console
 from exporter.deployments.local import LOCAL_ROUTER, ROUTER_CODE
 from exporter.deployments.networks import NETWORKS
-from exporter.job.report import RunReport
-from exporter.job.run import execute, prepare
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, vec
@@ -41,6 +36,7 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from tests.jobs import run, settings_for
 from tests.localnet.rpc_client import LocalRpc, stellar_asset
 
 ROUTER = LOCAL_ROUTER.address
@@ -213,16 +209,9 @@ def test_an_archived_entry_is_written() -> None:
 def job(folder: Path, network: MadeNetwork, **network_settings: Any) -> tuple[int, dict[str, Any], Behaviour]:
     """A whole run: its exit code, its report, and what the server was asked."""
     behaviour = Behaviour()
-    report = RunReport(None)
     with running(create_app(network, behaviour)) as url:
-        settings = load(
-            None,
-            {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0,
-             "output.uri": str(folder)} | {f"network.{name}": value for name, value in network_settings.items()},
-            environment={},
-        ).settings  # fmt: skip
-        code = execute(prepare(settings, Console("text", io.StringIO()), report, dry_run=True))
-    return code, report.facts, behaviour
+        flags = {f"network__{name}": value for name, value in network_settings.items()}
+        return *run(settings_for(folder, url, **flags), dry_run=True), behaviour
 
 
 def test_the_job(tmp_path: Path) -> None:

@@ -6,19 +6,15 @@ import asyncio
 
 import pytest
 
-from exporter.deployments.local import SLENDER
-from exporter.ledger.codec.scval import VOID, ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import address, symbol
-from exporter.ledger.source import ContractCall
+from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
 
@@ -120,31 +116,3 @@ def test_archived_market() -> None:
     assert (3, []) == (tables.pools.height, tables.unread)
     with pytest.raises(ValueError, match="not that many Slender markets"):
         SlenderMarkets(1, 1, TOKENS, DEFAULT_START_TIME, archived=2)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        ("account_position", ()),
-        ("get_reserve", ()),
-        ("get_reserve", (symbol("x"),)),
-        ("debt_coeff", (address(SLENDER.markets[0]),)),
-    ],
-)
-def test_calls_that_are_none(function: str, arguments: tuple[ScVal, ...]) -> None:
-    """A function that does not exist, arguments that do not fit, and a coefficient of no reserve fail."""
-    network, markets = made(1)
-    call = ContractCall(markets.markets[0].address, function, arguments)
-
-    assert network.contracts.simulate(network.chain, network.chain.latest, call).error is not None
-
-
-def test_known_market() -> None:
-    """The first market is the one that the local network's list names; no reserve is none, not an error."""
-    network, markets = made(1)
-    assert list(SLENDER.markets) == [market.address for market in markets.markets]
-    call = ContractCall(SLENDER.markets[0], "get_reserve", (address(SLENDER.markets[0]),))
-    result = network.contracts.simulate(network.chain, network.chain.latest, call).result
-    assert result is not None
-    assert VOID == decode_scval(result)[0]
-    assert [] == list(SlenderMarkets(1, 0, TOKENS, DEFAULT_START_TIME).first_entries(5, 5))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from random import Random
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from exporter.deployments.local import XOXNO
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain, Change
@@ -30,7 +29,6 @@ from exporter.localnet.xoxno import (
     YEAR,
     Answer,
     HubMarket,
-    NoResultError,
     Params,
     Source,
     answers_entry,
@@ -41,8 +39,7 @@ from exporter.localnet.xoxno import (
 )
 from exporter.localnet.xoxno_made import XoxnoMarkets
 from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, ProtocolReading
-from exporter.protocols.views import Compared, NoView, ViewCall
+from exporter.protocols.base import Candidate, Compared, NoView, ProtocolReading, ViewCall
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.judges import xoxno_judge as judge
@@ -238,41 +235,6 @@ def test_quotes(network: XoxnoNetwork) -> None:
     assert (False, True, False) == tuple(deviating[name] for name in FLAGS)
 
 
-@pytest.mark.parametrize(
-    ("sources", "ages", "prices", "flags"),
-    [
-        pytest.param([Source()], [0], [WAD], (False, False, True), id="one source"),
-        pytest.param([Source(60)], [60], [WAD], (True, False, False), id="as old as the feed's limit, five seconds on"),
-        pytest.param([Source()], [-50], [WAD], (False, False, True), id="a little in the future"),
-        pytest.param([Source()], [-90], [WAD], (False, False, False), id="too far in the future"),
-        pytest.param([Source(), Source()], [0, None], [WAD, 0], (False, True, False), id="one of two"),
-        pytest.param([Source(), Source()], [None, None], [0, 0], (False, False, False), id="none of two"),
-        pytest.param([Source(), Source()], [0, 0], [10_000, 11_000], (False, False, True), id="as far as allowed"),
-        pytest.param([Source(), Source()], [0, 0], [10_000, 11_001], (False, True, False), id="further apart"),
-        pytest.param([Source(9_000), Source(9_000)], [0, 3_601], [1, 1], (True, False, False), id="two markets"),
-        pytest.param([Source(9_000), Source(9_000, market=False)], [0, 3_601], [1, 1], (False, False, True), id="one"),
-        pytest.param([Source()], [0], [10**27 + 1], (False, False, False), id="above its bounds"),
-    ],
-)
-def test_statuses(
-    network: XoxnoNetwork, sources: list[Source], ages: list[int | None], prices: list[int], flags: tuple[bool, ...]
-) -> None:
-    """The rules of the engine: each leg's limit, the legs' distance in time and price, bounds, times to come.
-
-    contracts/price-aggregator/src/engine.rs:385 to 420 and 540 to 580, tolerance.rs:16, observation.rs:33.
-    """
-    xoxno, token = network.xoxno, network.tokens[1].contract
-    answers = [
-        None if age is None else Answer(price, network.time - age) for age, price in zip(ages, prices, strict=True)
-    ]
-    network.change(
-        oracle_entry(xoxno.aggregator, token, 7, sources, 57_600), answers_entry(xoxno.aggregator, token, answers)
-    )
-    (status,) = quotes(network, token)
-
-    assert flags == tuple(status[name] for name in FLAGS)
-
-
 def test_a_token_without_an_oracle(network: XoxnoNetwork) -> None:
     """It has zeros in the map and costs no other its price: three pools have none, each with its own reason."""
     xoxno = network.xoxno
@@ -286,26 +248,6 @@ def test_a_token_without_an_oracle(network: XoxnoNetwork) -> None:
     assert "no oracle for this token" in reasons[xoxno.unpriced]
     assert "stale" in reasons[xoxno.stale]
     assert "deviate" in reasons[xoxno.deviating]
-
-
-@pytest.mark.parametrize(
-    ("role", "function", "arguments"),
-    [
-        ("pool", "get_user", ()),
-        ("pool", "get_borrow_rate", ()),
-        ("pool", "get_borrow_rate", (symbol("x"),)),
-        ("pool", "get_borrow_rate", (struct_map({"asset": address("C" + "A" * 55), "hub_id": u32(1)}),)),
-        ("pool", "get_bulk_indexes", (symbol("x"),)),
-        ("controller", "get_user", ()),
-        ("aggregator", "lastprice", ()),
-        ("aggregator", "quotes", ()),
-        ("aggregator", "quotes", (u32(1),)),
-        ("aggregator", "quotes", (vec(u32(1)),)),
-    ],
-)
-def test_calls_that_are_none(network: XoxnoNetwork, role: str, function: str, arguments: tuple[ScVal, ...]) -> None:
-    """A function that does not exist, and arguments that do not fit, fail."""
-    assert network.view(getattr(network.xoxno, role), function, *arguments).error is not None
 
 
 def test_a_curve_without_result(network: XoxnoNetwork) -> None:
@@ -343,60 +285,3 @@ def test_accrual_is_the_judges(milliseconds: int, decimals: int) -> None:
     market.accrue(milliseconds)
 
     assert expected == judged(market)
-
-
-def test_views_are_the_judges() -> None:
-    """Utilization, rates and amounts are of the stored indexes."""
-    market = lent()
-    market.accrue(YEAR // 3)
-
-    assert judge.views(judged(market)) == {
-        "utilization": market.utilization(),
-        "borrow_rate": market.borrow_rate(),
-        "supply_rate": market.deposit_rate(),
-        "supplied": market.amount(market.supplied, market.supply_index),
-        "borrowed": market.amount(market.borrowed, market.borrow_index),
-        "revenue": market.claimable(),
-    }
-
-
-@given(seed=st.integers(0, 2**32))
-def test_operations_keep_a_market_sound(seed: int) -> None:
-    """After many operations nothing is negative, the cash covers what is not lent, and shares cover the revenue."""
-    random, market = Random(seed), lent()
-    for step in range(60):
-        market.operate(random, step * 5_000)
-        assert min(market.borrowed, market.cash, market.revenue) >= 0
-        assert market.revenue <= market.supplied
-        owned, backed = market.supply_value(), market.cash * market.scale + market.debt_value()
-        assert abs(owned - backed) <= 60 * market.scale
-
-
-def test_an_empty_market() -> None:
-    """Nothing supplied: no utilization, the base rate, and time changes nothing."""
-    market = HubMarket(1, "C", 7)
-    market.accrue(10 * YEAR)
-
-    assert (0, market.params.base_borrow_rate, 0) == (
-        market.utilization(),
-        market.borrow_rate(),
-        market.deposit_rate(),
-    )
-    assert (RAY, 0, 0) == (market.supply_index, market.supplied, market.free())
-
-
-def test_no_result() -> None:
-    """A curve that divides by zero has no result."""
-    full = HubMarket(1, "C", 7, Params(optimal_utilization=RAY), supplied=RAY, borrowed=RAY)
-    with pytest.raises(NoResultError):
-        full.borrow_rate()
-
-
-def test_nothing_for_suppliers() -> None:
-    """A reserve factor of everything leaves no supply rate, and all interest becomes revenue."""
-    market = lent()
-    market.params = Params(reserve_factor=10_000)
-    market.accrue(YEAR)
-
-    assert (0, RAY) == (market.deposit_rate(), market.supply_index)
-    assert 0 < market.revenue == market.supplied - 10**6 * RAY

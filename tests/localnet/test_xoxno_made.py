@@ -6,72 +6,12 @@ from collections import Counter
 
 import pytest
 
-from exporter.deployments.local import XOXNO, XOXNO_POOLS
-from exporter.ledger.codec.entries import decode_contract_data, instance_key, instance_of
-from exporter.ledger.codec.scval_encode import symbol, vec
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.xoxno import parameters_entry, state_entry
-from exporter.localnet.xoxno_made import XoxnoMarkets
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.localnet.xoxno import state_entry
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
-from exporter.protocols.xoxno.layout import CONFIGURATION
 from tests.judges import xoxno_judge as judge
 from tests.localnet.test_xoxno import XoxnoNetwork, judged
-
-# docs/protocols/xoxno.md, "Keys"
-PARAMETER_FIELDS = [
-    "asset_decimals", "asset_id", "base_borrow_rate", "flashloan_fee", "is_flashloanable", "max_borrow_rate",
-    "max_utilization", "mid_utilization", "optimal_utilization", "reserve_factor", "slope1", "slope2", "slope3",
-]  # fmt: skip
-STATE_FIELDS = ["borrow_index", "borrowed", "cash", "last_timestamp", "revenue", "supplied", "supply_index"]
-
-
-def test_there_are_none_unless_asked_for() -> None:
-    """Without any there are no entries and no changes."""
-    tokens = MadeNetwork(pools=0).tokens
-    none = XoxnoMarkets(1, 0, tokens, 1_800_000_000)
-
-    assert [] == list(none.first_entries(100, 1_800_000_000))
-    assert [] == list(none.advance(XoxnoNetwork(1).chain, 101, 1_800_000_005))
-
-
-def test_the_same_seed_makes_the_same_markets() -> None:
-    """Equal arguments give equal entries at every ledger; another seed gives others."""
-    first, second, other = (XoxnoNetwork(9, seed=seed) for seed in (3, 3, 4))
-    for _ in range(5):
-        first.advance()
-        second.advance()
-
-    assert first.chain.state(first.chain.latest) == second.chain.state(second.chain.latest)
-    assert first.chain.state(first.chain.oldest) != other.chain.state(other.chain.oldest)
-
-
-def test_entries_have_the_contracts_form() -> None:
-    """Parameters have the thirteen fields, states the seven, in the ledger's order; the controller has all its keys."""
-    network = XoxnoNetwork(12)
-    state = network.chain.state(network.chain.latest)
-    instance = instance_of(decode_contract_data(state[instance_key(network.xoxno.controller)].data))
-
-    names = sorted([*CONFIGURATION, "Owner"])
-    assert [vec(symbol(name)) for name in names] == [key for key, _ in instance.storage or ()]
-    for market in network.xoxno.markets:
-        for entry, fields in ((parameters_entry, PARAMETER_FIELDS), (state_entry, STATE_FIELDS)):
-            key, _ = entry(network.xoxno.pool, market)
-            value = decode_contract_data(state[key].data).value
-            assert fields == [name for (_, name), _ in value[1]]
-
-
-def test_the_listed_pools_are_made() -> None:
-    """The first are those of the deployment's list but its last, with their decimals; any more are in no list."""
-    network = XoxnoNetwork(12)
-    made = [(f"{market.hub}-{market.token}", market.decimals) for market in network.xoxno.markets]
-    listed = [(pool.pool, pool.decimals) for pool in XOXNO.pools]
-
-    assert listed[:-1] == made[: len(XOXNO_POOLS) - 1]
-    assert set(made[len(XOXNO_POOLS) - 1 :]).isdisjoint(listed)
-    assert 12 == len(set(made))
-    assert 1 == max(Counter(token for _, token, _ in XOXNO_POOLS[:-1]).values()) - 1
-    assert {6, 7, 8, 18} <= {decimals for _, decimals in made}
 
 
 def test_each_ledger_changes_pools_as_operations_do() -> None:

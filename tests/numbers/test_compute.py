@@ -515,12 +515,13 @@ class TwoPools:
 
     name = "other"
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         count = len(columns["market"])
         fixed: dict[str, object] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
         fixed |= {"protocol": "other", "version": "v1", "market_name": "Other", "market_status": "active"}
-        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "last_accrual_time": close_time, "decimals": 7}
+        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "decimals": 7}
         values = {name: [value] * count for name, value in fixed.items()} | dict(columns)
+        values["last_accrual_time"] = columns["close_time"]
         return pl.DataFrame(
             [pl.Series(name, values[name], dtype=dtype, strict=True) for name, dtype in PROTOCOL_COLUMNS.items()]
         )

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec.scval_encode import u32, u64
-from exporter.ledger.oracles import Quote
 from exporter.numbers import exact
 from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
@@ -24,6 +23,7 @@ from exporter.protocols.alula.math import project_pools
 from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
+from tests.protocols.at_time import at
 from tests.protocols.blend_chain import NOW, contract
 
 Pool = dict[str, int]
@@ -451,7 +451,7 @@ def test_every_column() -> None:
     ledger = AlulaLedger()
     ledger.add_market("A", ["USDC"], "BorrowFrozen")
     columns = ledger.read([candidate("A")]).result.columns
-    frame = project_pools(columns)
+    frame = project_pools(at(columns, NOW))
     expected = judge.project(POOL)
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
@@ -496,7 +496,7 @@ def test_nothing_accrues() -> None:
     columns = ledger.read([candidate("A")]).result.columns
     module = PROTOCOLS["alula"]
 
-    assert module.project(columns, NOW).equals(module.project(columns, NOW + 10**8))
+    assert module.project(at(columns, NOW)).equals(module.project(at(columns, NOW + 10**8)))
 
 
 def test_a_market_with_a_stale_price() -> None:
@@ -543,24 +543,6 @@ def test_value_has_collateral() -> None:
     assert 3_000 * 2 * 100 == row["tvl_usd_cents"]
 
 
-@pytest.mark.parametrize(
-    ("quote", "reason"),
-    [
-        (Quote("O", "T", 14, 1, NOW), None),
-        (Quote("O", "T", 14, 1, NOW - 360), None),
-        (Quote("O", "T", 14, 1, NOW - 361), "the price is 6 minutes 1 second old, more than 6 minutes"),
-        (Quote("O", "T", 14, 1, NOW + 1), "the price is of 1 second after the ledger"),
-        (Quote("O", "T", 14, 0, NOW), "the price is 0, not above zero"),
-        (Quote("O", "T", 14, -5, NOW - 9_999), "the price is -5, not above zero"),
-        (Quote("O", "T", failure="the oracle has no price for this token"), "the oracle has no price for this token"),
-        (Quote("O", "T"), "the oracle gave no price"),
-    ],
-)
-def test_price_rule(quote: Quote, reason: str | None) -> None:
-    """A price must be there, above zero, at most 360 s old and not of the future, in this order."""
-    assert reason == PROTOCOLS["alula"].price_failure(quote, NOW)
-
-
 def test_a_pool_without_rates_is_unread() -> None:
     """A pool whose rate the contract cannot compute is named with the operation; one whose yield is too large is read.
 
@@ -590,8 +572,8 @@ def test_an_empty_reading() -> None:
     ledger = AlulaLedger()
     columns = ledger.read([candidate("A")]).result.columns
 
-    assert list(PROTOCOL_COLUMNS) == project_pools(columns).columns
-    assert 0 == project_pools(columns).height
+    assert list(PROTOCOL_COLUMNS) == project_pools(at(columns, NOW)).columns
+    assert 0 == project_pools(at(columns, NOW)).height
 
 
 def test_the_largest_numbers() -> None:
@@ -600,11 +582,11 @@ def test_the_largest_numbers() -> None:
     columns |= {name: ["x"] for name in ("market_name", "market_status", "wasm_hash")}
     columns |= {name: [POOL.get(name, 7)] for name in POOL_NUMBERS}
     columns |= {"total_available": [2**127 - 1], "total_borrowed": [0], "last_accrual_timestamp": [2**62 - 1]}
-    row = project_pools(columns).row(0, named=True)
+    row = project_pools(at(columns, NOW)).row(0, named=True)
 
     assert (2**127 - 1, 0, 2**62 - 1) == (row["total_supplied"], row["utilization_bps"], row["last_accrual_time"])
     with pytest.raises(ExactOverflowError):
-        project_pools(columns | {"total_borrowed": [1]})
+        project_pools(at(columns | {"total_borrowed": [1]}, NOW))
 
 
 def test_a_time_beyond_calendars() -> None:

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.oracles import Quote
 from exporter.numbers import exact
-from exporter.protocols.blend import MAX_PRICE_AGE_SECONDS, Blend, math
+from exporter.protocols.blend import math
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.judges import blend_judge as judge
+from tests.protocols.at_time import at
 
 Reserve = dict[str, Any]
 
@@ -92,8 +93,8 @@ class Columnar:
     """The same questions, put to columns of one row."""
 
     def project(self, reserve: Reserve, close_time: int) -> dict[str, int]:
-        projected = math.project(frame_of([reserve]), close_time)
-        return projected.drop("generation", *math.RESERVE_COLUMNS).row(0, named=True)
+        projected = math.project(at(frame_of([reserve]), close_time))
+        return projected.drop("generation", "close_time", *math.RESERVE_COLUMNS).row(0, named=True)
 
     def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]:
         scale = one(math.RATE_SCALES[generation])
@@ -453,16 +454,16 @@ def test_both_generations_share_a_frame() -> None:
     reserves = [reserve for reserve, *_ in RESERVE_VECTORS]
     expected = [judge.project(reserve, 1736780911) for reserve in reserves]
 
-    actual = math.project(frame_of(reserves), 1736780911)
+    actual = math.project(at(frame_of(reserves), 1736780911))
 
-    assert expected == actual.drop("generation", *math.RESERVE_COLUMNS).rows(named=True)
+    assert expected == actual.drop("generation", "close_time", *math.RESERVE_COLUMNS).rows(named=True)
 
 
 def test_project_keeps_the_given_columns() -> None:
     """The input stays as it is, and the added columns have the documented types."""
     frame = frame_of([reserve_of("v1"), reserve_of("v2")]).with_columns(pool=pl.Series(["XLM", "USDC"]))
 
-    projected = math.project(frame, 617280)
+    projected = math.project(at(frame, 617280))
 
     assert frame.equals(projected.select(frame.columns))
     integers = {"utilization_bps", "borrow_apy_bps", "supply_apy_bps"}
@@ -473,7 +474,7 @@ def test_project_keeps_the_given_columns() -> None:
 
 def test_a_frame_without_reserves() -> None:
     """No reserves in, none out."""
-    assert 0 == math.project(frame_of([]), 617280).height
+    assert 0 == math.project(at(frame_of([]), 617280)).height
 
 
 def test_the_rate_curve_at_its_knots(implementation: Implementation) -> None:
@@ -500,11 +501,11 @@ def test_v1_debt_without_supply_names_its_row() -> None:
     ]
 
     with pytest.raises(ExactDivisionError, match="utilization") as raised:
-        math.project(frame_of(reserves), 617280)
+        math.project(at(frame_of(reserves), 617280))
 
     assert (3,) == raised.value.rows
     for reserve, used in ((reserves[1], 0), (reserves[2], 10**7)):
-        published = math.project(frame_of([reserve]), 617280).row(0, named=True)
+        published = math.project(at(frame_of([reserve]), 617280)).row(0, named=True)
         assert (used, used) == (published["stored_utilization"], published["accrued_utilization"])
         for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
             assert reserve[name] == published[f"accrued_{name}"]
@@ -519,7 +520,7 @@ def test_an_overflow_names_its_row() -> None:
     reserves = [reserve_of("v2"), reserve_of("v2", d_supply=2**126, d_rate=3 * 10**12), reserve_of("v1")]
 
     with pytest.raises(ExactOverflowError, match="total liabilities") as raised:
-        math.project(frame_of(reserves), 617280)
+        math.project(at(frame_of(reserves), 617280))
 
     assert (1,) == raised.value.rows
 
@@ -538,7 +539,7 @@ def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> No
     """Where nothing accrues the state stays as it is, even a modifier out of its range, and nothing overflows."""
     reserve = reserve_of(generation, ir_mod=3, backstop_credit=2**127 - 1) | guarded
 
-    actual = math.project(frame_of([reserve_of("v1"), reserve, reserve_of("v2")]), 617280).row(1, named=True)
+    actual = math.project(at(frame_of([reserve_of("v1"), reserve, reserve_of("v2")]), 617280)).row(1, named=True)
 
     for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
         assert reserve[name] == actual[f"accrued_{name}"]
@@ -547,9 +548,9 @@ def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> No
 def test_reserves_must_be_whole() -> None:
     """A null or an unknown generation is refused by name."""
     with pytest.raises(ValueError, match="null in d_rate"):
-        math.project(frame_of([reserve_of("v1"), reserve_of("v2", d_rate=None)]), 617280)
+        math.project(at(frame_of([reserve_of("v1"), reserve_of("v2", d_rate=None)]), 617280))
     with pytest.raises(ValueError, match="'v3'"):
-        math.project(frame_of([reserve_of("v1") | {"generation": "v3"}]), 617280)
+        math.project(at(frame_of([reserve_of("v1") | {"generation": "v3"}]), 617280))
 
 
 u32 = st.integers(0, 2**32 - 1)
@@ -610,10 +611,10 @@ def judged(reserves: list[Reserve]) -> tuple[list[dict[str, int]], set[int]]:
 def agree(reserves: list[Reserve]) -> None:
     expected, failing = judged(reserves)
 
-    actual, failures = exact.set_aside_failures(frame_of(reserves), lambda frame: math.project(frame, CLOSE_TIME))
+    actual, failures = exact.set_aside_failures(frame_of(reserves), lambda frame: math.project(at(frame, CLOSE_TIME)))
 
     assert failing == set(failures)
-    assert expected == actual.drop("generation", *math.RESERVE_COLUMNS).rows(named=True)
+    assert expected == actual.drop("generation", "close_time", *math.RESERVE_COLUMNS).rows(named=True)
 
 
 @given(st.lists(common_reserves(), min_size=1, max_size=8))
@@ -649,14 +650,14 @@ def columns_of(*reserves: dict[str, Any]) -> dict[str, list[object]]:
 
 def test_schema() -> None:
     """The frame has exactly the columns and types that are a protocol's to give, in their order."""
-    frame = project_pools(columns_of(T15, T17), T)
+    frame = project_pools(at(columns_of(T15, T17), T))
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
 
 
 def test_schema_without_reserves() -> None:
     """Without reserves the frame is empty, and its schema the same."""
-    frame = project_pools(columns_of(), T)
+    frame = project_pools(at(columns_of(), T))
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
     assert 0 == frame.height
@@ -664,7 +665,7 @@ def test_schema_without_reserves() -> None:
 
 def test_vectors() -> None:
     """Rows of both generations are those of blend.md, "Vectors", T15 and T17, with the decimals of each generation."""
-    first, second = project_pools(columns_of(T15, T17), T).iter_rows(named=True)
+    first, second = project_pools(at(columns_of(T15, T17), T)).iter_rows(named=True)
 
     assert (1125547124, 1349657800, 9) == (first["supply_index"], first["borrow_index"], first["index_decimals"])
     assert (1044981563, 9, 517358) == (
@@ -691,7 +692,7 @@ def test_vectors() -> None:
 
 def test_text_and_order() -> None:
     """Rows keep the order they were given in, and carry what the reader knows of the market."""
-    frame = project_pools(columns_of(T17, T15), T)
+    frame = project_pools(at(columns_of(T17, T15), T))
 
     assert ["P2", "P1"] == frame["pool"].to_list()
     assert ["v2", "v1"] == frame["version"].to_list()
@@ -715,13 +716,13 @@ def test_every_column_is_the_judges(
         expected = judge.project(reserve, T)
     except ZeroDivisionError:
         with pytest.raises(ExactDivisionError):
-            project_pools(columns_of(reserve), T)
+            project_pools(at(columns_of(reserve), T))
         return
     except OverflowError:
         with pytest.raises(ExactOverflowError):
-            project_pools(columns_of(reserve), T)
+            project_pools(at(columns_of(reserve), T))
         return
-    row = project_pools(columns_of(reserve), T).row(0, named=True)
+    row = project_pools(at(columns_of(reserve), T)).row(0, named=True)
     renamed = {
         "supply_index": "accrued_b_rate",
         "borrow_index": "accrued_d_rate",
@@ -741,7 +742,7 @@ def test_failures_name_their_rows() -> None:
     """A reserve without a result is named by its position, so that the others can be kept."""
     no_supply = T15 | {"b_rate": 0}
     with pytest.raises(ExactDivisionError) as caught:
-        project_pools(columns_of(T15, no_supply, T17, no_supply), T)
+        project_pools(at(columns_of(T15, no_supply, T17, no_supply), T))
 
     assert (1, 3) == caught.value.rows
 
@@ -751,39 +752,7 @@ def quote(price: int | None, timestamp: int | None = 1000, failure: str | None =
     return Quote("O", "T", 7, price, timestamp, failure)
 
 
-class TestPriceFailure:
-    """Blend's own rule (docs/protocols/blend.md, "Prices"): a price, above zero, not older than a day."""
-
-    @pytest.mark.parametrize("price", [1, 10**7, 2**127 - 1])
-    def test_valid(self, price: int) -> None:
-        """A price above zero and of now is valid, whatever its size."""
-        assert Blend().price_failure(quote(price), 1000) is None
-
-    @pytest.mark.parametrize(("price", "reason"), [(0, "the price is 0, "), (-5, "the price is -5, ")])
-    def test_not_above_zero(self, price: int, reason: str) -> None:
-        """Zero and less is no price."""
-        assert f"{reason}not above zero" == Blend().price_failure(quote(price), 1000)
-
-    @pytest.mark.parametrize(("age", "valid"), [(0, True), (86_399, True), (86_400, True), (86_401, False)])
-    def test_age(self, age: int, valid: bool) -> None:
-        """A price of exactly a day is good; one second more is too old."""
-        assert MAX_PRICE_AGE_SECONDS == 86_400
-        failure = Blend().price_failure(quote(1, 10**9), 10**9 + age)
-
-        assert (None if valid else "the price is 1 day 1 second old, more than 1 day") == failure
-
-    @pytest.mark.parametrize("timestamp", [10**9 + 1, 2**64 - 1])
-    def test_future(self, timestamp: int) -> None:
-        """The contract does not ask whether a price is of the future."""
-        assert Blend().price_failure(quote(1, timestamp), 10**9) is None
-
-    def test_no_price(self) -> None:
-        """Without a price the oracle's failure is the reason."""
-        assert "trapped" == Blend().price_failure(quote(None, None, "trapped"), 1000)
-        assert "the oracle gave no price" == Blend().price_failure(quote(None, None), 1000)
-
-
 def test_raw_columns_without_nulls() -> None:
     """The columns the reader collects are all the math asks for."""
-    assert set(project_pools(columns_of(T15), T).null_count().row(0)) == {0}
-    assert isinstance(project_pools(columns_of(T15), T), pl.DataFrame)
+    assert set(project_pools(at(columns_of(T15), T)).null_count().row(0)) == {0}
+    assert isinstance(project_pools(at(columns_of(T15), T)), pl.DataFrame)

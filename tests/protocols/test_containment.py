@@ -27,7 +27,7 @@ from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
-from tests.job.test_run import run, settings_for
+from tests.jobs import run, settings_for
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.protocols.blend_chain import NOW, BlendLedger, account, candidate, contract, pool_instance
 
@@ -154,12 +154,12 @@ class Miscalculating(Blend):
     def __init__(self, market: str, oracle: str, everything: bool = False) -> None:
         self.market, self.oracle, self.everything = market, oracle, everything
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         if self.everything and len(columns["market"]) > 1:
             raise TypeError("more than one")
         if self.market in columns["market"]:
             raise OverflowError("int too big to convert")
-        return super().project(columns, close_time)
+        return super().project(columns)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         if quote.oracle == self.oracle:

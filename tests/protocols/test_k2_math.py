@@ -17,6 +17,7 @@ from exporter.numbers import exact
 from exporter.protocols.k2 import K2, math
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.judges import k2_judge as judge
+from tests.protocols.at_time import at
 from tests.protocols.blend_chain import contract
 from tests.protocols.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
 
@@ -144,26 +145,26 @@ def test_yields(implementation: Implementation, rate: int, expected: tuple[int, 
 
 def test_seconds_clock() -> None:
     """A day is 86,400 of the clock; a last update in milliseconds is refused, not taken for one of now."""
-    day = math.project(frame_of([RESERVE | {"last_update_timestamp": NOW - DAY}]), NOW)
+    day = math.project(at(frame_of([RESERVE | {"last_update_timestamp": NOW - DAY}]), NOW))
     milliseconds = RESERVE | {"last_update_timestamp": NOW * 1_000}
 
     assert 1000274010136131111741806860 == day["accrued_variable_borrow_index"].item()
     with pytest.raises(ExactOverflowError, match="time since the last update") as raised:
-        math.project(frame_of([RESERVE, milliseconds, RESERVE]), NOW)
+        math.project(at(frame_of([RESERVE, milliseconds, RESERVE]), NOW))
     assert (1,) == raised.value.rows
 
 
 def test_a_total_is_indexed_once() -> None:
     """With an index of 2 the supply is twice the scaled supply: what aToken.total_supply() gives, not four times."""
     doubled = RESERVE | {"liquidity_index": 2 * RAY, "variable_borrow_index": 2 * RAY, "last_update_timestamp": NOW}
-    row = math.project(frame_of([doubled]), NOW).row(0, named=True)
+    row = math.project(at(frame_of([doubled]), NOW)).row(0, named=True)
 
     assert (2 * SUPPLY, 2 * DEBT) == (row["total_supplied"], row["total_borrowed"])
 
 
 def test_more_debt_than_supply() -> None:
     """Nothing is available then, and the utilization is 1; the published one is the plain quotient."""
-    row = math.project(frame_of([RESERVE | {"total_debt_scaled": 2 * SUPPLY}]), NOW).row(0, named=True)
+    row = math.project(at(frame_of([RESERVE | {"total_debt_scaled": 2 * SUPPLY}]), NOW)).row(0, named=True)
 
     assert (RAY, RAY) == (row["stored_utilization"], row["accrued_utilization"])
     assert 20_000 == row["utilization_bps"]
@@ -178,7 +179,7 @@ def test_models_with_one_slope(optimal: int, expected: int) -> None:
     full = state | {"total_debt_scaled": SUPPLY, "variable_borrow_index": RAY, "last_update_timestamp": NOW}
     empty = state | {"total_supply_scaled": 0, "total_debt_scaled": 0}
 
-    rates = math.project(frame_of([full, empty]), NOW)["accrued_variable_borrow_rate"].to_list()
+    rates = math.project(at(frame_of([full, empty]), NOW))["accrued_variable_borrow_rate"].to_list()
     assert [expected * RAY // 100, 0] == rates
 
 
@@ -222,7 +223,7 @@ def test_equals_the_judge(drawn: list[Reserve]) -> None:
             expected[position] = judge.project(item, NOW)
         except OverflowError:
             continue
-    computed, failures = exact.set_aside_failures(frame_of(drawn), lambda frame: math.project(frame, NOW))
+    computed, failures = exact.set_aside_failures(frame_of(drawn), lambda frame: math.project(at(frame, NOW)))
 
     assert set(range(len(drawn))) - expected.keys() == failures.keys()
     assert list(expected.values()) == computed.select(RESULTS).rows(named=True)
@@ -232,7 +233,7 @@ def test_equals_the_judge(drawn: list[Reserve]) -> None:
 def test_nulls_are_refused() -> None:
     """A null is a mistake of the caller, named by its column."""
     with pytest.raises(ValueError, match="total_debt_scaled"):
-        math.project(frame_of([RESERVE]).with_columns(pl.lit(None).cast(pl.Int128).alias("total_debt_scaled")), NOW)
+        math.project(at(frame_of([RESERVE]).with_columns(pl.lit(None).cast(pl.Int128).alias("total_debt_scaled")), NOW))
 
 
 def test_every_column() -> None:
@@ -240,7 +241,7 @@ def test_every_column() -> None:
     ledger = K2Ledger()
     ledger.add_market("A", ["USDC"])
     columns = ledger.read([candidate("A")], [deployment("A", [])]).result.columns
-    frame = math.project_reserves(columns, NOW)
+    frame = math.project_pools(at(columns, NOW))
     expected = judge.project(RESERVE, NOW)
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
@@ -287,7 +288,7 @@ def test_yields_follow_from_the_stored_rates() -> None:
     ledger.add_market("A", ["USDC"])
     columns = ledger.read([candidate("A")]).result.columns
     module = K2()
-    now, later = (module.project(columns, time).row(0, named=True) for time in (NOW, NOW + 10**7))
+    now, later = (module.project(at(columns, time)).row(0, named=True) for time in (NOW, NOW + 10**7))
 
     for name in ("supply_apy_bps", "borrow_apy_bps", "stored_supply_apr", "stored_borrow_apr", "stored_utilization"):
         assert now[name] == later[name]
@@ -304,7 +305,7 @@ def test_a_reserve_without_result_costs_no_other() -> None:
     tables = ledger.compute([candidate("A")])
 
     with pytest.raises(ExactOverflowError):
-        K2().project(ledger.read([candidate("A")]).result.columns, NOW)
+        K2().project(at(ledger.read([candidate("A")]).result.columns, NOW))
     assert alone.filter(alone["pool"] == contract("USDC")).equals(tables.pools)
     assert [(contract("XLM"), "overflow")] == [(item.pool, item.reason) for item in tables.unread]
     assert "time since the last update: seconds below zero" in tables.unread[0].detail

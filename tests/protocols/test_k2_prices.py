@@ -8,10 +8,8 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
-from exporter.ledger.oracles import Quote
 from exporter.numbers.compute import Tables
 from exporter.numbers.wording import lasting
-from exporter.protocols.k2 import K2
 from exporter.tables import VALID_PRICE
 from tests.judges import k2_judge as judge
 from tests.protocols.blend_chain import NOW, account, contract
@@ -265,14 +263,3 @@ def test_other_decimals_are_refused() -> None:
     assert {"the oracle's prices have 8 decimals, not the 14 that are known"} == set(
         reasons_of(computed(ledger)).values()
     )
-
-
-def test_rules_of_a_quote() -> None:
-    """A quote that failed says why; one without anything says that there is none."""
-    module = K2()
-
-    assert "trapped" == module.price_failure(Quote("O", "T", failure="trapped"), NOW)
-    assert "the oracle gave no price" == module.price_failure(Quote("O", "T"), NOW)
-    assert module.price_failure(Quote("O", "T", 14, 1, NOW), NOW) is None
-    assert module.price_failure(Quote("O", "T", 14, 1, NOW - 86_401), NOW) is not None
-    assert "the price is of 1 second after the ledger" == module.price_failure(Quote("O", "T", 14, 1, NOW + 1), NOW)

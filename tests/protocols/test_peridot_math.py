@@ -11,6 +11,7 @@ from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from tests.judges import peridot_judge as judge
+from tests.protocols.at_time import at
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -32,7 +33,7 @@ def frame_of(vaults: list[Vault]) -> pl.DataFrame:
 
 def projected(vault: Vault, now: int = NOW) -> dict[str, int]:
     """What is computed of one vault."""
-    row: dict[str, int] = math.project(frame_of([vault]), now).row(0, named=True)
+    row: dict[str, int] = math.project(at(frame_of([vault]), now)).row(0, named=True)
     return row
 
 
@@ -154,7 +155,7 @@ def test_code_that_is_not_known() -> None:
     """A vault of which nothing says how it counts has numbers if both ways give the same, and else none."""
     alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
     found, failures = exact.set_aside_failures(
-        frame_of([alike, BOOSTED | {"boost_rule": 2}, PLAIN]), lambda kept: math.project(kept, NOW)
+        frame_of([alike, BOOSTED | {"boost_rule": 2}, PLAIN]), lambda kept: math.project(at(kept, NOW))
     )
 
     assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
@@ -215,7 +216,7 @@ def test_rate_that_the_contract_refuses() -> None:
     """Above 1000 percent a year the contract does not accrue: such a vault has no numbers, the others keep theirs."""
     now = PLAIN | {"last_update_time": NOW}
     frame = frame_of([PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517}])
-    found, failures = exact.set_aside_failures(frame, lambda kept: math.project(kept, NOW))
+    found, failures = exact.set_aside_failures(frame, lambda kept: math.project(at(kept, NOW)))
 
     assert [1] == list(failures)
     assert "1000 percent" in str(failures[1])
@@ -226,7 +227,7 @@ def test_nulls_are_refused() -> None:
     """A null in what is computed with is an error, not a number."""
     frame = frame_of([PLAIN]).with_columns(pl.lit(None).cast(pl.Int128).alias("kink"))
     with pytest.raises(ValueError, match="null in kink"):
-        math.project(frame, NOW)
+        math.project(at(frame, NOW))
 
 
 AMOUNTS = st.integers(0, 10**20)
@@ -273,7 +274,7 @@ def agree(vaults: list[Vault]) -> None:
             judged[row] = judge.project(vault, NOW)
         except (OverflowError, ZeroDivisionError):
             continue
-    found, failures = exact.set_aside_failures(frame_of(vaults), lambda kept: math.project(kept, NOW))
+    found, failures = exact.set_aside_failures(frame_of(vaults), lambda kept: math.project(at(kept, NOW)))
 
     assert set(range(len(vaults))) - set(judged) == set(failures)
     assert all(isinstance(error, ExactError) for error in failures.values())

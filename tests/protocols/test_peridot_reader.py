@@ -13,11 +13,10 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet.peridot import u128
-from exporter.protocols.base import Absent, Unread
+from exporter.protocols.base import Absent, Compared, Unread, ViewCall
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.reader import balance_call
 from exporter.protocols.peridot.views import PeridotViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.judges import peridot_judge as judge
 from tests.protocols.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
 from tests.protocols.peridot_chain import (

@@ -35,6 +35,7 @@ from exporter.protocols.peridot.layout import (
     decode_vault,
     fixed_curve,
 )
+from tests.protocols.at_time import at
 
 ALL = {"snapshots": 422, "entries": 22_357, "controllers": 228, "vaults": 541, "models": 25}
 """What is in the whole set; what can be fetched is a part of it."""
@@ -150,7 +151,7 @@ class Accrual:
         row |= {"total_borrowed": self.before["principal"], "borrow_index": self.before["interest_index"]}
         row["last_update_time"] = self.vault.numbers["last_update_time"] - self.seconds
         frame = pl.DataFrame([exact.column([row[name]], name) for name in math.VAULT_COLUMNS])
-        found: dict[str, int] = math.project(frame, self.vault.numbers["last_update_time"]).row(0, named=True)
+        found: dict[str, int] = math.project(at(frame, self.vault.numbers["last_update_time"])).row(0, named=True)
         return found
 
     def agrees(self, found: dict[str, int]) -> bool:

@@ -9,9 +9,11 @@ import pytest
 
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
+from exporter.numbers.wording import lasting
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS
+from tests.protocols.at_time import at
 from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, contract
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
@@ -41,7 +43,7 @@ def test_no_code_of_two_protocols() -> None:
 def test_nothing_to_read(name: str) -> None:
     """Without candidates the reading is empty, and its projection has the columns that all protocols share."""
     reading = read(name)
-    frame = PROTOCOLS[name].project(reading.columns, NOW)
+    frame = PROTOCOLS[name].project(at(reading.columns, NOW))
 
     assert ([], [], [], []) == (reading.markets, reading.unread, reading.absent, reading.notices)
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
@@ -83,3 +85,32 @@ def test_what_no_protocol_takes_for_a_price(name: str, quote: Quote) -> None:
 def test_good_price(name: str) -> None:
     """A price above zero and of now is valid for every protocol."""
     assert PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW, max_age=60), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "future"),
+    [("alula", 360, False), ("blend", 86_400, True), ("k2", 86_400, False), ("peridot", 600, True),
+     ("slender", 86_400, False)],
+)  # fmt: skip
+def test_age_of_a_price(name: str, most: int, future: bool) -> None:
+    """A price of exactly the longest age is good, one of after the ledger where the contract takes it."""
+
+    def refused(age: int) -> str | None:
+        return PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW - age), NOW)
+
+    assert refused(most) is None
+    assert f"the price is {lasting(most + 1)} old, more than {lasting(most)}" == refused(most + 1)
+    assert (None if future else "the price is of 1 second after the ledger") == refused(-1)
+
+
+@pytest.mark.parametrize(
+    ("quote", "reason"),
+    [
+        (Quote("O", "T", failure="trapped"), "trapped"),
+        (Quote("O", "T"), "the oracle gave no price"),
+        (Quote("O", "T", 14, -5, 0), "the price is -5, not above zero"),
+    ],
+)
+def test_order_of_the_price_rule(quote: Quote, reason: str) -> None:
+    """What the oracle said stands as the reason, then that the price is not above zero, then its age."""
+    assert [reason] * 5 == [PROTOCOLS[name].price_failure(quote, NOW) for name in PROTOCOLS if name != "xoxno"]

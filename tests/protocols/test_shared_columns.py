@@ -1,12 +1,15 @@
-"""From a protocol's columns to the shared ones, and the rule of age."""
+"""From a protocol's columns to the shared ones, and the parameters that are shown beside them."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
 
-from exporter.ledger.oracles import Quote
-from exporter.protocols.price_age import price_failure
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import symbol
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import parameters_of
 from exporter.protocols.shared_columns import TEXTS, raw_rows, shared_columns
 from exporter.tables import PROTOCOL_COLUMNS
 
@@ -19,6 +22,7 @@ def rows() -> pl.DataFrame:
     columns: dict[str, list[object]] = {name: [f"a {name}"] for name in TEXTS}
     columns |= {name: [number] for number, name in enumerate(numbers)}
     columns |= {"other": [10**30], "label": ["v7"], "decimals": [7]}
+    columns["close_time"] = [NOW]
     return raw_rows(columns, [*numbers, "other"], "label")
 
 
@@ -53,23 +57,30 @@ def test_numbers_that_do_not_fit() -> None:
         shared_columns(rows(), "made", "v1", last_accrual_time="other")
 
 
-@pytest.mark.parametrize(
-    ("age", "future", "expected"),
-    [
-        (0, False, None),
-        (360, False, None),
-        (361, False, "the price is 6 minutes 1 second old, more than 6 minutes"),
-        (-1, True, None),
-        (-1, False, "the price is of 1 second after the ledger"),
-    ],
-)
-def test_age(age: int, future: bool, expected: str | None) -> None:
-    """A price of exactly the limit's age is good, and one of after the ledger only where the rule has it so."""
-    assert expected == price_failure(Quote("O", "T", 7, 1, NOW - age), NOW, 360, future=future)
+def test_numbers_are_shown_and_the_rest_is_left_out() -> None:
+    """Numbers and yes or no are taken in the given order with their scale; what is missing or no number is left out.
 
+    The largest number of a kind is told to be no limit.
+    """
+    fields = Fields(
+        (
+            (symbol("cap"), (scval.I128, 10**30)),
+            (symbol("enabled"), (scval.BOOL, True)),
+            (symbol("name"), symbol("pool")),
+            (symbol("util"), (scval.U32, 8_000_000)),
+            (symbol("since"), (scval.U64, 2**63)),
+            (symbol("positions"), (scval.U32, 2**32 - 1)),
+            (symbol("most"), (scval.I128, 2**127 - 1)),
+        ),
+        "ResConfig",
+    )
+    scales = {"util": 7, "enabled": 0, "gone": 7, "name": 0, "cap": 18, "since": 0, "positions": 0, "most": 7}
 
-def test_no_price() -> None:
-    """What the oracle said stands as the reason, and a price that is not above zero is none."""
-    assert "it trapped" == price_failure(Quote("O", "T", failure="it trapped"), NOW, 360)
-    assert "the oracle gave no price" == price_failure(Quote("O", "T"), NOW, 360)
-    assert "the price is 0, not above zero" == price_failure(Quote("O", "T", 7, 0, NOW), NOW, 360)
+    assert [
+        Parameter("util", 8_000_000, 7),
+        Parameter("enabled", 1, 0),
+        Parameter("cap", 10**30, 18),
+        Parameter("since", 2**63, 0),
+        Parameter("positions", 2**32 - 1, 0, no_limit=True),
+        Parameter("most", 2**127 - 1, 7, no_limit=True),
+    ] == list(parameters_of(fields, scales))

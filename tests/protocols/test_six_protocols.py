@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -15,12 +14,9 @@ from click.testing import CliRunner
 from exporter.check.chain import ChainCheck, check_chain
 from exporter.cli import main
 from exporter.config import Settings
-from exporter.console import Console
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.discovery.memory import Memory, load_memory
 from exporter.job.reading import open_source
-from exporter.job.report import RunReport
-from exporter.job.run import Run, execute
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
 from exporter.localnet.made import PROTOCOL_VERSION, SOME, MadeNetwork
@@ -31,7 +27,8 @@ from exporter.protocols import PROTOCOLS
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.job.test_run import NOW, settings_for
+from tests import jobs
+from tests.jobs import settings_for
 
 LOCAL = NETWORKS["local"]
 Place = tuple[str, str, str]
@@ -40,10 +37,9 @@ Place = tuple[str, str, str]
 
 def run(store: Store, url: str, out: Path) -> dict[str, Any]:
     """One whole run into a store; gives its report. Everything has to be read."""
-    report = RunReport(None)
-    settings = settings_for(out, url)
-    assert 0 == execute(Run(settings, store, Console("text", io.StringIO()), report, now=lambda: NOW))
-    return report.facts
+    code, facts = jobs.run(settings_for(out, url), store)
+    assert 0 == code
+    return facts
 
 
 def published(store: MemoryStore) -> set[Place]:
@@ -149,6 +145,8 @@ class TestOnChain:
     def network(self) -> MadeNetwork:
         """All protocols, with one pool of Blend and one of XOXNO that no list has and no reward zone names."""
         network = MadeNetwork(pools=12, alula_markets=3, others=SOME, event_window=20)
+        for _ in range(40):
+            network.advance()
         network.empty_reward_zones()
         network.deploy_market(size=2)  # v1 and v2 take turns
         network.deploy_market(size=2)

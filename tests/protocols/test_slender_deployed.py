@@ -26,11 +26,10 @@ from exporter.localnet import slender
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.numbers import exact
-from exporter.protocols.base import Candidate
+from exporter.protocols.base import Candidate, ViewCall
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
-from exporter.protocols.views import ViewCall
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
 from tests.protocols.blend_chain import NOW, account, contract

@@ -14,6 +14,7 @@ from exporter.errors import ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.slender import math
 from tests.judges import slender_judge as judge
+from tests.protocols.at_time import at
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000
@@ -34,7 +35,7 @@ def frame_of(reserves: list[Reserve]) -> pl.DataFrame:
 
 def projected(reserve: Reserve, now: int = NOW) -> dict[str, int]:
     """What is computed of one reserve."""
-    row: dict[str, int] = math.project(frame_of([reserve]), now).row(0, named=True)
+    row: dict[str, int] = math.project(at(frame_of([reserve]), now)).row(0, named=True)
     return row
 
 
@@ -155,7 +156,7 @@ def test_nulls_are_refused() -> None:
     """A null in what is computed with is an error, not a number."""
     frame = frame_of([PLAIN]).with_columns(pl.lit(None).cast(pl.Int128).alias("window"))
     with pytest.raises(ValueError, match="null in window"):
-        math.project(frame, NOW)
+        math.project(at(frame, NOW))
 
 
 AMOUNTS = st.integers(0, 10**18)
@@ -190,7 +191,7 @@ def agree(reserves: list[Reserve]) -> None:
             judged[row] = judge.project(reserve, NOW)
         except OverflowError:
             continue
-    found, failures = exact.set_aside_failures(frame_of(reserves), lambda kept: math.project(kept, NOW))
+    found, failures = exact.set_aside_failures(frame_of(reserves), lambda kept: math.project(at(kept, NOW)))
 
     assert set(range(len(reserves))) - set(judged) == set(failures)
     assert all(isinstance(error, ExactOverflowError) for error in failures.values())

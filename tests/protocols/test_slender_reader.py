@@ -9,10 +9,9 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Absent
+from exporter.protocols.base import Absent, Compared, ViewCall
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
-from exporter.protocols.views import Compared, ViewCall
 from tests.judges import slender_judge as judge
 from tests.protocols.blend_chain import (
     NOW,

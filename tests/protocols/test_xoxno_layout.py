@@ -13,7 +13,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, string, symbol, u32, u64
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.judges.xoxno_judge import RAY

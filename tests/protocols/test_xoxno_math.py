@@ -23,6 +23,7 @@ from exporter.protocols.xoxno.math import project_pools
 from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
+from tests.protocols.at_time import at as at_time
 from tests.protocols.blend_chain import NOW, contract
 from tests.protocols.xoxno_ledger import (
     CODE,
@@ -93,7 +94,7 @@ BUSY = EMPTY | P1 | {
 
 def at(pool: Pool, time: int = NOW) -> dict[str, Any]:
     """What is published of one pool."""
-    return math.project(frame_of([pool]), time).row(0, named=True)
+    return math.project(at_time(frame_of([pool]), time)).row(0, named=True)
 
 
 class Implementation(Protocol):
@@ -161,7 +162,7 @@ class Columnar:
         return found
 
     def project(self, pool: Pool, time: int) -> dict[str, int]:
-        return math.project(frame_of([pool]), time).drop(math.POOL_COLUMNS).row(0, named=True)
+        return math.project(at_time(frame_of([pool]), time)).drop("close_time", *math.POOL_COLUMNS).row(0, named=True)
 
 
 @pytest.fixture(params=[Judge(), Columnar()], ids=["judge", "columnar"])
@@ -439,10 +440,12 @@ def judged(pool: Pool) -> dict[str, int] | type[ExactError]:
 def test_project_equals_the_judge(drawn: list[Pool]) -> None:
     """Every number of every pool is the judge's, and the pools without a result are named."""
     expected = [judged(pool) for pool in drawn]
-    frame, failures = exact.set_aside_failures(frame_of(drawn), lambda kept: math.project(kept, NOW))
+    frame, failures = exact.set_aside_failures(frame_of(drawn), lambda kept: math.project(at_time(kept, NOW)))
 
     assert {row for row, item in enumerate(expected) if not isinstance(item, dict)} == set(failures)
-    assert [item for item in expected if isinstance(item, dict)] == frame.drop(math.POOL_COLUMNS).rows(named=True)
+    assert [item for item in expected if isinstance(item, dict)] == frame.drop("close_time", *math.POOL_COLUMNS).rows(
+        named=True
+    )
 
 
 @given(rate=st.integers(0, 3 * RAY))
@@ -546,7 +549,7 @@ class TestTraps:
     def test_nulls_are_refused(self) -> None:
         """A null is a mistake of the caller, not a pool without a result."""
         with pytest.raises(ValueError, match="supplied"):
-            math.project(frame_of([BUSY]).with_columns(pl.lit(None).cast(pl.Int128).alias("supplied")), NOW)
+            math.project(at_time(frame_of([BUSY]).with_columns(pl.lit(None).cast(pl.Int128).alias("supplied")), NOW))
 
 
 def test_every_column() -> None:
@@ -554,7 +557,7 @@ def test_every_column() -> None:
     ledger = XoxnoLedger()
     ledger.add_market("A", [(1, "USDC")])
     columns = ledger.read([candidate("A")], [deployment("A", [(1, "USDC")])]).result.columns
-    frame = project_pools(columns, NOW)
+    frame = project_pools(at_time(columns, NOW))
     expected = judge.project(JUDGED, NOW)
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
@@ -617,7 +620,7 @@ def test_values_and_prices() -> None:
 def test_an_empty_reading() -> None:
     """A reading without pools gives a frame without rows, with all columns."""
     columns = XoxnoLedger().read([candidate("A")]).result.columns
-    frame = Xoxno().project(columns, NOW)
+    frame = Xoxno().project(at_time(columns, NOW))
 
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
     assert 0 == frame.height

@@ -7,16 +7,16 @@ rows name their ledger, so a reader can tell a mixture. Only what publishing car
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from exporter.history.manifest import HistoryPart
-from exporter.publishing.publish import PublishResult, RunSummary, publish
+from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
 from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store
+from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
 from exporter.tree.families import POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
@@ -135,6 +135,23 @@ def status_of(summary: RunSummary) -> SystemStatus:
         manifest_sha256=summary.manifest_sha256,
         previous_run_id=summary.previous_run_id,
     )
+
+
+def publish(
+    store: Store,
+    files: Iterable[RenderedFile],
+    build_status: Callable[[RunSummary], SystemStatus],
+    *,
+    observed_ledger: int,
+    history: HistoryPart | None = None,
+    replaced_ledger: int | None = None,
+    now: Clock = utc_now,
+) -> PublishResult:
+    """Publish in one go, as the job does step by step."""
+    with begin_publication(store, observed_ledger, history, replaced_ledger=replaced_ledger, now=now) as publication:
+        publication.write(files)
+        run = publication.seal()
+        return publication.complete(run, build_status(run.summary))
 
 
 def publish_run(store: Store, run: MadeRun, clock: TestClock | None = None) -> PublishResult:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
-from exporter.publishing.publish import RunSummary, publish
+from exporter.publishing.publish import RunSummary
 from exporter.publishing.retention import sweep
 from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError, check_newer
 from exporter.stores.folder import FolderStore
@@ -30,6 +30,7 @@ from tests.publishing.published_tree import (
     assert_whole,
     make_run,
     operations_until,
+    publish,
     publish_run,
     published_ledger,
     status_of,

@@ -12,7 +12,6 @@ import pytest
 
 import exporter.publishing.retention
 from exporter.errors import StoreError
-from exporter.publishing.publish import publish
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
 from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX
 from exporter.stores.memory import MemoryStore
@@ -25,6 +24,7 @@ from tests.publishing.published_tree import (
     assert_whole,
     make_run,
     operations_until,
+    publish,
     publish_run,
     status_of,
     walk,

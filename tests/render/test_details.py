@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import CheckError
 from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Parameter
 from exporter.render.endpoints import asset_detail, render_details
 from exporter.tables import MARKETS
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.config import load
-from exporter.console import Console
-from exporter.job.report import RunReport
-from exporter.job.run import execute, prepare
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from tests.jobs import run, settings_for
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOURS = 5
@@ -30,17 +26,9 @@ def publish_tree(folder: Path, *, pools: int = 25, runs: int = 3, alula_markets:
         prices_per_ledger=50,
     )
     with running(create_app(network)) as url:
-        flags = {
-            "network.name": "local",
-            "network.rpc_urls": [url],
-            "network.requests_per_second": 10_000.0,
-            "output.uri": str(folder),
-            "output.page_sizes": [1, 2, 5, 50],
-            "schedule.interval_minutes": 60,
-        }
-        settings = load(None, flags, environment={}).settings
+        flags = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
         for _ in range(runs):
-            execute(prepare(settings, Console("text", io.StringIO()), RunReport(None), now=lambda: NOW))
+            run(settings_for(folder, url, **flags), now=NOW)
             network.advance()
 
 

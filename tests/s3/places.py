@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from exporter.errors import ExporterError
-from exporter.publishing.publish import PublishResult, publish
+from exporter.publishing.publish import PublishResult
 from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
@@ -22,7 +22,7 @@ from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Store, utc_now
 from exporter.tree.families import alias_of
 from exporter.tree.files import is_key
-from tests.publishing.published_tree import assert_whole, status_of
+from tests.publishing.published_tree import assert_whole, publish, status_of
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import WireBucket

@@ -17,13 +17,12 @@ from pathlib import Path
 from threading import Event
 
 from exporter.errors import ExporterError
-from exporter.publishing.publish import publish
 from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores import open_store
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Store, utc_now
-from tests.publishing.published_tree import status_of
+from tests.publishing.published_tree import publish, status_of
 from tests.s3.reader import run_at
 
 EXIT_SWEEP_REFUSED = 60

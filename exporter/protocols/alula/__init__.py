@@ -8,24 +8,21 @@ utilization is rounded down, as in Alula's own service.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import Deployment
-from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import reader
-from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
-from exporter.protocols.price_age import price_failure
-
-if TYPE_CHECKING:
-    import polars as pl
-
-MAX_PRICE_AGE_SECONDS = 360
-"""A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
+from exporter.protocols.alula.layout import FROZEN
+from exporter.protocols.alula.math import project_pools
+from exporter.protocols.alula.views import AlulaViews
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 
 
-class Alula(NotAnnounced):
-    """The Alula module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class Alula(ProtocolModule):
+    """Alula."""
 
     name = reader.NAME
     coverage = Coverage(
@@ -42,6 +39,18 @@ class Alula(NotAnnounced):
             "the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger"
         ),
     )
+    statuses: ClassVar = {
+        "active": "everything is open",
+        "borrow_frozen": "no borrowing, by the market's owner",
+        "borrow_frozen_by_admin": "no borrowing, by the admin",
+        "deposit_frozen": "no depositing or borrowing, by the market's owner",
+        "deposit_frozen_by_admin": "no depositing or borrowing, by the admin",
+        FROZEN: "nothing can be opened; a market begins like this",
+        "frozen_by_admin": "nothing can be opened, by the admin",
+    }
+    max_price_age = 360
+    """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
+    views = AlulaViews()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
@@ -49,12 +58,5 @@ class Alula(NotAnnounced):
         """Read the candidates; a market manager does not list its markets, and deployments only tell known code."""
         return await reader.read_markets(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:  # noqa: ARG002
-        """The published numbers of the pools as they are stored (see `exporter.protocols.alula.math`)."""
-        from exporter.protocols.alula.math import project_pools
-
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         return project_pools(columns)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The contract's own rule, in its order: there is a price, above zero, not too old and not of the future."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)

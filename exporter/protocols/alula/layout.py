@@ -6,7 +6,6 @@ where Blend has bare symbols.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, addresses, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, vec
+from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.parameters import Parameter, parameters_of
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import by_key, config_hash_of, parameters_of
 
 VERSION = "v1"
 """The one form of entries that is known; the contract itself has no number of its version."""
@@ -196,10 +196,8 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
     a Pool entry holds are state.
     """
     storage = [pair for pair in instance.storage if not _names_one_of(pair[0], NOT_CONFIGURATION)]
-    storage.sort(key=lambda pair: encode_scval(pair[0]))
     configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
-    maps = ((scval.MAP, tuple(storage)), (scval.MAP, tuple(configs)))
-    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+    return config_hash_of(by_key(storage), configs)
 
 
 def _configured(entry: Entry | None) -> ScVal:

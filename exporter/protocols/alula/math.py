@@ -21,8 +21,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.alula.layout import VERSION
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 BPS = 10_000
 SCALED_ONE = 10**18
@@ -103,10 +102,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             utilization of 100 percent (validated against in the newest contract only).
         ValueError: for a null.
     """
-    with_nulls = [name for name in POOL_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"pools must not be null in {', '.join(with_nulls)}")
-    state = frame.select(pl.col(POOL_COLUMNS).cast(pl.Int128))
+    state = numbers_of(frame, POOL_COLUMNS)
     borrowed = state["total_borrowed"]
     supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
     used = utilization(borrowed, supplied)

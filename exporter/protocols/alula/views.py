@@ -17,16 +17,15 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.alula.layout import STATUS_NAMES
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 
 _BPS = 10_000
 _PRICE_REFUSED = re.compile(r"Error\(Contract, #50[0-2]\)")
 """Unknown, stale, and not above zero (docs/protocols/alula.md, "Views")."""
 
 
-class AlulaViews:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class AlulaViews(ProtocolViews):
+    """The view functions of Alula."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """One call for each market; its pools one by one when that fails."""
@@ -61,10 +60,6 @@ class AlulaViews:
         row = rows.get(asked.pools[0]) if len(asked.pools) == 1 and not asked.instead else None
         if row is not None and _PRICE_REFUSED.search(error):
             yield Compared(asked.market, asked.pools[0], "oracle_price", row["oracle_price"], None)
-
-    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
-        """It does not say: nothing accrues."""
-        return None
 
 
 def _field(fields: Fields, name: str) -> ScVal:

@@ -8,27 +8,23 @@ docs/adr/0004-blend-rates.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 from exporter.protocols.blend import reader
-from exporter.protocols.blend.layout import WASM_HASHES
+from exporter.protocols.blend.layout import SETUP, WASM_HASHES
+from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
-from exporter.protocols.price_age import price_failure
-
-if TYPE_CHECKING:
-    import polars as pl
-
-MAX_PRICE_AGE_SECONDS = 86_400
-"""A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
+from exporter.protocols.blend.views import BlendViews
 
 
-class Blend:
-    """The Blend module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class Blend(ProtocolModule):
+    """Blend, both generations."""
 
     name = reader.NAME
     coverage = Coverage(
@@ -44,6 +40,19 @@ class Blend:
         prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",
         limits="emissions of BLND are no part of the yields",
     )
+    statuses: ClassVar = {
+        "admin_active": "everything is open, by the admin",
+        "active": "everything is open",
+        "admin_on_ice": "no borrowing, by the admin",
+        "on_ice": "no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
+        "admin_frozen": "no borrowing or supplying, by the admin",
+        "frozen": "no borrowing or supplying: the backstop is too small, or too much of it is queued for withdrawal",
+        SETUP: "just deployed; nothing is open, and reserves are added without the week's delay",
+    }
+    max_price_age = 86_400
+    """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
+    takes_future_prices = True
+    views = BlendViews()
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code of both generations of pools."""
@@ -68,12 +77,5 @@ class Blend:
         """Read the candidates and every pool in the reward zones of the deployments' backstops."""
         return await reader.read_pools(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves (see `exporter.protocols.blend.math`)."""
-        from exporter.protocols.blend.math import project_pools
-
-        return project_pools(columns, close_time)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """Blend's own rule: there is a price, above zero, and not older than a day."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        return project_pools(columns)

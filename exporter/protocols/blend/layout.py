@@ -5,7 +5,6 @@ In Blend's own words a market is a "pool" and its pools are "reserves"; in the c
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,9 +13,10 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, addresses
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.parameters import Parameter, parameters_of
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import by_key, config_hash_of, parameters_of
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -172,10 +172,8 @@ def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable
     In place of that vector stands an absent one for a missing ResConfig, and for one that cannot be decoded the bytes
     of its entry.
     """
-    storage = sorted(instance.storage, key=lambda pair: encode_scval(pair[0]))
     reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]
-    maps = ((scval.MAP, tuple(storage)), (scval.MAP, tuple(reserves)))
-    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+    return config_hash_of(by_key(instance.storage), reserves)
 
 
 def _configured(entry: Entry | None) -> ScVal:

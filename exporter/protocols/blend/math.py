@@ -22,8 +22,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -68,7 +67,7 @@ _RATE_DECIMALS = {"v1": 9, "v2": 12}
 _MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 
 
-def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
 
     Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
@@ -76,7 +75,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     raw = raw_rows(columns, RESERVE_COLUMNS, "generation")
     generation = pl.col("generation")
     return shared_columns(
-        project(raw, close_time),
+        project(raw),
         "blend",
         generation,
         total_collateral=0,  # in Blend collateral is supplied, and stands in that total
@@ -92,15 +91,14 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     )
 
 
-def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every reserve to the close time of the ledger, and add what is published of it.
 
     Args:
-        frame: a row a reserve: `generation` (String, "v1" or "v2") and RESERVE_COLUMNS (Int128 or smaller integers),
-            all without nulls; the configured ones are within the contract's u32, `last_time` within u64. Other columns
-            are kept as they are.
-        close_time: unix seconds. A reserve whose `last_time` is not before it does not accrue: on the chain it cannot
-            be after it.
+        frame: a row a reserve: `generation` (String, "v1" or "v2"), RESERVE_COLUMNS and `close_time` (unix seconds;
+            Int128 or smaller integers), all without nulls; the configured ones are within the contract's u32,
+            `last_time` within u64. Other columns are kept as they are. A reserve whose `last_time` is not before the
+            close time does not accrue: on the chain it cannot be after it.
 
     Returns:
         The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units) and
@@ -115,7 +113,10 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
             worth nothing.
         ValueError: for a null or an unknown generation.
     """
-    state = _checked(frame)
+    unknown = set(frame["generation"].unique().to_list()) - set(RATE_SCALES)
+    if unknown:
+        raise ValueError(f"unknown Blend generation {unknown.pop()!r}; known: {', '.join(RATE_SCALES)}")
+    state = numbers_of(frame, (*RESERVE_COLUMNS, "close_time"))
     is_v2 = frame["generation"] == "v2"
     rate_scale = exact.select(is_v2, RATE_SCALES["v2"], RATE_SCALES["v1"])
     modifier_scale = exact.select(is_v2, MODIFIER_SCALES["v2"], MODIFIER_SCALES["v1"])
@@ -127,9 +128,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     stored_borrow_apr = borrow_rate(stored_utilization, state["ir_mod"], modifier_scale, *curve)
     stored_supply_apr = supply_rate(stored_borrow_apr, stored_utilization, state["bstop_rate"])
 
-    accrued = accrue(
-        state, close_time, rate_scale, modifier_scale, supplied, borrowed, stored_utilization, stored_borrow_apr
-    )
+    accrued = accrue(state, rate_scale, modifier_scale, supplied, borrowed, stored_utilization, stored_borrow_apr)
     accrued_utilization = utilization(accrued.total_borrowed, accrued.total_supplied, state["b_supply"], is_v2)
     accrued_borrow_apr = borrow_rate(accrued_utilization, accrued.ir_mod, modifier_scale, *curve)
     accrued_supply_apr = supply_rate(accrued_borrow_apr, accrued_utilization, state["bstop_rate"])
@@ -151,17 +150,6 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         borrow_apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
         supply_apy_bps(stored_supply_apr).alias("supply_apy_bps"),
     )
-
-
-def _checked(frame: pl.DataFrame) -> pl.DataFrame:
-    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
-    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
-    unknown = set(frame["generation"].unique().to_list()) - set(RATE_SCALES)
-    if unknown:
-        raise ValueError(f"unknown Blend generation {unknown.pop()!r}; known: {', '.join(RATE_SCALES)}")
-    return state
 
 
 @exact.naming("total supply")
@@ -245,7 +233,6 @@ def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.S
 
 def accrue(
     state: pl.DataFrame,
-    close_time: int,
     rate_scale: pl.Series,
     modifier_scale: pl.Series,
     supply: pl.Series,
@@ -258,10 +245,10 @@ def accrue(
     Nothing accrues, and the modifier stands still, where no time has passed, nothing is supplied (b_supply 0) or
     nothing is lent (utilization 0). `supply`, `liabilities`, `utilization` and `borrow_rate` are of the stored state.
     """
-    accrues = (state["last_time"] < close_time) & (state["b_supply"] != 0) & (utilization != 0)
+    accrues = (state["last_time"] < state["close_time"]) & (state["b_supply"] != 0) & (utilization != 0)
     # With no seconds gone the formulas below leave everything as it is, whatever the rest; only the modifier would
     # still be clamped.
-    seconds = exact.select(accrues, exact.subtract(close_time, state["last_time"]), 0)
+    seconds = exact.select(accrues, exact.subtract(state["close_time"], state["last_time"]), 0)
 
     ir_mod = next_modifier(
         state["ir_mod"],

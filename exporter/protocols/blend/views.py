@@ -12,16 +12,15 @@ from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 
 RATE_SCALE = 10**12
 _SHARES = ("b_supply", "d_supply")
 _CONFIG = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
 
 
-class BlendViews:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class BlendViews(ProtocolViews):
+    """The view functions of Blend."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """One call for each reserve that was read of a v2 pool."""
@@ -64,10 +63,6 @@ class BlendViews:
         }
         for field, (ours, contract) in pairs.items():
             yield Compared(asked.market, pool, field, ours, contract)
-
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """Nothing: this view looks at no price."""
-        return iter(())
 
     def time_of(self, value: ScVal) -> int | None:
         """The reserve's time of the last accrual, which is that of the call."""

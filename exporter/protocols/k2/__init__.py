@@ -7,24 +7,20 @@ the ledger's close time (docs/protocols/k2.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import Deployment
-from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 from exporter.protocols.k2 import reader
-from exporter.protocols.price_age import price_failure
-
-if TYPE_CHECKING:
-    import polars as pl
-
-MAX_PRICE_AGE_SECONDS = 86_400
-"""The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
+from exporter.protocols.k2.math import project_pools
+from exporter.protocols.k2.views import K2Views
 
 
-class K2(NotAnnounced):
-    """The K2 module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class K2(ProtocolModule):
+    """K2."""
 
     name = reader.NAME
     coverage = Coverage(
@@ -42,6 +38,10 @@ class K2(NotAnnounced):
             "the ledger, or when older than the router's own limit: the asset's, else that for all, else an hour"
         ),
     )
+    statuses: ClassVar = {"active": "the router is open", "paused": "the router is paused"}
+    max_price_age = 86_400
+    """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
+    views = K2Views()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
@@ -49,12 +49,5 @@ class K2(NotAnnounced):
         """Read the candidates; the deployments say which contracts to read along."""
         return await reader.read_markets(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves at the close time (see `exporter.protocols.k2.math`)."""
-        from exporter.protocols.k2.math import project_reserves
-
-        return project_reserves(columns, close_time)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """There is a price, above zero, not of the future, and no older than any router takes it."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        return project_pools(columns)

@@ -7,7 +7,6 @@ model with the rate contract that the reserve names. All amounts but the tokens'
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,9 +15,10 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, addresses, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import by_key, config_hash_of
 
 VERSION = "v1"
 """The one form of entries that is known."""
@@ -251,12 +251,8 @@ def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ReserveCon
     cannot be read. Indexes, rates and totals are state.
     """
     storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
-    storage.sort(key=lambda pair: encode_scval(pair[0]))
-    configured = tuple(
-        (address(asset), (scval.VEC, None) if known is None else vec(*known)) for asset, known in reserves
-    )
-    maps = ((scval.MAP, tuple(storage)), (scval.MAP, configured))
-    return hashlib.sha256(b"".join(map(encode_scval, maps))).hexdigest()[:16]
+    configured = [(address(asset), (scval.VEC, None) if known is None else vec(*known)) for asset, known in reserves]
+    return config_hash_of(by_key(storage), configured)
 
 
 ReserveConfiguration = tuple[ScVal, ...]

@@ -24,8 +24,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 RAY = 10**27
 BPS = 10_000
@@ -59,14 +58,14 @@ class Totals(NamedTuple):
     utilization: pl.Series
 
 
-def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every reserve to the close time of the ledger, and add what is published of it.
 
     Args:
-        frame: a row a reserve, with RESERVE_COLUMNS (Int128 or smaller integers), all without nulls and none
+        frame: a row a reserve, with RESERVE_COLUMNS and `close_time` (unix
+            seconds; Int128 or smaller integers), all without nulls and none
             negative, a reserve factor of at most BPS and an optimal utilization of at most RAY. Other columns are
             kept as they are.
-        close_time: unix seconds.
 
     Returns:
         The frame with these columns added: `accrued_liquidity_index`, `accrued_variable_borrow_index`,
@@ -79,11 +78,8 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
             that were last updated after `close_time`, for which the contract has an error, too.
         ValueError: for a null.
     """
-    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
-    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
-    seconds = elapsed(state["last_update_timestamp"], close_time)
+    state = numbers_of(frame, (*RESERVE_COLUMNS, "close_time"))
+    seconds = elapsed(state["last_update_timestamp"], state["close_time"])
     with exact.naming("accrued liquidity index"):
         liquidity_index = ray_mul(state["liquidity_index"], linear_interest(state["current_liquidity_rate"], seconds))
     with exact.naming("accrued borrow index"):
@@ -109,7 +105,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
-def project_reserves(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
 
     Totals, indexes and the accrued rates are those at the close time (unix seconds); the stored rates, and the yields
@@ -120,7 +116,7 @@ def project_reserves(columns: Mapping[str, list[object]], close_time: int) -> pl
     """
     raw = raw_rows(columns, RESERVE_COLUMNS)
     return shared_columns(
-        project(raw, close_time),
+        project(raw),
         "k2",
         VERSION,
         total_collateral=0,
@@ -151,7 +147,7 @@ def ray_div(left: exact.Operand, right: exact.Operand) -> pl.Series:
 
 
 @exact.naming("time since the last update")
-def elapsed(last_update: pl.Series, close_time: int) -> pl.Series:
+def elapsed(last_update: pl.Series, close_time: pl.Series) -> pl.Series:
     """The seconds that interest has run for. A last update after the close time has no result, as in the contract.
 
     Such a time would be one of another unit: K2's clock has seconds, XOXNO's milliseconds.

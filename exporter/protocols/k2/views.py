@@ -15,9 +15,8 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ProtocolReading
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.k2.layout import amount
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
 
 VIEW = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
@@ -27,8 +26,8 @@ _RAY = 10**27
 _DECIMALS_AT, _RESERVE_FACTOR_AT = 42, 57  # bits of data_low
 
 
-class K2Views:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class K2Views(ProtocolViews):
+    """The view functions of K2."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """One call for each reserve that was read."""
@@ -69,10 +68,6 @@ class K2Views:
         }
         for field, (ours, contract) in pairs.items():
             yield Compared(asked.market, pool, field, ours, contract)
-
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """Nothing: this view looks at no price."""
-        return iter(())
 
     def time_of(self, value: ScVal) -> int | None:
         """The time the reserve was brought to, which is that of the call; a bare index has none."""

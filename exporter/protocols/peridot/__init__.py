@@ -8,24 +8,20 @@ it earns there is in the totals but in no rate (docs/protocols/peridot.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import Deployment
-from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 from exporter.protocols.peridot import reader
-from exporter.protocols.price_age import price_failure
-
-if TYPE_CHECKING:
-    import polars as pl
-
-MAX_PRICE_AGE_SECONDS = 600
-"""A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
+from exporter.protocols.peridot.math import project_pools
+from exporter.protocols.peridot.views import PeridotViews
 
 
-class Peridot(NotAnnounced):
-    """The Peridot module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class Peridot(ProtocolModule):
+    """Peridot."""
 
     name = reader.NAME
     coverage = Coverage(
@@ -55,6 +51,15 @@ class Peridot(NotAnnounced):
             "every operation, because nothing stands against its receipt tokens, is unread"
         ),
     )
+    statuses: ClassVar = {
+        "active": "nothing is paused",
+        "partly_paused": "something is paused in some vault",
+        "paused": "depositing and borrowing are paused in every vault",
+    }
+    max_price_age = 600
+    """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
+    takes_future_prices = True
+    views = PeridotViews()
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
@@ -62,12 +67,5 @@ class Peridot(NotAnnounced):
         """Read the candidates, with the vaults that they or the deployments list."""
         return await reader.read_markets(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the vaults (see `exporter.protocols.peridot.math`)."""
-        from exporter.protocols.peridot.math import project_pools
-
-        return project_pools(columns, close_time)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The controller's rule: there is a price, not too old; beyond it, one that is not above zero is no price."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS)
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        return project_pools(columns)

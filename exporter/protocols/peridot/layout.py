@@ -6,7 +6,6 @@ some with an address. Amounts, rates and factors are u128.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +17,11 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.numbers.exact import INT128_MAX
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import config_hash_of
 
 VERSION = "v1"
 """The one form of entries that is known; the contracts have no number of their version."""
@@ -360,7 +360,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
         if entry is not None:
             with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
-    return hashlib.sha256(encode_scval((scval.MAP, tuple(pairs)))).hexdigest()[:16]
+    return config_hash_of(pairs)
 
 
 def _present(entries: Entries, key: bytes, what: str) -> Entry:

@@ -15,8 +15,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.peridot.layout import SCALE, VERSION, BoostRule
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000
@@ -67,13 +66,13 @@ that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``
 _RATES = ("stored_utilization", "stored_borrow_apr", "accrued_utilization", "accrued_borrow_apr", "borrowed")
 
 
-def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
-    """Add what is published of the vaults at a time in unix seconds.
+def project(frame: pl.DataFrame) -> pl.DataFrame:
+    """Accrue to the close time, as the contract would at its next operation, and add what is published of the vaults.
 
     Args:
-        frame: a row a vault, with VAULT_COLUMNS (Int128 or smaller integers) without nulls; all but ``net_cash`` and
+        frame: a row a vault, with VAULT_COLUMNS and `close_time` (unix
+            seconds; Int128 or smaller integers) without nulls; all but ``net_cash`` and
             ``fixed_rate`` are at least 0, and the two factors at most 10^6. Other columns are kept as they are.
-        close_time: to which interest is accrued, as the contract would at its next operation.
 
     Returns:
         The frame with these columns added: `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr`,
@@ -94,10 +93,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     if unknown.any():
         either, other = (
             project(
-                frame.with_columns(
-                    pl.when(unknown).then(int(rule)).otherwise(pl.col("boost_rule")).alias("boost_rule")
-                ),
-                close_time,
+                frame.with_columns(pl.when(unknown).then(int(rule)).otherwise(pl.col("boost_rule")).alias("boost_rule"))
             )
             for rule in (BoostRule.QUOTED, BoostRule.CACHED)
         )
@@ -105,10 +101,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         if rows:
             raise failure("one rate: its code is not known, and may count boosted cash in two ways that differ", rows)
         return either
-    with_nulls = [name for name in VAULT_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"vaults must not be null in {', '.join(with_nulls)}")
-    state = frame.select(pl.col(VAULT_COLUMNS).cast(pl.Int128))
+    state = numbers_of(frame, (*VAULT_COLUMNS, "close_time"))
     borrowed, index = state["total_borrowed"], state["borrow_index"]
     aside = exact.add(state["total_reserves"], state["total_admin_fees"])
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
@@ -121,16 +114,16 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         rate = accepted(exact.select(refused, state["fixed_rate"], borrow_rate(exact.select(refused, 0, used), *curve)))
         return used, rate, supply_rate(rate, lent_share(borrowed, owned), kept)
 
-    boosted, later_cached = boosted_cash(state, borrowed, aside, state["boost_cached"], close_time)
+    boosted, later_cached = boosted_cash(state, borrowed, aside, state["boost_cached"])
     used, rate, earned = rates(borrowed, aside, total_underlying(state["net_cash"], borrowed), boosted)
-    interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], close_time))
+    interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], state["close_time"]))
     set_aside = exact.add(
         exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE),
         exact.multiply_divide_floor(interest, state["admin_fee"], SCALE),
     )
     owed, aside = exact.add(borrowed, interest), exact.add(aside, set_aside)
     supplied = total_underlying(exact.subtract(state["net_cash"], set_aside), owed)
-    later_boosted, _ = boosted_cash(state, owed, aside, later_cached, close_time)
+    later_boosted, _ = boosted_cash(state, owed, aside, later_cached)
     accrued_used, accrued_rate, accrued_earned = rates(owed, aside, supplied, later_boosted)
     exchange = exchange_rate(supplied, state["receipt_supply"], state["initial_exchange_rate"])
     return frame.with_columns(
@@ -151,7 +144,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
-def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given.
 
     There is no rate modifier and no plain collateral: the one is 1, the other 0. What is set aside for the protocol,
@@ -160,7 +153,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     """
     raw = raw_rows(columns, VAULT_COLUMNS)
     return shared_columns(
-        project(raw, close_time),
+        project(raw),
         "peridot",
         VERSION,
         total_supplied="supplied",
@@ -179,7 +172,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
 
 @exact.naming("boosted cash")
 def boosted_cash(
-    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series, close_time: int
+    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series]:
     """What of the boosted cash counts for the rate, and what the vault will have cached after that.
 
@@ -192,7 +185,7 @@ def boosted_cash(
     deposited = exact.add(state["total_deposited"], aside)
     implied = exact.subtract(exact.subtract(deposited, borrowed), state["managed_cash"])
     implied = exact.clamp(implied, 0, exact.INT128_MAX)
-    age = elapsed_seconds(state["boost_cached_at"], close_time)
+    age = elapsed_seconds(state["boost_cached_at"], state["close_time"])
     reported = exact.select(age <= BOOST_CACHE_SECONDS, cached, implied)
     reported = exact.select(quotes, state["boost_quoted"], reported)
     known = exact.select(cached > implied, cached, implied)
@@ -268,7 +261,7 @@ def supply_rate(rate: pl.Series, used: pl.Series, kept: pl.Series) -> pl.Series:
     return exact.multiply_divide_floor(used, passed_on, SCALE)
 
 
-def elapsed_seconds(last_update: pl.Series, close_time: int) -> pl.Series:
+def elapsed_seconds(last_update: pl.Series, close_time: pl.Series) -> pl.Series:
     """The seconds since the last accrual; 0 where that is later."""
     return exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
 

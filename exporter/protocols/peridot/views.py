@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ProtocolReading
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.peridot.layout import SCALE, decode_amount
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
 
 FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
 
 
-class PeridotViews:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class PeridotViews(ProtocolViews):
+    """The view functions of Peridot."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """Four calls for each vault that was read."""
@@ -34,14 +33,6 @@ class PeridotViews:
         function = asked.call.function
         ours = _stored(row["raw"])[function]
         yield Compared(asked.market, vault, function, ours, decode_amount(value, f"{function}()"))
-
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """Nothing: these views look at no price."""
-        return iter(())
-
-    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
-        """It does not say: nothing accrues."""
-        return None
 
 
 def _stored(raw: Mapping[str, int]) -> dict[str, int]:

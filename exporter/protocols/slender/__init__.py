@@ -6,25 +6,21 @@ Its instance is often archived; what then becomes of it is in docs/adr/0016-peri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import Deployment
-from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, NotAnnounced, ProtocolReading
-from exporter.protocols.price_age import price_failure
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
-
-if TYPE_CHECKING:
-    import polars as pl
-
-MAX_PRICE_AGE_SECONDS = 86_400
-"""A price older than this is refused, however long the pool's own limit is."""
+from exporter.protocols.slender.math import project_pools
+from exporter.protocols.slender.views import SlenderViews
 
 
-class Slender(NotAnnounced):
-    """The Slender module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class Slender(ProtocolModule):
+    """Slender."""
 
     name = reader.NAME
     coverage = Coverage(
@@ -47,6 +43,10 @@ class Slender(NotAnnounced):
             "whose cash is archived is unread"
         ),
     )
+    statuses: ClassVar = {"active": "the pool is open", "paused": "the pool is paused"}
+    max_price_age = 86_400
+    """A price older than this is refused, however long the pool's own limit is."""
+    views = SlenderViews()
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code that the one pool was deployed with."""
@@ -58,12 +58,5 @@ class Slender(NotAnnounced):
         """Read the candidates; the deployments only tell which code is known."""
         return await reader.read_markets(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the reserves (see `exporter.protocols.slender.math`)."""
-        from exporter.protocols.slender.math import project_pools
-
-        return project_pools(columns, close_time)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """There is a price, above zero, not of the future, a day old at most; the pool's own limit is read."""
-        return price_failure(quote, close_time, MAX_PRICE_AGE_SECONDS, future=False)
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        return project_pools(columns)

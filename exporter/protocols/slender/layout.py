@@ -7,7 +7,6 @@ and its addresses.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
@@ -18,7 +17,8 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, by_symbol
-from exporter.protocols.parameters import Parameter, parameters_of
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import config_hash_of, parameters_of
 
 VERSION = "v1"
 """The one form of entries that is known."""
@@ -160,7 +160,7 @@ def config_hash(pool: PoolInstance) -> str:
             pairs += [((scval.BYTES, key), found)] if found is not None else []
         elif name not in _STATE:
             pairs.append(((scval.BYTES, key), pool.storage[key]))
-    return hashlib.sha256(encode_scval((scval.MAP, tuple(pairs)))).hexdigest()[:16]
+    return config_hash_of(pairs)
 
 
 def _variant_of(key: bytes) -> str | None:

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.slender.layout import VERSION
 
 ONE, DECIMALS = 10**9, 9
@@ -37,13 +36,13 @@ RESERVE_COLUMNS = (
 """The raw columns that `project` reads."""
 
 
-def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
-    """Add what is published of the reserves at a time in unix seconds.
+def project(frame: pl.DataFrame) -> pl.DataFrame:
+    """Bring the coefficients to the close time, and add what is published of the reserves.
 
     Args:
-        frame: a row a reserve, with RESERVE_COLUMNS (Int128 or smaller integers), without nulls and none negative.
+        frame: a row a reserve, with RESERVE_COLUMNS and `close_time` (unix
+            seconds; Int128 or smaller integers), without nulls and none negative.
             Other columns are kept as they are.
-        close_time: to which the coefficients are brought.
 
     Returns:
         The frame with these columns added: `collat_coeff`, `debt_coeff`, `stored_utilization`,
@@ -54,11 +53,8 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
         ValueError: for a null.
     """
-    with_nulls = [name for name in RESERVE_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"reserves must not be null in {', '.join(with_nulls)}")
-    state = frame.select(pl.col(RESERVE_COLUMNS).cast(pl.Int128))
-    elapsed = elapsed_seconds(state["last_update_timestamp"], state["window"], close_time)
+    state = numbers_of(frame, (*RESERVE_COLUMNS, "close_time"))
+    elapsed = elapsed_seconds(state["last_update_timestamp"], state["window"], state["close_time"])
     lender = accrued_rate(state["lender_ar"], state["lender_ir"], elapsed)
     debt_coeff = accrued_rate(state["borrower_ar"], state["borrower_ir"], elapsed)
 
@@ -87,7 +83,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
-def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
 
     There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees stand
@@ -96,7 +92,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     """
     raw = raw_rows(columns, RESERVE_COLUMNS)
     return shared_columns(
-        project(raw, close_time),
+        project(raw),
         "slender",
         VERSION,
         total_supplied="supplied",
@@ -117,7 +113,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
 
 
 @exact.naming("elapsed time")
-def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: int) -> pl.Series:
+def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: exact.Operand) -> pl.Series:
     """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
     since = exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
     counted = window != 0

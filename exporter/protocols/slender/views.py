@@ -9,15 +9,14 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 
 _COEFFICIENTS = {"collat_coeff": "supply_index", "debt_coeff": "borrow_index"}
 _RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
 
 
-class SlenderViews:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class SlenderViews(ProtocolViews):
+    """The view functions of Slender."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """Six calls for each reserve that was read."""
@@ -54,11 +53,3 @@ class SlenderViews:
                 yield Compared(asked.market, pool, name, row["raw"][name], reserve.i128(name))
             last_update = reserve.u64("last_update_timestamp")
             yield Compared(asked.market, pool, "last_accrual_time", row["last_accrual_time"], last_update)
-
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """Nothing: these views look at no price."""
-        return iter(())
-
-    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
-        """It does not say."""
-        return None

@@ -8,21 +8,22 @@ operation. The market is the controller, the contract that users call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+import polars as pl
 
 from exporter.deployments import Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 from exporter.protocols.xoxno import events, prices, reader
+from exporter.protocols.xoxno.math import project_pools
+from exporter.protocols.xoxno.views import XoxnoViews
 
-if TYPE_CHECKING:
-    import polars as pl
 
-
-class Xoxno:
-    """The XOXNO Lending module, as `exporter.protocols.base.ProtocolModule` describes one."""
+class Xoxno(ProtocolModule):
+    """XOXNO Lending."""
 
     name = reader.PROTOCOL
     coverage = Coverage(
@@ -38,6 +39,8 @@ class Xoxno:
         prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
         limits="a pool that no list has is found by its events only; limits belong to spokes and are left out",
     )
+    statuses: ClassVar = {"active": "the controller is open", "paused": "the controller is paused"}
+    views = XoxnoViews()
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """None: of the deployed code's hash only the two ends are published, 52ed959d…fd9b."""
@@ -57,11 +60,8 @@ class Xoxno:
         """Read the candidates, with the pools that deployments and candidates name: the chain lists none."""
         return await reader.read_markets(view, candidates, deployments)
 
-    def project(self, columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
-        """The published numbers of the pools at the close time (see `exporter.protocols.xoxno.math`)."""
-        from exporter.protocols.xoxno.math import project_pools
-
-        return project_pools(columns, close_time)
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        return project_pools(columns)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         """The aggregator's own verdict, then its limit of age for the token (see `exporter.protocols.xoxno.prices`)."""

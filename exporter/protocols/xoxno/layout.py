@@ -6,7 +6,6 @@ controller, which users call and which stands for the market here, says in its i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,9 +15,10 @@ from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_of, variant_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, struct_map, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.parameters import Parameter, parameters_of
+from exporter.protocols.base import Parameter
+from exporter.protocols.collector import config_hash_of, parameters_of
 
 VERSION = "v1"
 """The one form of entries that is known; the contracts themselves have no number of their version."""
@@ -189,9 +189,9 @@ def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | 
     instance has, in that order; and for each pool that exists, by hub and token, its `HubAssetKey` with the value of
     its ``Params`` entry, or with an empty vector where the entry cannot be decoded. What spokes allow is not in it.
     """
-    stored = tuple(((scval.SYMBOL, name), value) for name, value in controller.storage)
-    configs = tuple((pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0]))
-    return hashlib.sha256(b"".join(encode_scval((scval.MAP, pairs)) for pairs in (stored, configs))).hexdigest()[:16]
+    stored = [((scval.SYMBOL, name), value) for name, value in controller.storage]
+    configs = [(pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0])]
+    return config_hash_of(stored, configs)
 
 
 def _configured(entry: Entry | None) -> ScVal:

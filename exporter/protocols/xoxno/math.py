@@ -19,8 +19,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.published import utilization_bps
-from exporter.protocols.shared_columns import raw_rows, shared_columns
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 
 RAY = 10**RAY_DECIMALS
@@ -60,13 +59,13 @@ class Curve(NamedTuple):
     highest: pl.Series
 
 
-def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
+def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every hub market to the close time of the ledger, and add what is published of it.
 
     Args:
-        frame: a row a hub market: POOL_COLUMNS (Int128 or smaller integers), without nulls and not negative, the
+        frame: a row a hub market: POOL_COLUMNS and `close_time` (unix
+            seconds; Int128 or smaller integers), without nulls and not negative, the
             reserve factor at most BPS and the decimals at most 27. Other columns are kept as they are.
-        close_time: unix seconds.
 
     Returns:
         The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units; the protocol's
@@ -80,10 +79,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
         ExactDivisionError: with the rows that divide by zero.
         ValueError: for a null.
     """
-    with_nulls = [name for name in POOL_COLUMNS if frame[name].null_count()]
-    if with_nulls:
-        raise ValueError(f"pools must not be null in {', '.join(with_nulls)}")
-    state = frame.select(pl.col(POOL_COLUMNS).cast(pl.Int128))
+    state = numbers_of(frame, (*POOL_COLUMNS, "close_time"))
     curve = curve_of(state)
 
     stored_supplied = value_of(state["supplied"], state["supply_index"])
@@ -92,7 +88,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     stored_borrow_apr = borrow_rate(stored_utilization, curve)
     stored_supply_apr = supply_rate(stored_utilization, stored_borrow_apr, state["reserve_factor"])
 
-    accrued = accrue(state, close_time * 1_000)
+    accrued = accrue(state, exact.multiply(state["close_time"], 1_000))
     supplied = value_of(accrued.supplied, accrued.supply_index)
     borrowed = value_of(state["borrowed"], accrued.borrow_index)
     accrued_utilization = utilization(borrowed, supplied)
@@ -118,7 +114,7 @@ def project(frame: pl.DataFrame, close_time: int) -> pl.DataFrame:
     )
 
 
-def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.DataFrame:
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given.
 
     Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
@@ -127,7 +123,7 @@ def project_pools(columns: Mapping[str, list[object]], close_time: int) -> pl.Da
     """
     raw = raw_rows(columns, POOL_COLUMNS)
     return shared_columns(
-        project(raw, close_time),
+        project(raw),
         "xoxno",
         VERSION,
         total_collateral=0,  # what is supplied is the collateral
@@ -234,7 +230,7 @@ def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series
     return result
 
 
-def accrue(state: pl.DataFrame, now: int) -> Accrued:
+def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
     """Bring hub markets to a time as the contract does, in chunks of at most a year, with the curve read in each.
 
     Args:

@@ -11,9 +11,8 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
 from exporter.protocols.collector import Collector
-from exporter.protocols.parameters import Parameter
 from exporter.protocols.xoxno.layout import (
     NAME,
     PARAMETERS,

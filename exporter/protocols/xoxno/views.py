@@ -14,8 +14,7 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.views import Compared, NoView, Row, ViewCall
+from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.xoxno.layout import RAY_DECIMALS, hub_asset
 
 POOLS_PER_CALL = 64
@@ -57,8 +56,8 @@ _SINGLE: Mapping[str, tuple[str, Callable[[Row], object]]] = {
 """By the view of a single pool: the field it gives, and where the exporter has it. All give one i128."""
 
 
-class XoxnoViews:
-    """See `exporter.protocols.views.ProtocolViews`."""
+class XoxnoViews(ProtocolViews):
+    """The view functions of XOXNO Lending."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """The indexes of all pools in few calls, and every view of each single pool."""
@@ -102,11 +101,3 @@ class XoxnoViews:
                 yield Compared(
                     asked.market, pool, name, ours(rows[pool]), expect(value, scval.I128, asked.call.function)
                 )
-
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """Nothing: no view looks at a price."""
-        return iter(())
-
-    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
-        """It does not say."""
-        return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from exporter.numbers.compute import Tables
-from exporter.protocols.parameters import Parameter
+from exporter.protocols.base import Parameter
 from exporter.render.site.text import Symbols
 
 LEAST_VALUE = 100_000

@@ -1,0 +1,75 @@
+"""``exporter backfill``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from exporter.cli.common import config_option, configuration_of, ending, log_format_option, network_option
+from exporter.console import Console
+from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError
+
+SHOWN = 20
+"""So many failed files, or files with unread markets, are named."""
+
+CLUSTER_AT_ONCE = 64
+"""So many files are given out to a cluster at a time."""
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@config_option
+@network_option
+@click.option("--out", help="The tree whose history is added to: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes of this machine.  [default: its cores]")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, for example tcp://10.0.0.1:8786.")
+@log_format_option
+def backfill(
+    paths: tuple[Path, ...], config: Path | None, network: str | None, out: str | None, workers: int | None,
+    scheduler: str | None, log_format: str,
+) -> None:  # fmt: skip
+    """Add ledger snapshot files to a history.
+
+    PATH is a file as `stellar snapshot create` writes it, or a folder of such files (.json). Each is one ledger; order
+    and number of workers make no difference. What was added before is not done again, so a job that was interrupted is
+    begun again as it was. Snapshots have no contract code, so prices are null.
+
+    Exit code 0: all are in the history; 3: some files could not be read, the others are in; 7: all are in, but some
+    pool or market could not be read.
+    """
+    console = Console(log_format)
+    with ending(console):
+        from exporter.backfill.executors import Started, dask_cluster, processes
+        from exporter.backfill.job import backfill, find_files
+        from exporter.numbers.wording import counted
+        from exporter.stores import open_store
+
+        settings = configuration_of(config, network, out=out).settings
+        if scheduler is not None and workers is not None:
+            raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
+        files = find_files(paths)
+        count = workers or os.cpu_count() or 1
+        start: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
+        at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
+        store = open_store(settings.output.uri)
+        store.try_writing()  # before the work that would be lost
+        with console.step("backfill", f"adding {counted(len(files), 'file')}") as facts:
+            with console.progress("files", len(files)) as progress:
+                result = backfill(store, settings, files, start, at_once=at_once, on_file=progress.advance)
+            facts.update(files=len(files), added=result.added, known=result.known, empty=result.empty)
+            facts.update(failed=len(result.failed), rows=result.rows)
+
+        for name, problem in sorted(result.failed.items())[:SHOWN]:
+            console.warning(f"{name} was not added: {problem}", file=name)
+        surprises = {
+            name: unknown
+            for name, places in sorted(result.unread.items())
+            if (unknown := [place for place in places if not settings.may_be_unread(place)])
+        }
+        for name, places in list(surprises.items())[:SHOWN]:
+            console.warning(f"{name}: could not be read, of its markets and pools: {', '.join(places[:SHOWN])}")
+        sys.exit(EXIT_SOURCE if result.failed else EXIT_UNREAD if surprises else EXIT_DONE)

@@ -1,0 +1,135 @@
+"""``exporter check``: how much was looked at, and everything that is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options
+from exporter.console import Console
+from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from exporter.check.chain import ChainCheck
+    from exporter.config import Settings
+
+SHOWN_DIFFERENCES = 200
+SHOWN_WITHOUT = 20
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option(
+    "--sample", type=click.IntRange(1, 1_000_000), help="Look at this many files of each kind instead of at all."
+)
+@click.option("--on-chain", is_flag=True, help="Instead of a tree, check the numbers against the contracts' own views.")
+@source_options
+@click.option(
+    "--out", help="With --on-chain: a tree (folder or s3://BUCKET/PREFIX); what runs into it found is compared, too."
+)
+@log_format_option
+def check(
+    uri: str | None, sample: int | None, on_chain: bool, config: Path | None, network: str | None,
+    rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None, log_format: str,
+) -> None:  # fmt: skip
+    """Check a published tree, or the exporter's own numbers.
+
+    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root. Every file of the published run is read,
+    every link and cursor followed, every sum and digest computed again; with --sample only some, and one walk over all
+    pools.
+
+    With --on-chain there is no URI: markets are read as `exporter run` reads them, and their contracts are asked for
+    the same numbers at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
+
+    Exit code 0: all is well, and something was looked at; 4: something is wrong, and standard output names it; 3: it
+    cannot be read.
+    """
+    console, answers = Console(log_format), answers_to(log_format)
+    with ending(console):
+        if on_chain is (uri is not None):
+            raise ConfigError(
+                "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"
+            )
+        if uri is not None:
+            sys.exit(_tell_tree(uri, sample, console, answers))
+        import asyncio
+
+        settings = configuration_of(config, network, rpc_urls, out).settings
+        sys.exit(_tell_chain(asyncio.run(_ask_chain(settings, snapshot, console)), console, answers))
+
+
+def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
+    import exporter
+    from exporter.check.faults import SHOWN_FAULTS
+    from exporter.numbers.wording import counted
+
+    try:
+        with console.progress("files") as progress:
+            looked = exporter.check_tree(uri, sample, progress.advance)
+    except exporter.TreeFaultsError as failed:
+        for fault in failed.faults[:SHOWN_FAULTS]:
+            answers.event("fault", str(fault), key=fault.key, fault=fault.text)
+        shown = f", of which {SHOWN_FAULTS} are shown" if failed.total > SHOWN_FAULTS else ""
+        console.error(f"the tree fails its checks: {counted(failed.total, 'fault')}{shown}", EXIT_CHECK)
+        return EXIT_CHECK
+    answers.event("checked", "\n".join(("the tree passes its checks", *looked.lines())), **looked.as_dict())
+    return EXIT_DONE
+
+
+async def _ask_chain(settings: Settings, snapshot: Path | None, console: Console) -> ChainCheck:
+    """Compare the markets that a run into the configured output would find; nothing is written there."""
+    from exporter.check.chain import check_chain
+    from exporter.deployments.networks import network_id
+    from exporter.discovery.memory import load_memory
+    from exporter.job.reading import open_source
+    from exporter.stores import open_store
+
+    async with open_source(settings, snapshot) as opened:
+        memory = None
+        if settings.discovery.enabled:
+            uri = settings.output.uri
+            try:
+                memory = load_memory(open_store(uri), network_id(settings.passphrase))
+            except StoreError as error:
+                console.warning(f"markets that only earlier runs into {uri} know are not compared: {error}")
+        return await check_chain(settings, opened, memory)
+
+
+def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
+    from exporter.numbers.wording import counted
+
+    for notice in check.notices:
+        console.warning(notice)
+    for item in check.differences[:SHOWN_DIFFERENCES]:
+        answers.event(
+            "difference",
+            f"{item.market} {item.pool or 'market'}: {item.field} is {item.ours}, the contract says {item.contract}",
+            market=item.market,
+            pool=item.pool,
+            field=item.field,
+            ours=item.ours,
+            contract=item.contract,
+        )
+    for text in check.other_clock[:SHOWN_DIFFERENCES]:
+        console.warning(text)
+    for failed in check.failed[:SHOWN_DIFFERENCES]:
+        pools = " ".join(failed.pools) if len(failed.pools) == 1 else counted(len(failed.pools), "pool")
+        console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")
+    for reason in dict.fromkeys(item.reason for item in check.without):
+        markets = [item.market for item in check.without if item.reason == reason]
+        shown = ", ".join(markets[:SHOWN_WITHOUT]) + (", ..." if len(markets) > SHOWN_WITHOUT else "")
+        console.warning(f"{reason}: {shown}")
+    each = ", ".join(f"{name} {count:,}" for name, count in sorted(check.by_protocol.items()) if count)
+    summary = (
+        f"{counted(check.compared, 'field')} ({each}) of {counted(check.pools, 'pool')} compared with the contracts at "
+        f"ledger {check.ledger}: {len(check.differences):,} differ; {counted(len(check.failed), 'call')} failed; "
+        f"without a view function: {counted(len(check.without), 'market')}"
+    )
+    answers.event("compared", summary, **check.as_dict())
+    if check.differences:
+        console.error("what the exporter computes is not what the contracts say", EXIT_CHECK)
+        return EXIT_CHECK
+    return EXIT_DONE

@@ -1,0 +1,25 @@
+"""``exporter plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from exporter.cli.common import configuration_of, ending, out_option, source_options
+from exporter.console import Console
+from exporter.ledger.rpc.redaction import without_keys
+
+
+@click.command()
+@source_options
+@out_option
+def plan(
+    config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None
+) -> None:
+    """Say what a run would read and write, without doing either."""
+    with ending(Console("text")):
+        from exporter.job.plan import describe
+
+        for line in describe(configuration_of(config, network, rpc_urls, out), snapshot):
+            click.echo(without_keys(line))

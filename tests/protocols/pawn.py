@@ -1,0 +1,177 @@
+"""A made-up protocol, as docs/adding-a-protocol.md has it: shops that lend what they hold at a fixed, simple rate.
+
+Everything that the exporter needs of a protocol is in this file, and nothing of it is in the exporter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import polars as pl
+
+from exporter.deployments import Deployment
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.observation import Entry
+from exporter.ledger.source import ContractCall
+from exporter.ledger.tokens import read_tokens
+from exporter.ledger.view import LedgerView
+from exporter.numbers import exact
+from exporter.protocols.base import (
+    Candidate,
+    Compared,
+    Coverage,
+    Market,
+    NoView,
+    Origin,
+    ProtocolModule,
+    ProtocolReading,
+    ProtocolViews,
+    Row,
+    ViewCall,
+)
+from exporter.protocols.collector import Collector, config_hash_of, live, parameters_of
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+
+NAME = "pawn"
+WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
+YEAR = 31_536_000
+NUMBERS = ("rate", "lent", "held", "time")
+COLUMNS = (
+    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals", *NUMBERS,
+)  # fmt: skip
+
+
+def pool_key(market: str, token: str) -> bytes:
+    """The ledger key of a pool's state."""
+    return variant_key(market, "Pool", address(token))
+
+
+class _Reader(Collector):
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        super().__init__(NAME, candidates, COLUMNS)
+
+    def take_market(self, market: str, entries: Mapping[bytes, Entry | None]) -> None:
+        shop, tokens = entries[instance_key(market)], entries[data_key(market, symbol("Tokens"))]
+        if not self.market_is_usable(market, shop, tokens, "list of tokens"):
+            return
+        with self.noting(market):
+            code = instance_of(live(shop, "the shop").contract_data())
+            storage = Fields(code.storage, "market instance")
+            members = addresses(live(tokens, "the list of tokens").value, "Tokens", 100)
+            name, oracle = self.shown_name(market, storage.string("Name")), storage.address("Oracle")
+            wasm_hash = (code.wasm_hash or b"").hex()
+            if code.wasm_hash != WASM_HASH:
+                self.unknown_code(market, wasm_hash, "v1")
+            digest = config_hash_of(code.storage or ())
+            self.reading.markets.append(Market(market, NAME, "v1", name, "active", oracle, digest, wasm_hash, members))
+
+    def take_pool(self, market: Market, token: str, state: Entry | None) -> None:
+        with self.noting(market.address, token):
+            pool = Fields.of(live(state, "the pool's entry").value, "Pool")
+            row = {"rate": pool.u32("rate"), "lent": pool.i128("lent"), "held": pool.i128("held")}
+            row |= {"decimals": pool.u32("decimals"), "time": pool.u64("time")}
+            self.append(
+                {"market": market.address, "pool": token, "token_address": token, "oracle": market.oracle,
+                 "market_name": market.name, "market_status": market.status, "wasm_hash": market.wasm_hash, **row}
+            )  # fmt: skip
+            self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
+
+
+class PawnViews(ProtocolViews):
+    """``pool(token)`` gives the stored state."""
+
+    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        """One call for each pool that was read."""
+        for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
+            yield ViewCall(str(market), (str(pool),), ContractCall(str(market), "pool", (address(str(pool)),)))
+
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+        """What is stored, beside what was read."""
+        (pool,) = asked.pools
+        found = Fields.of(value, "pool()")
+        if pool in rows:
+            yield Compared(asked.market, pool, "borrow_apy_bps", rows[pool]["borrow_apy_bps"], found.u32("rate"))
+            yield Compared(asked.market, pool, "lent", rows[pool]["raw"]["lent"], found.i128("lent"))
+
+
+class Pawn(ProtocolModule):
+    """Shops that lend what they hold at a fixed rate a year, in basis points; nothing compounds."""
+
+    name = NAME
+    coverage = Coverage(
+        title="Pawn",
+        structure="a market is a shop, its pools are its tokens",
+        year_seconds=YEAR,
+        supply_yield="none is paid",
+        borrow_yield="the rate itself",
+        supply_compounding="simple",
+        borrow_compounding="simple",
+        rates="as stored",
+        totals="brought to the ledger's close time",
+        prices="the shop's SEP-40 oracle; refused when not above zero, of after the ledger, or older than a day",
+    )
+    statuses: ClassVar = {"active": "a shop is always open"}
+    max_price_age = 86_400
+    views = PawnViews()
+
+    def market_wasm_hashes(self) -> Mapping[bytes, str]:
+        """The one code there is."""
+        return {WASM_HASH: "v1"}
+
+    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
+        """Guilds say which shops opened."""
+        guilds = tuple(address for item in deployments for address in item.addresses("guild"))
+        return [EventFilter(guilds, ("opened",))] if guilds else []
+
+    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+        """The shop that opened."""
+        return [Candidate(NAME, expect(event.value, scval.ADDRESS, "opened"), Origin.EVENT)]
+
+    async def read(
+        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    ) -> ProtocolReading:
+        """Two waves of entries, and the prices."""
+        reader = _Reader(candidates)
+        markets = sorted({candidate.address for candidate in candidates})
+        wanted = [key for market in markets for key in (instance_key(market), data_key(market, symbol("Tokens")))]
+        entries = await view.read(wanted)
+        for market in markets:
+            reader.take_market(market, entries)
+        pools = [(shop, token) for shop in reader.reading.markets for token in shop.members]
+        keys = [pool_key(shop.address, token) for shop, token in pools]
+        await view.read([*keys, *(instance_key(token) for _, token in pools)])
+        states, reader.reading.tokens = await view.read(keys), await read_tokens(view, [token for _, token in pools])
+        for (shop, token), key in zip(pools, keys, strict=True):
+            reader.take_pool(shop, token, states[key])
+        await reader.read_quotes(view)
+        return reader.reading
+
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        """What is lent grows by simple interest from its time to the close time of its ledger."""
+        raw = raw_rows(columns, NUMBERS)
+        state = numbers_of(raw, (*NUMBERS, "close_time"))
+        seconds = exact.subtract(state["close_time"], state["time"])
+        interest = exact.multiply_divide_floor(
+            exact.multiply(state["lent"], state["rate"]), seconds, exact.column([10_000 * YEAR] * raw.height)
+        )
+        borrowed = exact.add(state["lent"], interest)
+        supplied = exact.add(borrowed, state["held"])
+        rows = raw.with_columns(
+            borrowed.alias("total_borrowed"),
+            supplied.alias("total_supplied"),
+            utilization_bps(borrowed, supplied).alias("utilization_bps"),
+        )
+        return shared_columns(
+            rows, NAME, "v1", supply_apy_bps=0, borrow_apy_bps="rate", total_collateral=0, last_accrual_time="time",
+            supply_index=1, borrow_index=1, index_decimals=0, stored_supply_apr=0, stored_borrow_apr="rate",
+            accrued_supply_apr=0, accrued_borrow_apr="rate", apr_decimals=4, stored_utilization="utilization_bps",
+            accrued_utilization="utilization_bps", utilization_decimals=4, rate_modifier=1, rate_modifier_decimals=0,
+            backstop_credit=0,
+        )  # fmt: skip

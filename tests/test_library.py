@@ -1,0 +1,91 @@
+"""The public API, as docs/library.md shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import exporter
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from tests.jobs import settings_for
+
+PAGE = Path(__file__).parent.parent / "docs" / "library.md"
+
+
+def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example runs as it stands against a network, and what it gives is of one ledger throughout."""
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EXPORTER_NETWORK", "local")
+    monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
+    with running(create_app(MadeNetwork(pools=5))) as url:
+        names: dict[str, Any] = {"RPC_URL": url}
+        exec(example, names)
+
+    tables, history = names["tables"], names["history"].collect()
+    assert (0, True) == (names["result"].exit_code, names["result"].published)
+    assert names["result"].ledger == names["certificate"].ledger == tables.ledger
+    assert names["result"].report == json.loads(Path("run-report.json").read_text())
+    shared = ["market", "pool", "total_supplied", "borrow_apy_bps"]
+    assert [tuple(map(str, row)) for row in tables.pools.select(shared).rows()] == [
+        tuple(map(str, row)) for row in history.sort("market", "pool").select(shared).rows()
+    ]
+
+
+def test_every_name_is_there_and_nothing_is_imported_for_it() -> None:
+    """Each public name can be had, and to import the package alone imports nothing heavy."""
+    code = "import sys, exporter; print(*sorted({'polars', 'msgspec', 'httpx', 'click'} & set(sys.modules)))"
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert "" == alone.stdout.strip()
+    assert all(getattr(exporter, name) is not None for name in exporter.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = exporter.nothing
+
+
+def test_scan_history(tmp_path: Path) -> None:
+    """What is selected lazily is what is there: by time, by ledger, by column, by row; a damaged file is refused."""
+    network = MadeNetwork(pools=4, close_seconds=86_400)
+    ledgers = []
+    with running(create_app(network)) as url:
+        settings = settings_for(tmp_path, url, output__report=str(tmp_path / "report.json"))
+        for _ in range(3):
+            ledgers.append(exporter.run(settings).ledger)
+            network.advance()
+    everything = exporter.scan_history(str(tmp_path)).collect()
+
+    assert 3 * 4 == everything.height
+    assert ledgers[1:] == [
+        *exporter.scan_history(str(tmp_path), start=str(ledgers[1])).collect()["observed_ledger"].unique().sort()
+    ]
+    days = everything["ledger_close_time"].dt.date().unique().sort()
+    first = exporter.scan_history(str(tmp_path), end=str(days[1])).collect()
+    assert everything.filter(everything["observed_ledger"] == ledgers[0]).equals(first)
+    assert (
+        everything.head(6).select("pool").equals(exporter.scan_history(str(tmp_path)).head(6).select("pool").collect())
+    )
+    largest = max(tmp_path.glob("history/**/*.parquet"))
+    largest.write_bytes(largest.read_bytes()[:-1] + b"x")
+    with pytest.raises(Exception, match="does not have the bytes that the manifest gives"):
+        exporter.scan_history(str(tmp_path)).collect()
+    with pytest.raises(exporter.ExporterError, match="is not a folder"):
+        exporter.scan_history(str(tmp_path / "nowhere"))
+
+
+def test_a_run_that_fails_says_so_in_its_report(tmp_path: Path) -> None:
+    """The error has the command's exit code, and so has the report; no URL is in it."""
+    report = tmp_path / "report.json"
+    settings = settings_for(tmp_path / "out", "http://127.0.0.1:9/SECRET", output__report=str(report))
+    with pytest.raises(exporter.ExporterError) as caught:
+        exporter.run(settings)
+
+    assert (3, 3) == (caught.value.exit_code, json.loads(report.read_text())["exit_code"])
+    assert "SECRET" not in report.read_text()
