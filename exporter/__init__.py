@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exporter.check.faults import Looked, TreeFaultsError
     from exporter.check.published_tree import check_tree
+    from exporter.check.whole import Looked, TreeFaultsError
     from exporter.config import Settings, load_settings
     from exporter.errors import ExporterError
     from exporter.history.export import scan_history

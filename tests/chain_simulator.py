@@ -44,7 +44,7 @@ class Chain:
         self.ledger += 1
 
     def at(self, key: bytes, ledger: int) -> RawEntry | None:
-        """The entry after ``ledger`` closed, by the rules of docs/rpc.md, "Ends of lives"."""
+        """The entry after ``ledger`` closed, by the network's rules of liveness."""
         found = next((version for version in reversed(self.versions.get(key, ())) if version[0] <= ledger), None)
         if found is None:
             return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from exporter.deployments.networks import NETWORKS
 from exporter.numbers.wording import counted
 from exporter.protocols import PROTOCOLS
-from exporter.render.endpoints import excluded_on
+from exporter.render.run_documents import excluded_on
 
 PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
 

@@ -9,40 +9,42 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
 
+import jsonschema_rs
 import msgspec
 
-from exporter.check.faults import Looked
-from exporter.check.history import ParquetFacts, check_history, read_parquet
-from exporter.check.kinds import KINDS, UNKNOWN, judge_documents
-from exporter.check.links import check_links, links_of
-from exporter.check.rows import Page
-from exporter.check.run_records import check_manifest, check_status
-from exporter.check.schemas import Schemas
+from exporter.check.agreement import KINDS, UNKNOWN, check_manifest, check_status, judge_documents
+from exporter.check.history_files import ParquetFacts, check_history, read_parquet
+from exporter.check.public_urls import check_links, links_of
 from exporter.check.walks import check_walks, find_listing
-from exporter.check.whole import Seen, Whole
+from exporter.check.whole import Looked, Page, Seen, Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     PAGE_TOKEN_LENGTH,
     AssetHistory,
+    AssetsPage,
     HistoryManifest,
     OpenApiDocument,
     RunManifest,
     SystemStatus,
 )
-from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, bucket_page_key, kind_of
+from exporter.tree.families import (
+    EMPTY_PAGE,
+    OPENAPI_KEY,
+    PAGE,
+    POINTER_KEY,
+    assets_folder,
+    bucket_page_key,
+    kind_of,
+    page_key,
+    parse_key,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
-
-_PAGE = re.compile(r"v1/pages/(?P<token>[A-Za-z0-9_-]+)\.json")
-_HEAD = re.compile(
-    r"(?P<folder>v1/assets(/market/C[A-Z2-7]{55})?(/token/C[A-Z2-7]{55})?)"
-    r"/(?P<name>index|limit/(?:0|[1-9][0-9]{0,9}))\.json"
-)
 
 RECENT = 32
 """So many first pages are remembered with their bytes."""
@@ -68,7 +70,7 @@ class TreeChecker:
             listed: the keys that the run's manifest lists; needed for a sample only.
         """
         self._ledger = observed_ledger
-        self._whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
+        self.whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
         self._wanted: set[str] = set()
         self._schemas: Schemas | None = None
@@ -77,7 +79,7 @@ class TreeChecker:
 
     def add(self, key: str, data: bytes, *, of_run: bool = True) -> None:
         """Add a file; ``of_run`` is False for one that the run's manifest does not list, and need not list."""
-        whole = self._whole
+        whole = self.whole
         if key in whole.seen:
             whole.faults.add(key, "is there twice")
             return
@@ -86,10 +88,10 @@ class TreeChecker:
         kind = kind_of(key)
         whole.looked.files[kind.value] += 1
         whole.looked.bytes[kind.value] += len(data)
-        known = self._recent.get(data)
-        if known is not None and (match := _HEAD.fullmatch(key)):
+        filters = _filters(key)
+        if filters is not None and (known := self._recent.get(data)) is not None:
             whole.seen[key], page = known
-            self._add_head(match, page)
+            self._add_head(key, filters, page)
             return
         digest = hashlib.sha256(data)
         whole.seen[key] = Seen(len(data), digest.hexdigest())
@@ -97,7 +99,7 @@ class TreeChecker:
             whole.faults.add(key, "is empty")
             return
         try:
-            model = self._read(key, data, kind, digest.digest())
+            model = self._read(key, data, filters, digest.digest())
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.looked.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
@@ -112,34 +114,25 @@ class TreeChecker:
             document = decode_json(openapi, OpenApiDocument)
             self._schemas = Schemas(document.components["schemas"])
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
-            self._whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
+            self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
     def add_missing(self, key: str) -> None:
         """Say that a file which should be there is not; so a key that is wanted is not asked for again."""
-        self._whole.faults.add(key, "is missing")
+        self.whole.faults.add(key, "is missing")
         self._wanted.discard(key)
-
-    def note(self, key: str, text: str) -> None:
-        """Note a fault that was found otherwise."""
-        self._whole.faults.add(key, text)
-
-    def asked(self, requests: int) -> None:
-        """Count public URLs that were asked for."""
-        self._whole.looked.requests += requests
 
     def next_of(self, key: str) -> str | None:
         """The token of the page after one that was added; None after the last, and for a key that is no page."""
-        if match := _PAGE.fullmatch(key):
-            page = self._whole.pages.get(match["token"])
-        elif match := _HEAD.fullmatch(key):
-            page = self._whole.heads.get(match["folder"], {}).get(match["name"])
+        if match := PAGE.pattern.fullmatch(key):
+            page = self.whole.pages.get(match["cursor"])
         else:
-            page = None
+            folder, _, name = key.removesuffix(".json").partition("/limit/")
+            page = self.whole.heads.get(folder, {}).get(f"limit/{name}")
         return None if page is None else page.next_cursor
 
     def wanted(self) -> list[str]:
         """Keys that documents lead to and that neither were added nor need be listed: older pages of histories."""
-        self._wanted.difference_update(self._whole.seen)
+        self._wanted.difference_update(self.whole.seen)
         return sorted(self._wanted)
 
     def finish(self) -> Looked:
@@ -149,7 +142,7 @@ class TreeChecker:
             TreeFaultsError: it fails its checks, all of which are named.
             CheckError: nothing was added at all.
         """
-        whole = self._whole
+        whole = self.whole
         if not whole.seen:
             raise CheckError("there is nothing to check: not one file was looked at")
         status = whole.status
@@ -172,20 +165,20 @@ class TreeChecker:
         whole.faults.raise_any()
         return whole.looked
 
-    def _read(self, key: str, data: bytes, kind: FileKind, digest: bytes) -> str | None:
+    def _read(self, key: str, data: bytes, filters: dict[str, str] | None, digest: bytes) -> str | None:
         """Take a file apart; gives the name of its model if it is a document."""
-        whole = self._whole
-        if match := _PAGE.fullmatch(key):
+        whole = self.whole
+        if PAGE.pattern.fullmatch(key):
             page = whole.table.read_page(key, data)
             self._count("AssetsPage", len(page.rows))
             token = base64.urlsafe_b64encode(digest)[:PAGE_TOKEN_LENGTH].decode("ascii")  # `documents.page_token`
-            if token != match["token"]:
+            if key != page_key(token):
                 raise CheckError(f"its content has the token {token}")
-            whole.pages[match["token"]] = page
+            whole.pages[token] = page
             return "AssetsPage"
-        if match := _HEAD.fullmatch(key):
+        if filters is not None:
             page = whole.table.read_page(key, data)
-            self._add_head(match, page)
+            self._add_head(key, filters, page)
             if len(self._recent) >= RECENT:
                 self._recent.clear()
             self._recent[data] = (whole.seen[key], page)
@@ -198,17 +191,18 @@ class TreeChecker:
         elif key.endswith(".html"):
             whole.links[key] = links_of(key, data)
         elif key.endswith(".json"):
-            return self._read_document(key, data, kind)
+            return self._read_document(key, data)
         elif content_type(key) is None:
             raise CheckError("no file of a tree has such an extension")
         return None
 
-    def _add_head(self, match: re.Match[str], page: Page) -> None:
+    def _add_head(self, key: str, filters: dict[str, str], page: Page) -> None:
         self._count("AssetsPage", len(page.rows))
-        self._whole.heads.setdefault(match["folder"], {})[match["name"]] = page
+        folder = assets_folder(filters.get("market"), filters.get("token"))
+        self.whole.heads.setdefault(folder, {})[key[len(folder) + 1 : -len(".json")]] = page
 
-    def _read_document(self, key: str, data: bytes, kind: FileKind) -> str:
-        whole = self._whole
+    def _read_document(self, key: str, data: bytes) -> str:
+        whole = self.whole
         document = parse_back(key, data)
         self._count(type(document).__name__, 0)
         match document:
@@ -227,5 +221,49 @@ class TreeChecker:
         return type(document).__name__
 
     def _count(self, model: str, rows: int) -> None:
-        self._whole.looked.documents[model] += 1
-        self._whole.looked.rows += rows
+        self.whole.looked.documents[model] += 1
+        self.whole.looked.rows += rows
+
+
+MAX_FAULTS = 20
+"""So many faults of one document are named."""
+
+
+def _filters(key: str) -> dict[str, str] | None:
+    """What the key of a first page says of its rows; None for any other key."""
+    found = parse_key(key) if kind_of(key) is FileKind.DOCUMENT else None
+    return found[1] if found is not None and found[0].model is AssetsPage and found[0] is not EMPTY_PAGE else None
+
+
+class Schemas:
+    """The schemas of an OpenAPI document, by name. They are a stranger's: none is fetched, every pattern ends soon."""
+
+    def __init__(self, components: Mapping[str, Any]) -> None:
+        """Compile them. Raises `CheckError` for one that is no schema, or that refers to none of the others."""
+        self._validators = {}
+        for name, schema in components.items():
+            if not isinstance(schema, dict):
+                raise CheckError(f"$.components.schemas: {name} is no schema")
+            try:
+                self._validators[name] = jsonschema_rs.Draft202012Validator(
+                    {**schema, "components": {"schemas": components}},
+                    offline=True,
+                    pattern_options=jsonschema_rs.RegexOptions(),  # of all its engines the one that never goes back
+                )
+            except ValueError as error:
+                raise CheckError(f"$.components.schemas: {name} is not known here: {_first_line(error)}") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._validators
+
+    def faults(self, name: str, value: Any) -> Iterator[str]:
+        """What is wrong with a decoded JSON value by the schema of a name."""
+        for count, error in enumerate(self._validators[name].iter_errors(value)):
+            if count == MAX_FAULTS:
+                return
+            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+            yield f"is not as the OpenAPI document says: ${place}: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from exporter.check.checker import TreeChecker
-from exporter.check.faults import Fault, Looked, TreeFaultsError
-from exporter.check.http_rules import check_public_urls
+from exporter.check.public_urls import check_public_urls
 from exporter.check.tree_sources import HttpSource, TreeSource, open_tree
+from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.tree.decoding import decode_json
@@ -114,7 +114,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
     if sample is None:
         await _read_wanted(source, checker, progress)
     if isinstance(source, HttpSource):
-        await check_public_urls(source, checker, status, manifest, sample or PUBLIC_URLS, drawn)
+        await check_public_urls(source, checker.whole, status, manifest, sample or PUBLIC_URLS, drawn)
     try:
         return checker.finish()
     except TreeFaultsError as error:

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from exporter.check.rows import Page, contradictions
-from exporter.check.whole import Whole
+from exporter.check.whole import Page, Whole, contradictions
 from exporter.tree.documents import MarketSummary, PoolSnapshot, SystemStatus
 from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 

@@ -63,7 +63,7 @@ def check(
 
 def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
     import exporter
-    from exporter.check.faults import SHOWN_FAULTS
+    from exporter.check.whole import SHOWN_FAULTS
     from exporter.numbers.wording import counted
 
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.numbers.prices import printed_price
-from exporter.tree.fields import BUCKET_NAMES
+from exporter.tree.values import BUCKET_NAMES
 
 PAGE_BUCKETS = 48
 """A page of a history covers so many lengths of its bucket, aligned as the buckets are."""

@@ -1,4 +1,9 @@
-"""Which part of the history is asked for: a range of time or ledgers, a market, a token; and which files have it."""
+"""A part of a published history in one file: Parquet, CSV or Arrow, from a folder, a bucket or the web.
+
+`Selection` says which part: a range of time or ledgers, a market, a token; and which files have it. Every file is
+compared with the digest that the history's manifest has for it before a row of it is used. One file of the history is
+in memory at a time. What is written appears under its name when it is whole.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,14 @@ from exporter.history.manifest import decode_history_manifest
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.fields import CONTRACT
+from exporter.tree.values import CONTRACT
+
+FORMATS = ("parquet", "csv", "arrow")
+
+_FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
+"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
+
+MAX_MANIFEST_BYTES = 256 * 2**20
 
 _DAY = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/")
 _MONTH = re.compile(r"/month=(\d{4})-(\d{2})/")
@@ -123,19 +135,6 @@ def _span(key: str) -> tuple[datetime, datetime]:
         year, number = int(month[1]), int(month[2])
         return datetime(year, number, 1, tzinfo=UTC), datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)
     return datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-
-
-# Writing a part of a published history into one file: Parquet, CSV or Arrow, from a folder, a bucket or the web.
-#
-# Every file is compared with the digest that the history's manifest has for it before a row of it is used. One file of
-# the history is in memory at a time. What is written appears under its name when it is whole.
-
-FORMATS = ("parquet", "csv", "arrow")
-
-_FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
-"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
-
-MAX_MANIFEST_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,12 @@ Of what was observed, a series keeps what later runs still need:
 
 Whatever is older stands in pages that never change: a page covers a fixed span, holds only closed buckets, and is
 named by its content, so that it is the same whenever and in however many steps it is made.
+
+The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
+reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
+it, and made anew from all files when it is missing, damaged, or of another history. It is written after a run is
+published, so it never knows of a run that is not in the manifest; a run that dies before only leaves more to catch up
+with.
 """
 
 from __future__ import annotations
@@ -34,6 +40,15 @@ from exporter.tree.documents import AssetHistory, HistoryBucket, HistoryFile, Hi
 from exporter.tree.families import bucket_page_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import read_back, render_document
+
+STATE_KEY = "state/history-buckets.bin"
+"""No part of the API: its ending is none that is served. It may be removed at any time."""
+
+STATE_VERSION = 1
+"""Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
+
+BATCH_FILES = 256
+"""So many history files are read together when many have to be."""
 
 _ORDER = ("market", "pool", "start")
 _Place = tuple[str, str]
@@ -156,24 +171,6 @@ def _rows(rows: pl.DataFrame, bucket: Bucket) -> Iterable[tuple[Any, ...]]:
         )
         .iter_rows()
     )
-
-
-# Where the series of buckets is kept between runs, and how it is made again from the history's own files.
-#
-# The Parquet files that the history's manifest names are the truth. What is kept in the store is only what saves
-# reading
-# them all at every run: it is used when it fits the manifest, brought up to date from the files that came after it, and
-# made anew from all files when it is missing, damaged, or of another history. It is written after a run is published,
-# so it never knows of a run that is not in the manifest; a run that dies before only leaves more to catch up with.
-
-STATE_KEY = "state/history-buckets.bin"
-"""No part of the API: its ending is none that is served. It may be removed at any time."""
-
-STATE_VERSION = 1
-"""Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
-
-BATCH_FILES = 256
-"""So many history files are read together when many have to be."""
 
 
 class _State(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.check.checker import TreeChecker
-from exporter.check.faults import Looked
+from exporter.check.whole import Looked
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS, network_id, network_of
@@ -54,8 +54,8 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
-from exporter.render.endpoints import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.openapi import openapi_document
+from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore

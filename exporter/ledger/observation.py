@@ -34,7 +34,6 @@ class Interval:
         return self.first > self.last
 
     def intersect(self, other: Interval) -> Interval:
-        """The ledgers in both."""
         return Interval(max(self.first, other.first), min(self.last, other.last))
 
 

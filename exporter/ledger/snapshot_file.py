@@ -129,7 +129,6 @@ class SnapshotSource:
         self.label = label
 
     async def tip(self) -> int:
-        """The file's ledger."""
         return self.snapshot.ledger
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from exporter.localnet.network import LocalNetwork
 
@@ -195,13 +194,3 @@ class Behaviour:
         self._answered += 1
         if self.advance_every_requests and self._answered % self.advance_every_requests == 0:
             network.advance()
-
-    def summary(self) -> dict[str, Any]:
-        """Counts for a report: calls by method, and how they ended."""
-        outcomes = Counter(call.outcome for call in self.calls)
-        return {"calls": dict(self.counts), "outcomes": dict(outcomes)}
-
-
-def with_outcome(call: Call, outcome: str) -> Call:
-    """The same call, ended another way."""
-    return replace(call, outcome=outcome)

@@ -78,7 +78,6 @@ class Chain:
 
     @property
     def latest(self) -> int:
-        """The newest ledger."""
         return self._latest
 
     @property

@@ -70,7 +70,6 @@ class Node:
         return self.network.chain.oldest
 
     def close_time(self, ledger: int) -> int:
-        """When a ledger closed."""
         return self.network.chain.close_time(ledger)
 
 

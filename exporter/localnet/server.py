@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import httpx
@@ -17,7 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from exporter.localnet.behaviour import Behaviour, Call, Failure, with_outcome
+from exporter.localnet.behaviour import Behaviour, Call, Failure
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.rpc import (
     INVALID_PARAMS,
@@ -140,19 +141,19 @@ class _Server:
             if failure is not None and failure.code is not None:
                 raise RpcError(failure.code, failure.message)
             if failure is not None and not failure.truncated:
-                call = with_outcome(call, failure.name)
+                call = replace(call, outcome=failure.name)
                 raise _HttpFailure(failure)
             if method not in METHODS:
                 raise RpcError(METHOD_NOT_FOUND, "method not found")
             result = METHODS[method](Node(self.network, ledger), params)
             if "error" in result:
-                call = with_outcome(call, "trap")
+                call = replace(call, outcome="trap")
             if failure is not None:
-                call = with_outcome(call, failure.name)
+                call = replace(call, outcome=failure.name)
                 cut.append(failure)
             answer = {"jsonrpc": "2.0", "id": identifier, "result": result}
         except RpcError as error:
-            call = with_outcome(call, f"error {error.code}")
+            call = replace(call, outcome=f"error {error.code}")
             answer = _error_answer(identifier, error)
         finally:
             self.behaviour.record(call)

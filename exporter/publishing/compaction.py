@@ -1,7 +1,16 @@
-"""One compacted file: the very rows of several files of the history, sorted by market, pool and ledger.
+"""Compaction: the files of a closed day become one sorted file, and those of a month long past one a month.
 
-The parts are held compressed and taken in a stretch of markets at a time, so that memory is bounded by the parts and
-one stretch, not by all rows. The same parts give the same bytes.
+A run writes one small file, so an unkempt history has hundreds a day. A compacted file has the very rows of the files
+that it stands for, sorted by market, pool and ledger, so that what is asked of one pool lies together. The same parts
+give the same bytes. Nothing is lost and no reader is broken in between:
+
+1. the compacted file is written under a key of its own, named by its ledgers and its content;
+2. it is recorded since when the files that it stands for are superseded, so that they outlive the retention time;
+3. the history's manifest is replaced in one step.
+
+A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. The parts are held
+compressed and taken in a stretch of markets at a time, so that memory is bounded by the parts and one stretch, not by
+all rows.
 """
 
 from __future__ import annotations
@@ -27,6 +36,13 @@ from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import render_document
+
+DEFAULT_MONTHS = 2
+"""So many whole months stay in a file a day; months before them are compacted to one file each."""
+
+MAX_MONTH_BYTES = 256 * 2**20
+"""The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
+
 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a compacted file are sorted."""
@@ -157,26 +173,6 @@ def _check_written(
             raise CheckError(f"{folder}: the compacted file did not read back as the rows of its parts")
         if expected.select(ORDER).is_duplicated().any():
             raise CheckError(f"{folder}: a pool has two rows of one ledger in the files to compact")
-
-
-# Compaction: the files of a closed day become one sorted file, and those of a month long past one a month.
-#
-# A run writes one small file, so an unkempt history has hundreds a day. A compacted file has the very rows of the files
-# that it stands for, sorted by market, pool and ledger, so that what is asked of one pool lies together. Nothing is
-# lost
-# and no reader is broken in between:
-#
-# 1. the compacted file is written under a key of its own, named by its ledgers and its content;
-# 2. it is recorded since when the files that it stands for are superseded, so that they outlive the retention time;
-# 3. the history's manifest is replaced in one step.
-#
-# A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep.
-
-DEFAULT_MONTHS = 2
-"""So many whole months stay in a file a day; months before them are compacted to one file each."""
-
-MAX_MONTH_BYTES = 256 * 2**20
-"""The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,17 @@
-"""Rendered documents wait here until everything that they point to is in the store."""
+"""The order in which a run is published, so that a reader never sees half of it; and reading it back.
+
+    lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents ->
+    pointer
+
+1. Immutable files first. Nothing that readers can find refers to them yet.
+2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.retention`).
+3. The intent: from here on documents change, and no earlier ledger may be published any more.
+4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
+5. The pointer, by compare-and-swap. With it the run is the published one.
+
+A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
+run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
+"""
 
 from __future__ import annotations
 
@@ -38,85 +51,14 @@ from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, 
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
 
-MEMORY_BYTES = 32 * 1024 * 1024
-"""Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
-
-
-class Spool:
-    """A queue of (key, bytes) that is filled once and then read once, in the same order.
-
-    Use it as a context manager; leaving it discards what it holds.
-    """
-
-    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
-        self._lengths: list[tuple[str, int]] = []
-
-    def __enter__(self) -> Spool:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Discard everything."""
-        self._file.close()
-
-    def __len__(self) -> int:
-        """Count the files that were added."""
-        return len(self._lengths)
-
-    def add(self, key: str, data: bytes) -> None:
-        """Add a file.
-
-        Raises:
-            StoreError: the folder for temporary files is full or cannot be written.
-        """
-        with _reported():
-            self._file.write(data)
-        self._lengths.append((key, len(data)))
-
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Give every file, in the order in which they were added."""
-        with _reported():
-            self._file.seek(0)
-        for key, length in self._lengths:
-            with _reported():
-                data = self._file.read(length)
-            if len(data) != length:
-                raise StoreError(f"the temporary file that held {key} was cut short; run again")
-            yield key, data
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"cannot keep the rendered documents in {tempfile.gettempdir()}: {error.strerror}; free space there, or "
-            "set TMPDIR to another folder"
-        ) from error
-
-
-# The order in which a run is published, so that a reader never sees half of it.
-#
-#     lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents ->
-#     pointer
-#
-# 1. Immutable files first. Nothing that readers can find refers to them
-# yet.
-# 2. The run's manifest, so that whatever this run leaves behind is known to the sweep
-# (`exporter.publishing.retention`).
-# 3. The intent: from here on documents change, and no earlier ledger may be published any more.
-# 4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
-# 5. The pointer, by compare-and-swap. With it the run is the published one.
-#
-# A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
-# run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
-
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """How the keys begin that the publisher itself writes; a run renders nothing there."""
+
+MAX_FILES = 1_000
+"""How many files of a run are read back: all of a small run, a sample of a large one."""
+
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,12 +326,6 @@ def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
 
 
-# After publishing: read back what stands in the store, and compare it with what was written.
-
-MAX_FILES = 1_000
-"""How many files of a run are read back: all of a small run, a sample of a large one."""
-
-
 def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES) -> int:
     """Read the pointer, the run's manifest and files of the run back.
 
@@ -433,3 +369,58 @@ def _compare(stored: StoredObject | None, file: ListedFile) -> None:
         raise PublishedCheckError(f"{file.key} is missing, though the run's manifest lists it")
     if len(stored.data) != file.bytes or etag_of(stored.data) != file.sha256:
         raise PublishedCheckError(f"{file.key} does not have the bytes that the run's manifest gives for it")
+
+
+class Spool:
+    """Rendered documents wait here until everything that they point to is in the store.
+
+    It is filled once and then read once, in the same order. Use it as a context manager; leaving it discards what it
+    holds.
+    """
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
+        self._lengths: list[tuple[str, int]] = []
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, key: str, data: bytes) -> None:
+        """Add a file.
+
+        Raises:
+            StoreError: the folder for temporary files is full or cannot be written.
+        """
+        with _reported():
+            self._file.write(data)
+        self._lengths.append((key, len(data)))
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Give every file, in the order in which they were added."""
+        with _reported():
+            self._file.seek(0)
+        for key, length in self._lengths:
+            with _reported():
+                data = self._file.read(length)
+            if len(data) != length:
+                raise StoreError(f"the temporary file that held {key} was cut short; run again")
+            yield key, data
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot keep the rendered documents in {tempfile.gettempdir()}: {error.strerror}; free space there, or "
+            "set TMPDIR to another folder"
+        ) from error

@@ -1,4 +1,17 @@
-"""Which runs readers may still be paging through, and which nobody can be any more; likewise files of the history.
+"""What no reader needs any more is removed, in a step of its own after publishing.
+
+In this order, so that a sweep that dies is completed by the next one:
+
+1. documents of earlier runs that the published run does not have (a market that vanished): at once, because they
+   would be served as if they were current;
+2. pages that are older than the retention time and belong to no run that is retained;
+3. manifests of runs whose retention time is over;
+4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
+   that died, which the history's manifest does not name; and temporary files.
+
+Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
+retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
+publisher is at work.
 
 Readers of a run can go on for the retention time after it was superseded. When that was cannot be told from the
 runs' own times: a run that died half-way may have been followed a day later. So a record is kept: a run that is
@@ -35,6 +48,22 @@ from exporter.tree.files import FileKind, is_key
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
 """Since when each earlier run is superseded. The sweep's own record, no part of the API."""
+
+CACHE_MARGIN = timedelta(minutes=10)
+"""Added to the retention time: a document may be served from a cache for a while after it was replaced."""
+
+CLOCK_TOLERANCE = timedelta(hours=1)
+"""The newest ledger closed minutes before the sweep. Where it is more than that, the clock of this machine is wrong,
+or the ledger is an old one: either way nothing can be said of the age of anything."""
+
+LEFTOVER_AGE = timedelta(hours=1)
+"""Younger temporary files are left alone."""
+
+BATCH_PAGES = 100_000
+"""How many pages are looked at together; bounds the memory of a sweep."""
+
+_PAGES_PREFIX = "v1/pages/"  # not v1/buckets/: the pages of the histories are named by heads of any later run, for good
+_KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,37 +169,6 @@ def _read_record(store: Store) -> _Record:
         return decode_json(stored.data, _Record)
     except msgspec.DecodeError:
         return _Record({})
-
-
-# What no reader needs any more is removed, in a step of its own after publishing.
-#
-# In this order, so that a sweep that dies is completed by the next one:
-#
-# 1. documents of earlier runs that the published run does not have (a market that vanished): at once, because they
-#    would be served as if they were current;
-# 2. pages that are older than the retention time and belong to no run that is retained (retention.py);
-# 3. manifests of runs whose retention time is over;
-# 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
-#    that died, which the history's manifest does not name; and temporary files.
-#
-# Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
-# retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
-# publisher is at work.
-
-CACHE_MARGIN = timedelta(minutes=10)
-"""Added to the retention time: a document may be served from a cache for a while after it was replaced."""
-
-CLOCK_TOLERANCE = timedelta(hours=1)
-"""The newest ledger closed minutes before the sweep. Where it is more than that, the clock of this machine is wrong,
-or the ledger is an old one: either way nothing can be said of the age of anything."""
-
-LEFTOVER_AGE = timedelta(hours=1)
-"""Younger temporary files are left alone."""
-
-BATCH_PAGES = 100_000
-"""How many pages are looked at together; bounds the memory of a sweep."""
-
-_KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write and read back every file.
+"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write every file.
 
 It depends on nothing but the code, so it changes only with a version of the exporter.
 """
@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 import exporter
-from exporter.tree import fields
+from exporter.tree import values
 from exporter.tree.documents import SCHEMA_VERSION, Document, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
-from exporter.tree.fields import BUCKET_NAMES, DEFAULT_BUCKET
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     Problem,
@@ -31,6 +30,7 @@ from exporter.tree.problems import (
     unknown_token,
 )
 from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE
+from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
@@ -53,85 +53,50 @@ TAGS: Mapping[str, str] = {
     "system": "The published run, and this description.",
 }
 
-_CURSOR = {name: msgspec.json.schema(fields.Cursor)[name] for name in ("type", "pattern", "maxLength")}
+_CURSOR = {name: msgspec.json.schema(values.Cursor)[name] for name in ("type", "pattern", "maxLength")}
+
+
+def _query(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "allowEmptyValue": True, "schema": schema}
+
+
+def _in_path(name: str, kind: str, description: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": {"$ref": kind}}
+
 
 PARAMETERS: Mapping[str, dict[str, Any]] = {
-    "market": {
-        "name": "market",
-        "in": "query",
-        "description": "Only pools of this market.",
-        "allowEmptyValue": True,
-        "schema": {"$ref": "ContractAddress"},
-    },
-    "token": {
-        "name": "token",
-        "in": "query",
-        "description": "Only pools of this token.",
-        "allowEmptyValue": True,
-        "schema": {"$ref": "ContractAddress"},
-    },
-    "cursor": {
-        "name": "cursor",
-        "in": "query",
-        "description": "The `next_cursor` of a page. It fixes the run, the filter and the page size; the other "
+    "market": _query("market", "Only pools of this market.", {"$ref": "ContractAddress"}),
+    "token": _query("token", "Only pools of this token.", {"$ref": "ContractAddress"}),
+    "cursor": _query(
+        "cursor",
+        "The `next_cursor` of a page. It fixes the run, the filter and the page size; the other "
         "parameters are ignored beside it.",
-        "allowEmptyValue": True,
-        "schema": _CURSOR,
-    },
-    "limit": {
-        "name": "limit",
-        "in": "query",
-        "description": "The most rows wanted. Pages are rendered in a few sizes (`page_sizes` of `/v1/system/status`); "
+        _CURSOR,
+    ),
+    "limit": _query(
+        "limit",
+        "The most rows wanted. Pages are rendered in a few sizes (`page_sizes` of `/v1/system/status`); "
         "the largest that is not above the limit is served. 0: no rows, and a cursor to the first. Without a limit: "
         "`default_page_size` of the status.",
-        "allowEmptyValue": True,
-        "schema": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_LIMIT},
-    },
-    "bucket": {
-        "name": "bucket",
-        "in": "query",
-        "description": "The length of the buckets.",
-        "allowEmptyValue": True,
-        "schema": {"type": "string", "enum": list(BUCKET_NAMES), "default": DEFAULT_BUCKET},
-    },
-    "history_cursor": {
-        "name": "cursor",
-        "in": "query",
-        "description": "The `next_cursor` of a page of a history. It fixes the pool, the bucket and the page; "
+        {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_LIMIT},
+    ),
+    "bucket": _query(
+        "bucket",
+        "The length of the buckets.",
+        {"type": "string", "enum": list(BUCKET_NAMES), "default": DEFAULT_BUCKET},
+    ),
+    "history_cursor": _query(
+        "cursor",
+        "The `next_cursor` of a page of a history. It fixes the pool, the bucket and the page; "
         "`bucket` is ignored beside it.",
-        "allowEmptyValue": True,
-        "schema": _CURSOR,
-    },
-    "market_path": {
-        "name": "market",
-        "in": "path",
-        "required": True,
-        "description": "The market's contract.",
-        "schema": {"$ref": "ContractAddress"},
-    },
-    "pool_path": {
-        "name": "pool",
-        "in": "path",
-        "required": True,
-        "description": "The pool's id inside the market.",
-        "schema": {"$ref": "PoolId"},
-    },
-    "address_path": {
-        "name": "address",
-        "in": "path",
-        "required": True,
-        "description": "The token's contract.",
-        "schema": {"$ref": "ContractAddress"},
-    },
-    "run_id_path": {
-        "name": "run_id",
-        "in": "path",
-        "required": True,
-        "description": "The id of a run: `run_id` of `/v1/system/status`.",
-        "schema": {"$ref": "RunId"},
-    },
+        _CURSOR,
+    ),
+    "market_path": _in_path("market", "ContractAddress", "The market's contract."),
+    "pool_path": _in_path("pool", "PoolId", "The pool's id inside the market."),
+    "address_path": _in_path("address", "ContractAddress", "The token's contract."),
+    "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }
-"""By their names here; a schema that is a bare name is that kind of value of `exporter.tree.fields`."""
+"""By their names here; a schema that is a bare name is that kind of value of `exporter.tree.values`."""
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
@@ -221,7 +186,7 @@ def _parameter(name: str) -> dict[str, object]:
     parameter = dict(PARAMETERS[name])
     kind = parameter["schema"].get("$ref")
     if kind is not None:
-        parameter["schema"] = _tolerant(msgspec.json.schema(getattr(fields, kind)))
+        parameter["schema"] = _tolerant(msgspec.json.schema(getattr(values, kind)))
     return parameter
 
 

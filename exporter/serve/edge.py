@@ -1,7 +1,7 @@
-"""Regular expressions for the nginx rule, which sees queries as they were sent and cannot compare numbers.
+"""The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
 
-Every expression is of PCRE and anchored by whoever uses it. Parameter names, digits and the names of buckets match
-in their percent-encoded forms too, because what follows from them is a constant.
+`exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of them
+(tests/serve/edge). Page sizes, texts, forms of names and headers are put in from where the preview server takes them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ import msgspec
 from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.render import endpoints
+from exporter.render import run_documents
 from exporter.render.site.templates import template_folder
 from exporter.stores import scheme_of
-from exporter.tree import families, fields, headers, problems, routes
-from exporter.tree.fields import BUCKET_NAMES
+from exporter.tree import families, headers, problems, routes
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem, encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
+
+# Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
+# anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
+# too, because what follows from them is a constant.
 
 _DIGIT_PREFIX = "(?:%3)?"
 """``%30`` to ``%39`` are the digits."""
@@ -89,17 +93,6 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
     pages = [(size, integers(size, above - 1)) for size, above in zip(sizes, bounds, strict=True)]
     return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
 
-
-def buckets() -> list[tuple[str, str]]:
-    """(name of a bucket, expression that matches it)."""
-    return [(name, either_form(name)) for name in BUCKET_NAMES]
-
-
-# The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
-#
-# `exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of
-# them
-# (tests/serve/edge). Page sizes, texts and headers are put in from where the preview server takes them.
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
@@ -195,10 +188,10 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {
         "sizes": sizes,
         "max_limit": routes.MAX_LIMIT,
-        "max_url": endpoints.MAX_URL_LENGTH,
+        "max_url": run_documents.MAX_URL_LENGTH,
         "empty_page": families.EMPTY_PAGE_KEY,
-        "bucket_names": fields.BUCKET_NAMES,
-        "default_bucket": fields.DEFAULT_BUCKET,
+        "bucket_names": BUCKET_NAMES,
+        "default_bucket": DEFAULT_BUCKET,
         "problem_type": headers.PROBLEM_CONTENT_TYPE,
         "types": headers.CONTENT_TYPES,
         "every_answer": headers.EVERY_ANSWER,
@@ -210,14 +203,14 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "pointer": families.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
-        "generic": {document.status: document for document in endpoints.generic_problems()},
-        "titles": {document.status: document.title for document in endpoints.generic_problems()},
+        "generic": {document.status: document for document in run_documents.generic_problems()},
+        "titles": {document.status: document.title for document in run_documents.generic_problems()},
         "shown": problems.SHOWN_CHARACTERS,
         "missing_page": problems.MISSING_PAGE,
         "mistakable": routes.MISTAKABLE,
-        "contract": fields.CONTRACT,
-        "pool_form": fields.POOL,
-        "cursor_form": fields.CURSOR,
+        "contract": CONTRACT,
+        "pool_form": POOL,
+        "cursor_form": CURSOR,
     }
 
 
@@ -229,7 +222,7 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
         "limits": limits(sizes),
-        "buckets": buckets(),
+        "buckets": [(name, either_form(name)) for name in BUCKET_NAMES],
         "encoded_cursor": ENCODED_CURSOR,
         "refused": {
             "market": _refused("market", routes.STRKEY_ACCEPTED),
@@ -278,8 +271,8 @@ def _details() -> dict[str, str]:
         "token": problems.unknown_token("{1}").detail,
         "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
         "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
-        "method": endpoints.METHOD_NOT_ALLOWED.detail,
-        "long": endpoints.URL_TOO_LONG.detail,
+        "method": run_documents.METHOD_NOT_ALLOWED.detail,
+        "long": run_documents.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,
         "pool_id": routes.POOL_ACCEPTED,
         "bucket": routes.BUCKET_ACCEPTED,
@@ -318,7 +311,7 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options
             raise ConfigError("--origin: the URL must hold no user or password; the rule would publish them")
         origin = origin.rstrip("/")
     values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
-    values |= {"origin": origin, "unavailable": endpoints.UNAVAILABLE.detail}
+    values |= {"origin": origin, "unavailable": run_documents.UNAVAILABLE.detail}
     return {"worker.js": environment.get_template("worker.js.j2").render(values)}
 
 

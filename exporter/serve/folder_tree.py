@@ -1,4 +1,8 @@
-"""Sending a part of an open file over HTTP, and the two request headers that decide which part (RFC 9110)."""
+"""A published tree in a folder, opened for reading while runs are published into it, and sent over HTTP.
+
+Publishing replaces a file by renaming another over it. A reader that opens a file once and takes its size, its
+digest and its bytes from that one open file therefore gets the old file or the new one, never a mixture.
+"""
 
 from __future__ import annotations
 
@@ -81,11 +85,6 @@ class FileResponse(Response):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-
-# A published tree in a folder, opened for reading while runs are published into it.
-#
-# Publishing replaces a file by renaming another over it. A reader that opens a file once and takes its size, its
-# digest and its bytes from that one open file therefore gets the old file or the new one, never a mixture.
 
 LARGE_FILE = 2**20
 """Bytes from which on a digest is remembered instead of computed anew for each request."""

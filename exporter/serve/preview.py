@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.console import own_command
 from exporter.errors import ConfigError
-from exporter.render.endpoints import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
+from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.serve.folder_tree import FileResponse, OpenFile, Tree, byte_range, etag_matches
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.headers import (

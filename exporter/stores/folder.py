@@ -193,7 +193,6 @@ class FolderStore:
 
     @property
     def uri(self) -> str:
-        """The folder's path."""
         return str(self.root)
 
     # -- reading ------------------------------------------------------------------------------------------------

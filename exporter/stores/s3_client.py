@@ -455,9 +455,8 @@ class Entry:
 class Attempts:
     """Tries a request again while that can help, with a growing pause, at most so often and so long."""
 
-    def __init__(self, options: S3Options, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, options: S3Options) -> None:
         self._options = options
-        self._sleep = sleep
 
     def make(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
         """Make a request.
@@ -487,7 +486,7 @@ class Attempts:
                 last = attempt == self._options.tries or elapsed + pause > self._options.deadline_seconds
                 if last or not refused.passing:
                     raise refused from error
-            self._sleep(pause * random.uniform(0.7, 1.3))
+            time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(pause * 2, self._options.longest_pause_seconds)
         raise AssertionError("unreachable")
 
@@ -498,13 +497,12 @@ class S3Client:
     Methods raise ConfigError or StoreError, naming the object, except `put`, which raises RefusedError.
     """
 
-    def __init__(self, connection: S3Connection, attempts: Attempts | None = None) -> None:
+    def __init__(self, connection: S3Connection) -> None:
         self.connection = connection
-        self.attempts = attempts or Attempts(connection.options)
+        self.attempts = Attempts(connection.options)
         self._bulk_delete = True
 
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
-        """Say what was refused."""
         return explained(refused, action, self.connection.bucket, self.connection.full(key), right)
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -169,7 +169,6 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        """The bucket's URI."""
         return self._connection.uri
 
     def close(self) -> None:

@@ -60,7 +60,6 @@ class Written:
     bytes: int = 0
 
     def __add__(self, other: Written) -> Written:
-        """Sum up two bulk writes."""
         return Written(self.written + other.written, self.unchanged + other.unchanged, self.bytes + other.bytes)
 
 

@@ -8,10 +8,10 @@ A new family of documents touches three files:
 
 1. `exporter/tree/documents.py`: the model of the document, which also joins the union `Document`.
 2. This table: its row; with an `Operation` the description of the API has it too.
-3. `exporter/render/endpoints.py`: what makes the document, in `render_overview` or beside it.
+3. `exporter/render/run_documents.py`: what makes the document, in `render_overview` or beside it.
 
 What one file can say against itself goes to `exporter/tree/read_back.py`, what it must agree in with the rest of the
-tree to `exporter/check/kinds.py`; neither is needed. A URL with parameters in its path or query needs a rule in
+tree to `exporter/check/agreement.py`; neither is needed. A URL with parameters in its path or query needs a rule in
 `exporter/tree/routes.py` and its ports at the edge; one without is found by its name.
 """
 
@@ -37,9 +37,9 @@ from exporter.tree.documents import (
     SystemStatus,
     TokenDocument,
 )
-from exporter.tree.fields import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 
 PLACES = {
     "market": CONTRACT,

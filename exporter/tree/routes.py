@@ -26,7 +26,6 @@ from exporter.tree.families import (
     page_key,
     token_key,
 )
-from exporter.tree.fields import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
 from exporter.tree.problems import (
@@ -40,6 +39,7 @@ from exporter.tree.problems import (
     unknown_pool,
     unknown_token,
 )
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
 
 MAX_LIMIT = 2**31 - 1
 """`limit` is an int32."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 
 from exporter.config import Settings
-from exporter.render.endpoints import render_tree
+from exporter.render.run_documents import render_tree
 from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from tests.bench.child import PROJECT_ROOT, environment

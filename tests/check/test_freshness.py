@@ -246,7 +246,7 @@ def test_over_http(tmp_path: Path) -> None:
     with serving(answer) as url:
         assert (0, 0) == (tell(f"{url}/markets", timedelta(0))[0], tell(f"{url}/markets/", timedelta(0))[0])
 
-    assert ["/markets/v1/system/freshness.json"] * 2 == asked
+    assert ["/markets/v1/system/status.json"] * 2 == asked
 
 
 @pytest.mark.parametrize(

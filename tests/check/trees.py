@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from exporter.check.faults import Looked
 from exporter.check.published_tree import check_source
 from exporter.check.tree_sources import StoreSource
+from exporter.check.whole import Looked
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -32,7 +32,7 @@ POOLS = 7
 RUNS = 4
 
 Files = dict[str, bytes]
-Change = Callable[[Any], None]
+Change = Callable[[Any], object]
 
 
 @cache

@@ -15,10 +15,9 @@ from exporter.numbers import exact
 from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
 
-Project = Callable[[pl.DataFrame, int], pl.DataFrame]
+Project = Callable[[pl.DataFrame], pl.DataFrame]
 
 _CONFIG = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
-_CLOCK = 1 << 40  # a close time after all real ones
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,17 @@ class Difference:
 def compare(samples: Sequence[Sample], project: Project = math.project) -> tuple[int, list[Difference]]:
     """How many fields were compared, and those that differ.
 
-    All samples go through the math in one frame. It takes one close time for all rows and looks only at the time since
-    a row's last accrual, so each row's clock is moved by the same as its time is.
+    All samples go through the math in one frame, each with its own close time.
     """
     differences: list[Difference] = []
     compared = 0
     rows = [_row(sample) for sample in samples]
-    columns = {name: [row[name] for row in rows] for name in math.RESERVE_COLUMNS}
+    numbers = (*math.RESERVE_COLUMNS, "close_time")
     frame = exact.frame(
-        {**columns, "generation": ["v2"] * len(rows)},
-        {**dict.fromkeys(math.RESERVE_COLUMNS, pl.Int128()), "generation": pl.String()},
+        {**{name: [row[name] for row in rows] for name in numbers}, "generation": ["v2"] * len(rows)},
+        {**dict.fromkeys(numbers, pl.Int128()), "generation": pl.String()},
     )
-    projected, failures = exact.set_aside_failures(frame, lambda kept: project(kept, _CLOCK))
+    projected, failures = exact.set_aside_failures(frame, project)
     computed = iter(projected.iter_rows(named=True))
     for at, sample in enumerate(samples):
         ours = None if at in failures else next(computed)
@@ -118,4 +116,4 @@ def _row(sample: Sample) -> dict[str, int | bool]:
     config = Entry(reserve_config_key(sample.market, sample.asset), sample.config)
     data = Entry(reserve_data_key(sample.market, sample.asset), sample.data)
     row = decode_reserve(config, data)
-    return {**row, "last_time": row["last_time"] + _CLOCK - sample.time, "bstop_rate": sample.backstop_rate}
+    return {**row, "close_time": sample.time, "bstop_rate": sample.backstop_rate}

@@ -105,6 +105,13 @@ class TestKeyObservation:
         assert interval == seen.interval
         assert int(changed) == seen.changes
 
+    def test_answer_of_an_older_ledger(self) -> None:
+        """A node that lags behind what is known changes nothing."""
+        seen = KeyObservation(present(95), 100)
+
+        assert not seen.update(b"key", RawEntry(b"old", 80, None), 90)
+        assert Interval(95, 100) == seen.interval
+
     def test_busy(self) -> None:
         """Busy is what changed lately, changed while it was read, or is known at one ledger only."""
         assert [True, False] == [KeyObservation(present(modified), 100).busy for modified in (98, 97)]

@@ -9,9 +9,10 @@ import pytest
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.ledger.oracles import Quote, read_quotes
+from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quotes, read_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from tests.chain_simulator import Chain
 from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, account, contract, lastprice, price_data
 
 
@@ -157,3 +158,19 @@ def test_nothing_asked() -> None:
 
     assert {} == quotes
     assert [] == source.calls
+
+
+def test_assets_are_asked_for_as_they_are_known() -> None:
+    """A token that an oracle knows as something else is asked for as that, decimals once; the quote is the token's."""
+    oracle_address, xlm, usdc = contract("oracle"), contract("XLM"), contract("USDC")
+    assets = {(oracle_address, xlm): by_symbol("XLM"), (oracle_address, usdc): by_address(contract("other USDC"))}
+    results: dict[ContractCall, ScVal | bytes | str] = {ContractCall(oracle_address, "decimals"): u32(14)}
+    for place, asset in enumerate(assets.values()):
+        results[ContractCall(oracle_address, "lastprice", (asset,))] = price_data(7 + place, NOW)
+    source = BlendSource(Chain(), results)
+
+    assert {
+        (oracle_address, xlm): Quote(oracle_address, xlm, 14, 7, NOW),
+        (oracle_address, usdc): Quote(oracle_address, usdc, 14, 8, NOW),
+    } == asyncio.run(read_at_one_ledger(source, lambda view: read_asset_quotes(view, assets))).result
+    assert 3 == len(source.calls)

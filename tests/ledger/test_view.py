@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.errors import NoCommonLedgerError, SourceError
-from exporter.ledger.observation import Entry, Interval, KeyObservation
+from exporter.ledger.observation import Entry, KeyObservation
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import STILL_TURNS, LedgerView, Reading, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader, number_result
@@ -534,33 +534,6 @@ class TestRefusing:
             asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_keys=999)))
 
         assert [] == source.log
-
-
-class TestObservation:
-    """What one reading of a key says about other ledgers."""
-
-    def test_present(self) -> None:
-        """An entry is known from its last change to the ledger it was read at."""
-        assert Interval(90, 100) == KeyObservation(Entry(b"", RawEntry(b"", 90, 200)), 100).interval
-
-    @pytest.mark.parametrize("entry", [None, Entry(b"", RawEntry(b"", 90, 0))], ids=["absent", "archived"])
-    def test_absent_and_archived(self, entry: Entry | None) -> None:
-        """Absence and archival leave no record, so they are known at the ledger they were seen at alone."""
-        assert Interval(100, 100) == KeyObservation(entry, 100).interval
-
-    def test_lagging_answer_is_ignored(self) -> None:
-        """An answer of an older ledger than the one known changes nothing."""
-        seen = KeyObservation(Entry(b"", RawEntry(b"new", 95, None)), 100)
-
-        assert not seen.update(b"", RawEntry(b"old", 80, None), 90)
-        assert Interval(95, 100) == seen.interval
-
-    def test_same_version_extends(self) -> None:
-        """The same version read later is known for longer, and counts as no change."""
-        seen = KeyObservation(Entry(b"", RawEntry(b"one", 90, None)), 100)
-
-        assert not seen.update(b"", RawEntry(b"one", 90, None), 120)
-        assert Interval(90, 120) == seen.interval
 
 
 def _random_chain(rng: random.Random) -> tuple[Chain, list[bytes]]:

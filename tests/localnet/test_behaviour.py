@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any
 
 import httpx
 import pytest
 
-from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour, Call, Failure
+from exporter.localnet.behaviour import Behaviour, Call, Failure
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
 from tests.localnet.rpc_client import LocalRpc, text
 
@@ -66,14 +65,6 @@ def test_a_balanced_endpoint_goes_backwards() -> None:
     assert [0, 1, 2, 0, 1] == [call.node for call in rpc.behaviour.calls]
 
 
-def test_jitter_is_seeded_and_bounded() -> None:
-    """A node is up to so many ledgers further behind, from request to request, the same for the same seed."""
-    seen = [[latest(rpc) for _ in range(40)] for rpc in (rpc_of(advanced=20, lags=(2,), jitter=5) for _ in range(2))]
-
-    assert seen[0] == seen[1]
-    assert set(range(START + 13, START + 19)) == set(seen[0])
-
-
 def test_the_chain_advances_by_calls() -> None:
     """After each so many calls, of whatever method, the chain closes a ledger."""
     rpc = rpc_of(advance_every_requests=3)
@@ -117,16 +108,6 @@ def test_a_chain_that_is_to_close_faster_than_it_can_still_answers() -> None:
     assert behind == latest(rpc)
 
 
-def test_a_network_that_stands_does_not_advance() -> None:
-    """Over a chain that no ledger follows, nothing changes however often it is asked to."""
-    from exporter.localnet.network import LocalNetwork
-
-    made = MadeNetwork(pools=2)
-    rpc = LocalRpc(LocalNetwork(made.chain, "passphrase", 22), Behaviour(advance_every_requests=1))
-
-    assert [START] * 3 == [latest(rpc) for _ in range(3)]
-
-
 def test_the_next_calls_fail_as_planned() -> None:
     """Planned failures are used up by the calls they are for, in their order, and then all is well."""
     rpc = rpc_of(lags=(0, 0))
@@ -138,14 +119,6 @@ def test_the_next_calls_fail_as_planned() -> None:
     assert [-32603, -32603] == [rpc.answer("getHealth", path="/node/1")["error"]["code"] for _ in range(2)]
     assert START == latest(rpc, "/node/1")
     assert "result" in rpc.answer("getNetwork")
-
-
-def test_the_default_rpc_failure_is_the_vanished_snapshot() -> None:
-    """Without arguments, a JSON-RPC failure is the -32603 of a snapshot that is not there."""
-    rpc = rpc_of()
-    rpc.behaviour.fail_next(Failure.rpc())
-
-    assert (-32603, SNAPSHOT_NOT_FOUND) == rpc.error("getHealth")
 
 
 @pytest.mark.parametrize(
@@ -197,15 +170,6 @@ def test_a_share_of_requests_fails() -> None:
     assert 100 < outcomes["ok"] < 180
 
 
-def test_latency_delays_each_request() -> None:
-    """A request takes at least the latency."""
-    rpc = rpc_of(latency=0.05)
-    began = time.monotonic()
-    latest(rpc)
-
-    assert time.monotonic() - began >= 0.05
-
-
 def test_the_log_says_what_was_asked_and_answered() -> None:
     """Each call is logged with its node, method, keys, ledger and outcome, and counted by method."""
     rpc = rpc_of(advanced=2, lags=(0, 1))
@@ -221,14 +185,3 @@ def test_the_log_says_what_was_asked_and_answered() -> None:
     ] == list(rpc.behaviour.calls)
     assert {"getLedgerEntries": 2, "getLedgers": 1} == rpc.behaviour.counts
     assert 2 == len(rpc.behaviour.calls_of("getLedgerEntries"))
-    assert {
-        "calls": {"getLedgerEntries": 2, "getLedgers": 1},
-        "outcomes": {"ok": 2, "error -32603": 1},
-    } == rpc.behaviour.summary()
-
-
-@pytest.mark.parametrize("wrong", [{"lags": ()}, {"lags": (-1,)}, {"jitter": -1}])
-def test_impossible_behaviour_is_refused(wrong: dict[str, Any]) -> None:
-    """There must be a node, and none can be ahead of the chain."""
-    with pytest.raises(ValueError, match="node"):
-        Behaviour(**wrong)

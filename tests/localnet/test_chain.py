@@ -26,71 +26,11 @@ def chain_of(*keys: bytes, live_until: int | None = 200, window: int = 1_000) ->
     return Chain(entries, start_ledger=START, start_time=1_000, window=window)
 
 
-def test_a_write_is_seen_from_its_ledger_on() -> None:
-    """Earlier ledgers keep the earlier value, and a write sets the last change to its ledger."""
-    chain = chain_of(LASTING)
-
-    assert 101 == chain.close([Change(LASTING, b"second", 300)], close_time=1_005)
-    assert RawEntry(b"first", 90, 200) == chain.entry(LASTING, 100)
-    assert RawEntry(b"second", 101, 300) == chain.entry(LASTING, 101)
-    assert (100, 101) == (chain.oldest, chain.latest)
-    assert [1_000, 1_005] == [chain.close_time(ledger) for ledger in (100, 101)]
-
-
-def test_a_deleted_entry_is_absent_until_it_is_made_again() -> None:
-    """A deletion leaves nothing, and what is made again is a new entry."""
-    chain = chain_of(LASTING)
-    chain.close([Change(LASTING, None)], close_time=1_005)
-    chain.close([], close_time=1_010)
-    chain.close([Change(LASTING, b"third", 400)], close_time=1_015)
-
-    assert [b"first", None, None, b"third"] == [
-        entry.data if (entry := chain.entry(LASTING, ledger)) else None for ledger in (100, 101, 102, 103)
-    ]
-    assert 103 == (chain.entry(LASTING, 103) or RawEntry(b"", 0, 0)).last_modified
-
-
-def test_a_temporary_entry_vanishes_and_a_persistent_one_is_archived() -> None:
-    """Live means live_until is at least the ledger; after that temporary is absent and persistent has 0."""
-    chain = chain_of(LASTING, PASSING, live_until=101)
-    for second in (5, 10):
-        chain.close([], close_time=1_000 + second)
-
-    assert 101 == (chain.entry(PASSING, 101) or RawEntry(b"", 0, 0)).live_until
-    assert chain.entry(PASSING, 102) is None
-    assert RawEntry(b"first", 90, 101) == chain.entry(LASTING, 101)
-    assert RawEntry(b"first", 90, 0) == chain.entry(LASTING, 102)
-
-
 def test_an_entry_without_a_life_does_not_expire() -> None:
     """An entry with no live_until, as classic ones are, is seen as it is."""
     chain = chain_of(LASTING, live_until=None)
 
     assert RawEntry(b"first", 90, None) == chain.entry(LASTING, 100)
-
-
-def test_an_extension_changes_the_life_and_not_the_last_change() -> None:
-    """A TTL extension is no write; it neither shortens a life nor brings anything back (docs/rpc.md, "The rule")."""
-    chain = chain_of(LASTING, live_until=101)
-    chain.close([], close_time=1_005, extensions={LASTING: 150, PASSING: 150})
-    chain.close([], close_time=1_010, extensions={LASTING: 120})
-
-    assert RawEntry(b"first", 90, 101) == chain.entry(LASTING, 100)
-    assert RawEntry(b"first", 90, 150) == chain.entry(LASTING, 102)
-    assert chain.entry(PASSING, 102) is None
-
-
-def test_only_a_restoration_brings_back_what_is_archived() -> None:
-    """An expired persistent entry is restored with its old last change; an expired temporary one is gone for good."""
-    chain = chain_of(LASTING, PASSING, live_until=100)
-    lives = {LASTING: 500, PASSING: 500}
-    chain.close([], close_time=1_005, extensions=lives)
-
-    assert RawEntry(b"first", 90, 0) == chain.entry(LASTING, 101)
-    chain.close([], close_time=1_010, restorations=lives)
-    assert RawEntry(b"first", 90, 500) == chain.entry(LASTING, 102)
-    assert RawEntry(b"first", 90, 0) == chain.entry(LASTING, 101)
-    assert chain.entry(PASSING, 102) is None
 
 
 def test_the_window_bounds_what_is_answered_and_kept() -> None:
@@ -110,14 +50,6 @@ def test_the_window_bounds_what_is_answered_and_kept() -> None:
         with pytest.raises(LedgerRangeError):
             chain.close_time(ledger)
     assert 5 > len(chain._close_times)
-
-
-def test_a_chain_needs_a_first_ledger_and_a_window() -> None:
-    """Ledger 0 and an empty window are refused."""
-    with pytest.raises(ValueError, match="ledger 1 or later"):
-        Chain(start_ledger=0, start_time=0)
-    with pytest.raises(ValueError, match="one ledger or more"):
-        Chain(start_ledger=1, start_time=0, window=0)
 
 
 changes = st.lists(

@@ -1,38 +1,56 @@
-"""Oracles and tokens of the embedded network as simulated calls see them."""
+"""The contracts that every embedded network has: oracles, tokens and the router."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from stellar_sdk import scval as sdk
+from stellar_sdk import xdr
 
-from exporter.deployments.local import made_address
+from exporter.config import load
+from exporter.console import Silence
+from exporter.deployments.local import LOCAL_ROUTER, ROUTER_CODE, made_address
+from exporter.deployments.networks import NETWORKS
+from exporter.job.report import RunReport
+from exporter.job.run import execute
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.router import BUNDLE_SIZE, CALLER, MIN_BUNDLE
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.chain import Chain, Change
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.blend import V2
+from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
-    ORACLE_WASM,
-    ORACLE_WASM_HASH,
-    OWN_LAYOUT_WASM_HASH,
-    TOKEN_WASM_HASH,
+    BUDGET_EXCEEDED,
+    ROUTER_WASM_HASH,
+    Contracts,
+    Host,
     Simulation,
     Token,
     TokenLayout,
+    TrapError,
     asset_entry,
-    made_wasm,
     oracle_instance,
     price_entry,
     price_key,
-    wasm_hash,
+    router_entries,
+    run_router,
 )
-from exporter.localnet.made_assets import made_account
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.made_assets import Feed, FeedKind, made_account
 from exporter.localnet.network import CODE
-from tests.localnet.rpc_client import stellar_asset
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores import open_store
+from tests.localnet.rpc_client import LocalRpc, stellar_asset
 
 LEDGER = 1_000
 NOW = 1_800_000_000
@@ -64,15 +82,6 @@ def result(simulation: Simulation) -> ScVal:
     return decode_scval(simulation.result)
 
 
-@pytest.mark.parametrize("decimals", [7, 14])
-def test_an_oracle_tells_its_decimals(decimals: int) -> None:
-    """``decimals`` is a u32 from the instance."""
-    simulation = CODE.simulate(oracle_chain(decimals=decimals), LEDGER, ContractCall(ORACLE, "decimals"))
-
-    assert u32(decimals) == result(simulation)
-    assert [entries.instance_key(ORACLE), entries.code_key(ORACLE_WASM_HASH)] == list(simulation.footprint)
-
-
 @pytest.mark.parametrize("durability", [PERSISTENT, TEMPORARY])
 @pytest.mark.parametrize(("amount", "timestamp"), [(12345678, NOW), (1, NOW - 86_400), (0, NOW), (-5, NOW), (7, 1)])
 def test_a_feed_gives_what_its_entry_says(amount: int, timestamp: int, durability: int) -> None:
@@ -94,15 +103,6 @@ def test_a_feed_without_a_price_gives_none_and_records_where_it_looked() -> None
     assert price_key(ORACLE, TOKEN, PERSISTENT) in sum(footprint_parts(simulation.transaction_data()), ())
 
 
-def test_an_unknown_asset_traps() -> None:
-    """An asset that the oracle does not know ends the call with the host's error and no footprint."""
-    simulation = price(oracle_chain())
-
-    assert simulation.result is None
-    assert (simulation.error or "").startswith("HostError: Error(Contract, #2)")
-    assert {} == simulation.footprint
-
-
 def test_a_constant_is_always_of_now() -> None:
     """A base asset has the ledger's close time as its timestamp, at each ledger."""
     chain = oracle_chain(asset_entry(ORACLE, TOKEN, constant=10**7))
@@ -112,38 +112,14 @@ def test_a_constant_is_always_of_now() -> None:
         assert struct_map({"price": i128(10**7), "timestamp": u64(time)}) == result(price(chain, ledger))
 
 
-def test_a_call_runs_at_the_ledger_it_is_told() -> None:
-    """A price that changes is given as of the ledger of the simulation."""
-    first = price_entry(ORACLE, TOKEN, 1, NOW, PERSISTENT)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), first)
-    chain.close([Change(*price_entry(ORACLE, TOKEN, 2, NOW + 5, PERSISTENT), 3_000)], close_time=NOW + 5)
-
-    assert [1, 2] == [dict(result(price(chain, at))[1])[symbol("price")][1] for at in (LEDGER, LEDGER + 1)]
-
-
 def test_an_expired_temporary_price_is_none() -> None:
-    """A temporary price vanishes on the ledger after its last, without any change (docs/rpc.md, "The rule")."""
+    """A temporary price vanishes on the ledger after its last, without any change."""
     entry = price_entry(ORACLE, TOKEN, 1, NOW, TEMPORARY)
     chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, durability=TEMPORARY, live_until=LEDGER)
     chain.close([], close_time=NOW + 5)
 
     assert VOID != result(price(chain))
     assert VOID == result(price(chain, LEDGER + 1))
-
-
-def test_archived_entries_look_restored_and_are_to_be_written() -> None:
-    """Archived persistent entries are read as if restored, and stand in the read-write footprint with their indexes."""
-    entry = price_entry(ORACLE, TOKEN, 3, NOW, PERSISTENT)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, live_until=LEDGER)
-    chain.close([Change(*oracle_instance(ORACLE, 7), 5_000)], close_time=NOW + 5)
-
-    simulation = price(chain, LEDGER + 1)
-    assert 3 == dict(result(simulation)[1])[symbol("price")][1]
-    data = simulation.transaction_data()
-    assert b"\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\1" == data[:16]
-    instance_and_code = [entries.instance_key(ORACLE), entries.code_key(ORACLE_WASM_HASH)]
-    archived = [asset_entry(ORACLE, TOKEN)[0], entry[0]]
-    assert (*instance_and_code, *archived) == sum(footprint_parts(data), ())
 
 
 @pytest.mark.parametrize(
@@ -205,20 +181,6 @@ def test_every_token_answers_for_itself(token: Token) -> None:
         assert CODE.simulate(chain, LEDGER, call).error is not None
 
 
-@pytest.mark.parametrize("name", TOKENS)
-def test_metadata_is_in_the_instance_where_it_belongs(name: str) -> None:
-    """All but the token of its own layout have METADATA {decimal, name, symbol}."""
-    _, data = TOKENS[name].instance_entry()
-    instance = entries.instance_of(entries.decode_contract_data(data))
-    storage = dict(instance.storage or ())
-
-    executables = {"wasm": TOKEN_WASM_HASH, "own layout": OWN_LAYOUT_WASM_HASH}
-    assert executables.get(name) == instance.wasm_hash
-    assert (name == "own layout") == (symbol("METADATA") not in storage)
-    if name != "own layout":
-        assert ["decimal", "name", "symbol"] == [key[1] for key, _ in storage[symbol("METADATA")][1]]
-
-
 def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path: Any) -> None:
     """The made native token and the real one have equal instances."""
     from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -230,9 +192,205 @@ def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path
     assert real == made
 
 
-def test_made_code_has_its_own_hash() -> None:
-    """A made module begins as wasm does, is keyed by its SHA-256, and differs by name."""
-    assert ORACLE_WASM.startswith(b"\0asm\1\0\0\0")
-    assert hashlib.sha256(ORACLE_WASM).digest() == wasm_hash(ORACLE_WASM) == ORACLE_WASM_HASH
-    assert made_wasm("a") != made_wasm("b")
-    assert 3 == len({ORACLE_WASM_HASH, TOKEN_WASM_HASH, OWN_LAYOUT_WASM_HASH})
+# The router ---------------------------------------------------------------------------------------------------
+
+
+ROUTER = LOCAL_ROUTER.address
+
+
+@pytest.fixture(scope="module")
+def network() -> MadeNetwork:
+    """A made network that no test advances."""
+    return MadeNetwork(pools=40)
+
+
+def invocation(contract: str, function: str, *arguments: ScVal, may_fail: bool = True) -> ScVal:
+    """One of the calls that ``exec`` makes."""
+    return vec(address(contract), symbol(function), vec(*arguments), (scval.BOOL, may_fail))
+
+
+def price_of(feed: Feed, may_fail: bool = True) -> ScVal:
+    """The question for the price of a feed."""
+    return invocation(feed.oracle.contract, "lastprice", stellar_asset(feed.token), may_fail=may_fail)
+
+
+def simulate(network: MadeNetwork, *calls: ScVal) -> Simulation:
+    """Calls through the router."""
+    call = ContractCall(ROUTER, "exec", (address(CALLER), vec(*calls)))
+    return network.contracts.simulate(network.chain, network.chain.latest, call)
+
+
+def values(simulation: Simulation) -> tuple[ScVal, ...]:
+    """The results in what the router gave."""
+    assert simulation.result is not None, simulation.error
+    found: tuple[ScVal, ...] = decode_scval(simulation.result)[1]
+    return found
+
+
+def of_kind(network: MadeNetwork, kind: FeedKind) -> Feed:
+    """A feed of a kind."""
+    return next(feed for feed in network.feeds if feed.kind is kind)
+
+
+def test_the_list_has_its_code() -> None:
+    """The list of the local network has the wasm hash of the stand-in."""
+    assert ROUTER_WASM_HASH.hex() == ROUTER_CODE == LOCAL_ROUTER.wasm_hash
+    assert LOCAL_ROUTER == NETWORKS["local"].router
+
+
+def test_results_in_order(network: MadeNetwork) -> None:
+    """Each call's result is what it gives alone, in the order of the calls, void among them."""
+    feeds = [of_kind(network, kind) for kind in (FeedKind.NORMAL, FeedKind.MISSING, FeedKind.ZERO)]
+    found = values(simulate(network, *map(price_of, feeds), invocation(feeds[0].oracle.contract, "decimals")))
+
+    for feed, value in zip(feeds, found, strict=False):
+        alone = ContractCall(feed.oracle.contract, "lastprice", (stellar_asset(feed.token),))
+        simulation = network.contracts.simulate(network.chain, network.chain.latest, alone)
+        assert simulation.result is not None
+        assert decode_scval(simulation.result) == value
+    assert u32(feeds[0].oracle.decimals) == found[3]
+
+
+def test_footprints_join(network: MadeNetwork) -> None:
+    """The footprint has the router, its code, and all that the calls looked at; nothing is written."""
+    feeds = [feed for feed in network.feeds if feed.kind is FeedKind.NORMAL][:3]
+    footprint = simulate(network, *map(price_of, feeds)).footprint
+
+    expected = {entries.instance_key(ROUTER), entries.code_key(ROUTER_WASM_HASH)}
+    for feed in feeds:
+        alone = ContractCall(feed.oracle.contract, "lastprice", (stellar_asset(feed.token),))
+        expected |= set(network.contracts.simulate(network.chain, network.chain.latest, alone).footprint)
+    assert expected == set(footprint)
+
+
+def test_failing_calls(network: MadeNetwork) -> None:
+    """A contract's own error is passed on, any other is hidden; one that may not fail fails the whole."""
+    unknown, normal = of_kind(network, FeedKind.UNKNOWN), of_kind(network, FeedKind.NORMAL)
+    found = values(
+        simulate(
+            network,
+            price_of(unknown),
+            price_of(normal),
+            invocation(normal.oracle.contract, "no_such"),
+            invocation(CALLER_CONTRACT, "decimals"),
+            invocation(ROUTER, "exec", address(CALLER), vec()),
+        )
+    )
+    hidden = (scval.ERROR, (2, 6))
+
+    assert (scval.ERROR, (0, 2)) == found[0]
+    assert scval.MAP == found[1][0]
+    assert (hidden, hidden, hidden) == found[2:]  # no function, no contract, and nobody calls back who is running
+    whole = simulate(network, price_of(normal), price_of(unknown, may_fail=False))
+    assert whole.result is None
+    assert whole.error is not None
+    assert whole.error.startswith("HostError: Error(Contract, #2)")
+
+
+CALLER_CONTRACT = "CCM23MFAJHDWUMF3IM3UPUI4ZUFFKX6OWJNJRUKO2W6MUTQNQWWFH7DC"
+"""A contract that the made network does not have."""
+
+
+def test_budget() -> None:
+    """What no contract may survive fails the whole, also where a call may fail."""
+
+    def spend(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
+        if function == "spend":
+            raise TrapError(BUDGET_EXCEEDED)
+        return i128(1)
+
+    (key, data), (code, wasm) = router_entries(ROUTER)
+    other = data.replace(ROUTER_WASM_HASH, b"\1" * 32).replace(key[8:40], b"\2" * 32)
+    spender = entries.decode_contract_data(other).contract
+    written = {key: data, code: wasm, entries.instance_key(spender): other}
+    chain = Chain({each: RawEntry(found, 1, 1000) for each, found in written.items()}, start_ledger=10, start_time=50)
+    contracts = Contracts({ROUTER_WASM_HASH: run_router, b"\1" * 32: spend})
+
+    def run(*functions: str) -> Simulation:
+        calls = vec(*(invocation(spender, function) for function in functions))
+        return contracts.simulate(chain, 10, ContractCall(ROUTER, "exec", (address(CALLER), calls)))
+
+    assert (i128(1), i128(1)) == values(run("earn", "earn"))
+    assert (run("earn", "spend").error or "").startswith(f"HostError: {BUDGET_EXCEEDED}")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "error"),
+    [
+        ("run", (address(CALLER), vec()), "Error(WasmVm, MissingValue)"),
+        ("exec", (address(CALLER),), "Error(WasmVm, UnexpectedSize)"),
+        ("exec", (u32(1), vec()), "Error(Value, UnexpectedType)"),
+        ("exec", (address(CALLER), u32(1)), "Error(Value, UnexpectedType)"),
+        ("exec", (address(CALLER), vec(u32(1))), "Error(Value, UnexpectedType)"),
+        ("exec", (address(CALLER), vec(vec(address(ROUTER), symbol("exec"), vec()))), "Error(Value, UnexpectedType)"),
+    ],
+)
+def test_wrong_calls(network: MadeNetwork, function: str, arguments: tuple[ScVal, ...], error: str) -> None:
+    """What is no call of the router traps as a contract of these arguments does; v0's calls of three are not v1's."""
+    call = ContractCall(ROUTER, function, arguments)
+    simulation = network.contracts.simulate(network.chain, network.chain.latest, call)
+
+    assert simulation.error is not None
+    assert error in simulation.error
+
+
+def test_over_the_server(network: MadeNetwork) -> None:
+    """What the exporter encodes stellar-sdk reads, and what the server answers it reads as well."""
+    feed = of_kind(network, FeedKind.NORMAL)
+    call = invocation(feed.oracle.contract, "decimals")
+    result = LocalRpc(network).simulate(ROUTER, "exec", address(CALLER), vec(call, price_of(feed)))
+
+    (only,) = result["results"]
+    found: Any = sdk.to_native(xdr.SCVal.from_xdr(only["xdr"]))
+    assert (feed.oracle.decimals, feed.scaled_price()) == (found[0], found[1]["price"])
+
+
+def test_an_archived_entry_is_written() -> None:
+    """A call that would restore an entry says that it writes, so that it stands in no bundle."""
+    archived = MadeNetwork(pools=20, archived=8)
+    market, reserve = next(pair for pair in archived.archived if pair[0].generation is V2)
+    calls = [
+        ContractCall(market.address, "get_reserve", (address(reserve.token),)),
+        ContractCall(archived.oracles[0].contract, "decimals"),
+    ]
+
+    async def ask(url: str) -> list[bool]:
+        async with RpcSource([url], archived.passphrase, limits=RpcLimits(requests_per_second=10_000)) as source:
+            return [(await source.simulate(call)).writes for call in calls]
+
+    with running(create_app(archived)) as url:
+        assert [True, False] == asyncio.run(ask(url))
+
+
+def job(folder: Path, network: MadeNetwork, **network_settings: Any) -> tuple[int, dict[str, Any], Behaviour]:
+    """A whole run: its exit code, its report, and what the server was asked."""
+    behaviour = Behaviour()
+    report = RunReport(None)
+    with running(create_app(network, behaviour)) as url:
+        settings = load(
+            None,
+            {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0,
+             "output.uri": str(folder)} | {f"network.{name}": value for name, value in network_settings.items()},
+            environment={},
+        ).settings  # fmt: skip
+        done = execute(settings, open_store(str(folder)), Silence(), report, dry_run=True)
+    return done.exit_code, report.facts, behaviour
+
+
+def test_the_job(tmp_path: Path) -> None:
+    """A run with the router publishes what one without it does, for a tenth of the simulations, and reports it."""
+    network = MadeNetwork(pools=60)
+    _, without, plain = job(tmp_path / "plain", network, router=False)
+    code, facts, asked = job(tmp_path / "routed", network)
+
+    assert (0, None) == (code, without["router"])
+    for name in ("unpriced", "unread", "absent", "notices"):
+        assert without[name] == facts[name]
+    calls, simulations = plain.counts["simulateTransaction"], asked.counts["simulateTransaction"]
+    routed = facts["router"]
+    assert (ROUTER, 0, None) == (routed["contract"], routed["failed"], routed["stopped"])
+    assert calls - routed["results"] + routed["bundles"] == simulations
+    failing = sum(feed.kind is FeedKind.UNKNOWN for feed in network.feeds)
+    parts = 2  # token metadata, and prices; what is left over of each is a small bundle or less than one
+    assert simulations <= 2 * -(-calls // BUNDLE_SIZE) + failing + parts * MIN_BUNDLE
+    assert simulations < calls / 3

@@ -179,16 +179,6 @@ def test_each_ledger_changes_a_few_reserves_as_operations_do() -> None:
             assert (after[key].live_until or 0) >= ledger + 45 * 17_280
 
 
-def test_the_start_can_be_chosen() -> None:
-    """The first ledger, its close time and the seconds between ledgers are parameters."""
-    network = MadeNetwork(pools=3, start_ledger=77, start_time=1_700_000_000, close_seconds=7)
-    network.advance()
-
-    assert (77, 78) == (network.chain.oldest, network.chain.latest)
-    assert [1_700_000_000, 1_700_000_007] == [network.chain.close_time(ledger) for ledger in (77, 78)]
-    assert all(entry.last_modified <= 78 for entry in network.chain.state(78).values())
-
-
 def test_reserves_can_be_archived_or_missing() -> None:
     """Archived reserves show live_until 0 with their data, missing ones have no ResData, and both stay so."""
     network = MadeNetwork(pools=30, archived=3, missing=2)
@@ -205,15 +195,3 @@ def test_reserves_can_be_archived_or_missing() -> None:
     assert 6 == len(archived)
     with pytest.raises(ValueError, match="not that many reserves"):
         MadeNetwork(pools=3, archived=3, missing=1)
-
-
-def test_no_entry_expires_for_weeks() -> None:
-    """Nothing is archived by itself while a network runs: all lives last at least twenty days, but for prices."""
-    network = MadeNetwork(pools=100)
-    ledger = network.chain.latest
-    prices = {feed.key for feed in network.feeds if feed.has_price_entry}
-
-    lives = [
-        (entry.live_until or 0) - ledger for key, entry in network.chain.state(ledger).items() if key not in prices
-    ]
-    assert min(lives) > 20 * 17_280

@@ -21,7 +21,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.render.assets_pages import check_pools, snapshots
-from exporter.render.endpoints import check_markets
+from exporter.render.run_documents import check_markets
 from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (

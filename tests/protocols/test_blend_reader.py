@@ -16,7 +16,7 @@ from exporter.ledger.source import ContractCall
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Candidate, Unread
 from exporter.render.assets_pages import snapshots
-from exporter.render.endpoints import check_markets
+from exporter.render.run_documents import check_markets
 from tests.protocols.blend_chain import (
     UNKNOWN_CODE,
     BlendLedger,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from exporter.render.site.snippets import EXAMPLE_BASE, PLACEHOLDER
+from exporter.render.site.templates import EXAMPLE_BASE, PLACEHOLDER
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATES = PROJECT_ROOT / "site_templates" / "snippets"

@@ -11,7 +11,7 @@ import httpx
 import polars as pl
 from starlette.applications import Starlette
 
-from exporter.render.endpoints import render_tree
+from exporter.render.run_documents import render_tree
 from exporter.tree.documents import SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document

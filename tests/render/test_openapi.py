@@ -21,17 +21,9 @@ from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import parse_back, render_document
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract, fetch
-from tests.render.whole_tree import documents_of, publish_tree
+from tests.render.whole_tree import documents_of
 
 M, P = contract(1), contract(2)
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published tree of all protocols."""
-    folder = tmp_path_factory.mktemp("tree")
-    publish_tree(folder)
-    return folder
 
 
 @cache
@@ -89,7 +81,8 @@ def test_the_description_names_every_field(tree: Path) -> None:
     components = closed(description()["components"])
     for key, data in documents_of(tree).items():
         family = family_of(key)
-        assert family is not None and family.model is not None, key
+        assert family is not None, key
+        assert family.model is not None
         if key != "v1/openapi.json":
             schema = {"$ref": f"#/components/schemas/{family.model.__name__}", "components": components}
             jsonschema.Draft202012Validator(schema).validate(json.loads(data))
@@ -157,7 +150,8 @@ def test_every_route_leads_to_a_file_of_its_model() -> None:
         answer = route(path.format(**values), "", SIZES)
         assert isinstance(answer, Served), path
         family = family_of(answer.keys[0])
-        assert family is not None and model is family.model
+        assert family is not None
+        assert model is family.model
 
 
 def test_files_beside_paths_are_as_described(tree: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from botocore import exceptions as botocore
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, S3Options, explained, refusal_of
+from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.faults import Answer, Cut, Hang, Reset
@@ -195,8 +195,3 @@ def test_other_errors_are_left_alone() -> None:
     """What neither client raised is not taken for a refusal."""
     assert None is refusal_of(ValueError("x"))
     assert None is refusal_of(KeyboardInterrupt())
-
-
-def test_bounds_of_a_store() -> None:
-    """The bounds of a store leave a hold room for its slowest request."""
-    assert S3Options().margin_seconds * 2 < S3Options().lease_seconds

@@ -164,7 +164,7 @@ def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:
 def test_a_server_that_wants_etags_without_quotes(
     bucket: WireBucket, alice: S3Store, bob: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ceph compares If-Match without quotes (docs/adr/0010-s3.md); that is found out once, and then kept to."""
+    """Ceph compares If-Match without quotes; that is found out once, and then kept to."""
     monkeypatch.setattr(bucket_objects, "_names", lambda condition, etag: condition == etag)
     first = alice.swap("a", b"1", None)
     second = alice.swap("a", b"2", first)

@@ -81,7 +81,7 @@ def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
         "v1/tokens/x.json",
         "v1/assets/limit/01.json",
         "v1/assets/index.json\n",
-    ],  # fmt: skip
+    ],
 )
 def test_other_keys_are_of_none(key: str) -> None:
     """What no version of the exporter writes is of no family; nor is a copy without an extension."""

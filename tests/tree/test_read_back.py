@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from exporter.errors import CheckError
 from exporter.render.assets_pages import snapshots
-from exporter.render.endpoints import market_pool
+from exporter.render.run_documents import market_pool
 from exporter.tree.documents import (
     AssetHistory,
     AssetsPage,

@@ -70,22 +70,18 @@ class Fields:
         return expect(value, kind, f"{self._what}: field {name}")
 
     def u32(self, name: str) -> int:
-        """An unsigned 32-bit field."""
         result: int = self._take(name, scval.U32)
         return result
 
     def u64(self, name: str) -> int:
-        """An unsigned 64-bit field."""
         result: int = self._take(name, scval.U64)
         return result
 
     def i128(self, name: str) -> int:
-        """A signed 128-bit field."""
         result: int = self._take(name, scval.I128)
         return result
 
     def boolean(self, name: str) -> bool:
-        """A bool field."""
         result: bool = self._take(name, scval.BOOL)
         return result
 

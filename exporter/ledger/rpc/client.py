@@ -416,7 +416,6 @@ class RpcSource:
         transport: what to send HTTP requests through instead of the network.
         timing: clock and chance; for tests.
         on_event: called after each HTTP request.
-        allow_http: accept http:// to any host.
 
     Raises:
         ConfigError: a URL or the passphrase is not acceptable.
@@ -431,13 +430,12 @@ class RpcSource:
         transport: httpx.AsyncBaseTransport | None = None,
         timing: Timing | None = None,
         on_event: Callable[[RpcEvent], None] | None = None,
-        allow_http: bool = False,
     ) -> None:
         if not passphrase:
             raise ConfigError("passphrase must be the network's passphrase, and is empty")
         quiet_http_loggers()
         limits, timing = limits or RpcLimits(), timing or Timing()
-        pool = EndpointPool(parse_endpoints(rpc_urls, allow_http=allow_http), limits)
+        pool = EndpointPool(parse_endpoints(rpc_urls), limits)
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in pool.endpoints)
         self.counters = RpcCounters()
         self._limits = limits
@@ -466,7 +464,6 @@ class RpcSource:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._poster.aclose()
 
     async def tip(self) -> int:

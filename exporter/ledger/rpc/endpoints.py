@@ -173,14 +173,14 @@ class EndpointPool:
         return endpoint.aside_until - now
 
 
-def parse_endpoints(rpc_urls: Sequence[str], *, allow_http: bool = False) -> list[Endpoint]:
+def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
     """Check RPC URLs and name them: by host and port, with ``#1``, ``#2`` ... where several share these.
 
     Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
     """
     if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
         raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
-    urls = [_parse(text, f"rpc_urls[{position}]", allow_http) for position, text in enumerate(rpc_urls)]
+    urls = [_parse(text, f"rpc_urls[{position}]") for position, text in enumerate(rpc_urls)]
     hosts = [_host_and_port(url) for url in urls]
     shared, seen = Counter(hosts), Counter[str]()
     endpoints = []
@@ -201,7 +201,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
+def _parse(text: str, name: str) -> httpx.URL:
     if not text or any(character.isspace() for character in text):
         raise ConfigError(f"{name} must be a URL such as https://rpc.example.org, and without white space")
     if len(text) > MAX_URL_LENGTH:
@@ -213,7 +213,7 @@ def _parse(text: str, name: str, allow_http: bool) -> httpx.URL:
         raise ConfigError(f"{name} must begin with https:// (http:// only for this machine)")
     if url.fragment:
         raise ConfigError(f"{name} has a fragment (#...), which is never sent to a server; remove it")
-    if url.scheme == "http" and not allow_http and not is_loopback(url.host):
+    if url.scheme == "http" and not is_loopback(url.host):
         raise ConfigError(
             f"{name} ({_host_and_port(url)}) uses http://, which anybody on the way can read and alter; use https:// "
             "(http:// is accepted for localhost only)"

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.numbers.compute import Tables
-from exporter.render.endpoints import printed_time
+from exporter.render.run_documents import printed_time
 from exporter.render.site.charts import ALL, BUCKET_WORDS, MONEY, RATE, GroupTrend, Line, Trend, Trends, chart, table
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
@@ -25,8 +25,7 @@ from exporter.render.site.rows import (
     pages_of,
     pool_rows,
 )
-from exporter.render.site.snippets import EXAMPLE_BASE, snippets
-from exporter.render.site.templates import environment, static_files
+from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import Symbols, harmless, named, not_mainnet
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile

@@ -1,9 +1,12 @@
-"""The OpenAPI document as the reference page shows it: operations, parameters, fields and errors."""
+"""The OpenAPI document as the reference page shows it: operations, parameters, fields and errors.
+
+A value, which is a parameter or a field, has its ``type`` in words, the ``model`` that it is or holds, and what it may
+be in its ``note``. Failures are the HTTP statuses other than success, each with an example of every detail.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,127 +15,76 @@ from exporter.render.openapi import openapi_document
 _REFERENCE = "#/components/schemas/"
 _LONGEST = 2**53
 
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A parameter or a field: its type in words, the model that it is or holds, and what it may be."""
-
-    name: str
-    type: str
-    model: str | None
-    note: str
-    example: str | None
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An HTTP status other than success, with an example of each detail that comes with it."""
-
-    status: str
-    title: str
-    details: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One operation."""
-
-    path: str
-    name: str
-    tag: str
-    summary: str
-    description: str
-    parameters: tuple[Value, ...]
-    model: str
-    failures: tuple[Failure, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A document, or a part of one, with its fields."""
-
-    name: str
-    description: str
-    fields: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The whole API. ``common`` are the failures that every operation shares."""
-
-    description: tuple[str, ...]
-    tags: Mapping[str, str]
-    routes: tuple[Route, ...]
-    common: tuple[Failure, ...]
-    models: tuple[Model, ...]
+Part = dict[str, Any]
 
 
 @cache
-def api_reference() -> Reference:
+def api_reference() -> Part:
     """The reference, from the very document that clients are generated from."""
     document = openapi_document()
-    answers = [_failures(path["get"]) for path in document.paths.values()]
-    common = tuple(failure for failure in answers[0] if all(failure in others for others in answers))
-    return Reference(
-        description=tuple(" ".join(part.split()) for part in document.info["description"].split("\n\n")),
-        tags={tag["name"]: tag["description"] for tag in document.tags},
-        routes=tuple(
-            _route(path, methods["get"], tuple(failure for failure in failures if failure not in common))
-            for (path, methods), failures in zip(document.paths.items(), answers, strict=True)
-        ),
-        common=common,
-        models=tuple(_model(name, schema) for name, schema in document.components["schemas"].items()),
-    )
+    operations = {path: methods["get"] for path, methods in document.paths.items()}
+    answers = {path: _failures(operation) for path, operation in operations.items()}
+    first = next(iter(answers.values()))
+    common = [failure for failure in first if all(failure in others for others in answers.values())]
+    return {
+        "description": [" ".join(part.split()) for part in document.info["description"].split("\n\n")],
+        "routes": [
+            {
+                "path": path,
+                "name": operation["operationId"],
+                "summary": operation["summary"],
+                "description": operation["description"],
+                "parameters": [_parameter(parameter) for parameter in operation.get("parameters", ())],
+                "model": _answered(operation),
+                "failures": [failure for failure in answers[path] if failure not in common],
+            }
+            for path, operation in operations.items()
+        ],
+        "common": common,
+        "models": [
+            {
+                "name": name,
+                "description": schema.get("description", ""),
+                "fields": [_value(field, own) for field, own in schema.get("properties", {}).items()],
+            }
+            for name, schema in document.components["schemas"].items()
+        ],
+    }
 
 
-def _route(path: str, operation: Mapping[str, Any], failures: tuple[Failure, ...]) -> Route:
+def _answered(operation: Mapping[str, Any]) -> str:
     [content] = operation["responses"]["200"]["content"].values()
-    return Route(
-        path=path,
-        name=operation["operationId"],
-        tag=operation["tags"][0],
-        summary=operation["summary"],
-        description=operation["description"],
-        parameters=tuple(_parameter(parameter) for parameter in operation.get("parameters", ())),
-        model=content["schema"]["$ref"].removeprefix(_REFERENCE),
-        failures=failures,
-    )
+    return str(content["schema"]["$ref"].removeprefix(_REFERENCE))
 
 
-def _failures(operation: Mapping[str, Any]) -> tuple[Failure, ...]:
-    found = []
-    for status, response in operation["responses"].items():
-        examples = [
-            example["value"]["detail"]
-            for content in response.get("content", {}).values()
-            for example in content.get("examples", {}).values()
-        ]
-        if int(status) >= 400:
-            found.append(Failure(status, response["description"], tuple(examples)))
-    return tuple(found)
+def _failures(operation: Mapping[str, Any]) -> list[Part]:
+    return [
+        {
+            "status": status,
+            "title": response["description"],
+            "details": [
+                example["value"]["detail"]
+                for content in response["content"].values()
+                for example in content["examples"].values()
+            ],
+        }
+        for status, response in operation["responses"].items()
+        if int(status) >= 400
+    ]
 
 
-def _parameter(parameter: Mapping[str, Any]) -> Value:
-    value = _value(parameter["name"], parameter["schema"], required=parameter.get("required", False))
+def _parameter(parameter: Mapping[str, Any]) -> Part:
+    value = _value(parameter["name"], parameter["schema"])
     place = "in the path" if parameter["in"] == "path" else "in the query"
-    return Value(value.name, f"{value.type}, {place}", None, parameter["description"], value.example, value.required)
+    return value | {"type": f"{value['type']}, {place}", "model": None, "note": parameter["description"]}
 
 
-def _model(name: str, schema: Mapping[str, Any]) -> Model:
-    required = schema.get("required", ())
-    fields = tuple(
-        _value(field, own, required=field in required) for field, own in schema.get("properties", {}).items()
-    )
-    return Model(name, schema.get("description", ""), fields)
-
-
-def _value(name: str, schema: Mapping[str, Any], *, required: bool) -> Value:
+def _value(name: str, schema: Mapping[str, Any]) -> Part:
     kind, model = _type(schema)
     inner = next((part for part in schema.get("anyOf", ()) if part.get("type") != "null"), schema)
     notes = [text for text in (inner.get("description"), _bounds(inner)) if text]
-    examples = inner.get("examples", ())
-    return Value(name, kind, model, " ".join(notes), str(examples[0]) if examples else None, required)
+    example = next((str(example) for example in inner.get("examples", ())), None)
+    return {"name": name, "type": kind, "model": model, "note": " ".join(notes), "example": example}
 
 
 def _type(schema: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -146,8 +98,6 @@ def _type(schema: Mapping[str, Any]) -> tuple[str, str | None]:
     if schema.get("type") == "array":
         kind, model = _type(schema.get("items", {}))
         return f"array of {kind}", model
-    if schema.get("type") == "object":
-        return "object", None
     return str(schema.get("type", "any")), None
 
 

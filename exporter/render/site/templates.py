@@ -1,8 +1,9 @@
-"""Where the templates are, and the one environment that renders them."""
+"""What the site is made from: the templates and the environment that renders them, static files, and snippets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -66,13 +67,49 @@ def environment() -> jinja2.Environment:
     return made
 
 
-# The files that pages load: the style sheet, the script and the icon, the same in every run of a version.
-
-STATIC_FOLDER = "static"
-
-
 def static_files() -> Iterator[RenderedFile]:
-    """Every file of the templates' folder ``static``, as it is."""
-    folder = template_folder() / STATIC_FOLDER
-    for path in sorted(folder.iterdir()):
-        yield RenderedFile(f"{STATIC_FOLDER}/{path.name}", path.read_bytes(), FileKind.DOCUMENT)
+    """The files that pages load: the style sheet, the script and the icon, the same in every run of a version."""
+    for path in sorted((template_folder() / "static").iterdir()):
+        yield RenderedFile(f"static/{path.name}", path.read_bytes(), FileKind.DOCUMENT)
+
+
+# The snippets that the page of downloads shows: runnable files with one placeholder, the address of the tree.
+
+PLACEHOLDER = "{{ base_url }}"
+"""Stands for the address of the tree's root, without a slash at its end: a URL, or the path of a folder."""
+
+EXAMPLE_BASE = "https://markets.example.org"
+"""What a page shows before its script puts the address in from which it was loaded."""
+
+_TITLES = {
+    "duckdb.sql": "DuckDB",
+    "polars.py": "Polars",
+    "pandas.py": "pandas",
+    "pyspark.py": "PySpark",
+    "curl.sh": "curl",
+    "fetch.mjs": "JavaScript",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A snippet: its file name, its title, and its text in the pieces between the placeholders."""
+
+    name: str
+    title: str
+    pieces: tuple[str, ...]
+
+
+@cache
+def snippets() -> tuple[Snippet, ...]:
+    """All snippets, in the order in which they are shown."""
+    folder = template_folder() / "snippets"
+    return tuple(
+        Snippet(name, title, tuple((folder / f"{name}.j2").read_text("utf-8").rstrip("\n").split(PLACEHOLDER)))
+        for name, title in _TITLES.items()
+    )
+
+
+def snippet_text(name: str, base_url: str) -> str:
+    """A snippet as it runs against a tree: ``name`` as in ``duckdb.sql``, ``base_url`` without a slash at its end."""
+    return base_url.join(next(snippet.pieces for snippet in snippets() if snippet.name == name)) + "\n"

@@ -124,7 +124,7 @@ def count(number: int) -> str:
 
 
 def compounded(compounding: str) -> str:
-    """How a yield follows from a rate (`exporter.tree.fields.Compounding`): ``compounded 52 times a year``."""
+    """How a yield follows from a rate (`exporter.tree.values.Compounding`): ``compounded 52 times a year``."""
     return "not compounded" if compounding == "simple" else f"compounded {int(compounding):,} times a year"
 
 

@@ -16,7 +16,7 @@ import pytest
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, RequestRefusedError
 from exporter.ledger.rpc.client import RpcEvent, RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
-from exporter.ledger.source import ContractCall, EntriesAnswer, LedgerSource, SimulationAnswer
+from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import CLOSE_TIME, LEDGER, PASSPHRASE, FakeRpc, VirtualClock, key, made_entry
 
@@ -63,13 +63,6 @@ def filled(count: int) -> FakeRpc:
 
 def found(answers: list[EntriesAnswer]) -> dict[bytes, Any]:
     return {name: raw for answer in answers for name, raw in answer.entries.items()}
-
-
-def test_the_client_is_a_ledger_source() -> None:
-    """The client has the methods of the interface; the type checker compares the signatures."""
-    source: LedgerSource = Bench().source
-
-    assert isinstance(source, RpcSource)
 
 
 # The network ---------------------------------------------------------------------------------------------------
@@ -904,19 +897,6 @@ def test_every_request_is_an_event() -> None:
         ("getNetwork", B, 0, "ok", ""),
         ("getLedgerEntries", B, 2, "ok", ""),
     ] == [(each.method, each.endpoint, each.keys, each.outcome, each.detail) for each in bench.events]  # fmt: skip
-
-
-def test_requests_are_json_rpc_with_named_parameters() -> None:
-    """Each body is JSON-RPC 2.0 with a fresh id; parameters are an object, or left out."""
-    bench = Bench(rpc=filled(1))
-    bench.read(0)
-    bodies = [json.loads(call.request.content) for call in bench.rpc.calls]
-
-    assert [
-        {"jsonrpc": "2.0", "id": 1, "method": "getNetwork"},
-        {"jsonrpc": "2.0", "id": 2, "method": "getLedgerEntries", "params": {"keys": [fake.b64(key(0))]}},
-    ] == bodies
-    assert {"application/json"} == {call.request.headers["content-type"] for call in bench.rpc.calls}
 
 
 def test_a_transport_that_answers_from_memory_will_do() -> None:

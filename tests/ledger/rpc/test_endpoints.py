@@ -11,8 +11,8 @@ from exporter.errors import ConfigError
 from exporter.ledger.rpc.endpoints import Endpoint, EndpointPool, RpcLimits, parse_endpoints
 
 
-def labels(*urls: str, allow_http: bool = False) -> list[str]:
-    return [endpoint.label for endpoint in parse_endpoints(urls, allow_http=allow_http)]
+def labels(*urls: str) -> list[str]:
+    return [endpoint.label for endpoint in parse_endpoints(urls)]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,6 @@ def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
     """There must be a list of 1 to 16 URLs; one string is not taken for a list of characters."""
     with pytest.raises(ConfigError, match="rpc_urls must be a list of 1 to 16 URLs"):
         parse_endpoints(urls)
-
-
-def test_plain_http_can_be_allowed() -> None:
-    """http:// to another machine is accepted where the caller says so."""
-    assert ["rpc.example.org"] == labels("http://rpc.example.org/", allow_http=True)
 
 
 def test_the_representation_is_the_label() -> None:

@@ -19,7 +19,7 @@ from exporter.ledger.rpc.wire import MAX_FOOTPRINT, footprint_parts, invocation_
 from exporter.ledger.source import ContractCall
 from tests.ledger.codec.scval_cases import contracts, scvals, symbols, to_sdk
 
-NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"  # an account that cannot exist
+NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"
 PASSPHRASE = "Standalone Network ; February 2017"
 ORACLE = "CATKK5ZNJCKQQWTUWIUFZMY6V6MOQUGSTFSXMNQZHVJHYF7GVV36FB3Y"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"

@@ -14,7 +14,7 @@ from exporter.history.series import Series
 from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
-from exporter.render.endpoints import protocol_list
+from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.tables import MARKETS, POOLS
 from tests.render.rendering import contract

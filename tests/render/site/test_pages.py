@@ -11,7 +11,7 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.numbers.compute import Bounded
 from exporter.protocols.base import Absent, Parameter, Unread
-from exporter.render.site.snippets import EXAMPLE_BASE, snippet_text, snippets
+from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets
 from exporter.render.site.text import NO_PRICE
 from exporter.tree.families import token_key
 from tests.render.rendering import contract

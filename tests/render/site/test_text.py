@@ -1,12 +1,122 @@
-"""Tests of exporter.render.site.text: what contracts call themselves can do no harm."""
+"""What people read: numbers short and exact, and what contracts call themselves, which can do no harm."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.deployments.networks import NETWORKS
+from exporter.render.site import text
 from exporter.render.site.text import Symbols, cut, harmless, named, native_asset, prose
+
+THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("basis_points", "shown", "exact"),
+    [
+        (0, "0.00 %", "0.00 %"),
+        (1, "0.01 %", "0.01 %"),
+        (320, "3.20 %", "3.20 %"),
+        (999, "9.99 %", "9.99 %"),
+        (1234, "12.3 %", "12.34 %"),
+        (1235, "12.4 %", "12.35 %"),
+        (99_949, "999.5 %", "999.49 %"),
+        (99_950, "1,000 %", "999.50 %"),
+        (123_456, "1,235 %", "1,234.56 %"),
+        (10**12, "1.00\N{MULTIPLICATION SIGN}10¹⁰ %", "10,000,000,000.00 %"),
+    ],
+)
+def test_percent(basis_points: int, shown: str, exact: str) -> None:
+    """Basis points become a percentage of three digits, and one with both decimals."""
+    assert (shown, exact) == tuple(
+        text.replace(THIN, " ") for text in (text.percent(basis_points), text.exact_percent(basis_points))
+    )
+
+
+@pytest.mark.parametrize(
+    ("cents", "shown", "exact"),
+    [
+        (None, "no price", "no price"),
+        (0, "$0.00", "$0.00"),
+        (1234, "$12.34", "$12.34"),
+        (98_765, "$988", "$987.65"),
+        (123_456, "$1,235", "$1,234.56"),
+        (999_949, "$9,999", "$9,999.49"),
+        (999_950, "$10.0K", "$9,999.50"),
+        (99_994_999, "$1.00M", "$999,949.99"),
+        (123_456_789, "$1.23M", "$1,234,567.89"),
+        (12_345_678_901, "$123M", "$123,456,789.01"),
+        (10**14, "$1.00T", "$1,000,000,000,000.00"),
+    ],
+)
+def test_dollars(cents: int | None, shown: str, exact: str) -> None:
+    """Cents become dollars of three digits, and in full; without a price there is none, and no zero."""
+    assert (shown, exact) == (text.dollars(cents), text.exact_dollars(cents))
+
+
+@given(st.integers(min_value=0, max_value=10**38))
+def test_short_dollars_are_near(cents: int) -> None:
+    """What is shown in short is within half a percent of the exact value, or half a cent."""
+    shown = text.dollars(cents).removeprefix("$").replace(",", "")
+    scale = {"K": 3, "M": 6, "B": 9, "T": 12}.get(shown[-1], 0)
+    if "10" in shown and "\N{MULTIPLICATION SIGN}" in shown:
+        digits, _, power = shown.partition("\N{MULTIPLICATION SIGN}10")
+        shown = Fraction(digits) * 10 ** int(power.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")))
+        assert 0 <= Fraction(cents, 100) - shown <= shown / 100
+        return
+    shown = Fraction(shown.rstrip("KMBT")) * 10**scale
+
+    assert abs(shown - Fraction(cents, 100)) <= max(Fraction(cents, 100) / 180, Fraction(1, 200))
+
+
+@pytest.mark.parametrize(
+    ("units", "decimals", "shown", "exact"),
+    [
+        (0, 7, "0", "0.0000000"),
+        (1, 7, "<0.0001", "0.0000001"),
+        (12_345_678, 7, "1.235", "1.2345678"),
+        (126_430_667_051_058, 7, "12,643,067", "12,643,066.7051058"),
+        (5, 0, "5", "5"),
+        (10**38, 0, "1.00\N{MULTIPLICATION SIGN}10³⁸", f"{10**38:,}"),
+        (7, 2**32 - 1, "7 units", "7 base units of 10^-4294967295"),
+    ],
+)
+def test_amounts(units: int, decimals: int, shown: str, exact: str) -> None:
+    """Base units become whole tokens with separators; absurd decimals are not computed with."""
+    assert (shown, exact) == (text.amount(units, decimals), text.exact_amount(units, decimals))
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (None, "no price"),
+        ("1.00000000000000", "$1.00"),
+        ("104235.1299", "$104,235.12"),
+        ("0.12345", "$0.1234"),
+        ("0.000012345", "$0.00001234"),
+        ("7", "$7.00"),
+    ],
+)
+def test_prices(printed: str | None, shown: str) -> None:
+    """A price is cut to what people read; without one there is none, and no zero."""
+    assert shown == text.price(printed)
+
+
+@given(st.integers(min_value=-(10**38), max_value=10**38), st.integers(min_value=0, max_value=30))
+def test_fixed_point_is_exact(value: int, decimals: int) -> None:
+    """A number of fixed decimals is printed in full."""
+    assert Fraction(value, 10**decimals) == Fraction(text.fixed_point(value, decimals).replace(",", ""))
+
+
+def test_sizes_and_times() -> None:
+    """Bytes and times as people write them."""
+    assert ["999 bytes", "1.00 kB", "12.3 MB"] == [text.size(n).replace(THIN, " ") for n in (999, 1000, 12_345_678)]
+    assert "18 Nov 2026, 10:00 UTC" == text.moment(1_794_996_000)
+
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 OTHER = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"

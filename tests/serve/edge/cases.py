@@ -11,7 +11,7 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
-from exporter.render.endpoints import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
+from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.tree.families import EMPTY_PAGE_KEY, kind_of
 from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type
 from exporter.tree.problems import MISSING_PAGE, Problem, is_for_people

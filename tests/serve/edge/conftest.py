@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.config import Settings
-from exporter.render.endpoints import render_errors
+from exporter.render.run_documents import render_errors
 from exporter.serve.preview import bind, make_server
 from exporter.tree.families import asset_key, history_key, token_key
 from tests.render.rendering import write

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.check.faults import TreeFaultsError
 from exporter.check.published_tree import check_tree
+from exporter.check.whole import TreeFaultsError
 from exporter.tree.documents import page_token
-from tests.check.trees import Files, change, check, encoded, good_tree, keys, lie, seal
+from tests.check.trees import Change, Files, change, check, encoded, good_tree, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST = "v1/history.json"
@@ -96,30 +96,40 @@ class TestManifest:
 
         assert_named(files, key, said)
 
-    def test_overlap(self, files: Files) -> None:
-        """No ledger may be in two files."""
-        change(files, MANIFEST, lambda manifest: manifest["files"].insert(1, manifest["files"][0]))
+    @pytest.mark.parametrize(
+        ("how", "said"),
+        [
+            (lambda manifest: manifest["files"].insert(1, manifest["files"][0]), "begins at or before it"),
+            (lambda manifest: manifest["files"].insert(1, manifest["files"][0]), "has a key twice"),
+            (
+                lambda manifest: manifest["files"].pop(),
+                "reaches to ledger 65000002, but the run is of ledger 65000003",
+            ),
+            (
+                lambda manifest: manifest.update(observed_ledger=65_000_002),
+                "observed_ledger reaches to ledger 65000002",
+            ),
+            (lambda manifest: manifest["files"].clear(), "files is empty"),
+        ],
+        ids=["overlap", "twice", "newest file", "newest ledger", "no file"],
+    )
+    def test_manifest(self, files: Files, how: Change, said: str) -> None:
+        """No ledger is in two files, and the history reaches to the published run and no further."""
+        change(files, MANIFEST, how)
 
-        assert_named(files, MANIFEST, "begins at or before it")
-        assert_named(files, MANIFEST, "has a key twice")
+        assert_named(files, MANIFEST, said)
 
-    def test_newest_ledger(self, files: Files) -> None:
-        """The history must reach to the published run, and no further."""
-        change(files, MANIFEST, lambda manifest: manifest["files"].pop())
 
-        assert_named(files, MANIFEST, "reaches to ledger 65000002, but the run is of ledger 65000003")
+def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
+    """Puts a value, or what a function makes of each, into a column."""
 
-    def test_observed_ledger(self, files: Files) -> None:
-        """The manifest's own ledger is the run's."""
-        change(files, MANIFEST, lambda manifest: manifest.update(observed_ledger=65_000_002))
+    def change(table: pa.Table) -> pa.Table:
+        position = table.schema.get_field_index(column)
+        field = table.schema.field(position)
+        values = [value(old) if callable(value) else value for old in table.column(position).to_pylist()]
+        return table.set_column(position, column, pa.array(values, field.type))
 
-        assert_named(files, MANIFEST, "observed_ledger reaches to ledger 65000002")
-
-    def test_empty(self, files: Files) -> None:
-        """A manifest without files is no history."""
-        change(files, MANIFEST, lambda manifest: manifest["files"].clear())
-
-        assert_named(files, MANIFEST, "files is empty")
+    return change
 
 
 class TestParquet:
@@ -132,56 +142,21 @@ class TestParquet:
 
         assert_named(files, key, "pyarrow cannot read it")
 
-    def test_rows_of_another_ledger(self, files: Files) -> None:
-        """A file whose rows are of other ledgers than the manifest says."""
-
-        def shift(table: pa.Table) -> pa.Table:
-            position = table.schema.get_field_index("observed_ledger")
-            field = table.schema.field(position)
-            return table.set_column(position, field, pa.array([65_000_007] * table.num_rows, field.type))
-
-        assert_named(files, rewrite(files, 0, shift), "has rows of ledgers 65000007 to 65000007")
-
-    def test_newest_file_and_documents_disagree(self, files: Files) -> None:
-        """The run's own file has the rows of the documents, value for value."""
-
-        def poorer(table: pa.Table) -> pa.Table:
-            position = table.schema.get_field_index("borrow_apy_bps")
-            field = table.schema.field(position)
-            return table.set_column(position, field, pa.array([424_242] * table.num_rows, field.type))
-
-        assert_named(files, rewrite(files, -1, poorer), "borrow_apy_bps is 424242, the documents have")
-
-    def test_value_with_collateral(self, files: Files) -> None:
-        """A value in USD must follow from supply, plain collateral and price."""
-
-        def more(table: pa.Table) -> pa.Table:
-            position = table.schema.get_field_index("total_collateral")
-            field = table.schema.field(position)
-            values = [value + 10**20 for value in table.column(position).to_pylist()]
-            return table.set_column(position, field, pa.array(values, field.type))
-
-        assert_named(files, rewrite(files, -1, more), "tvl_usd_cents is .*, but its parts give")
-
-    def test_values_of_another_kind(self, files: Files) -> None:
-        """A column without the values that it must have is a fault, not the end of the check."""
-
-        def nothing(table: pa.Table) -> pa.Table:
-            position = table.schema.get_field_index("total_collateral")
-            nulls = pa.array([None] * table.num_rows, table.schema.field(position).type)
-            return table.set_column(position, "total_collateral", nulls)
-
-        assert_named(files, rewrite(files, -1, nothing), "holds values of another kind")
-
-    def test_lost_rows(self, files: Files) -> None:
-        """The run's own file has all pools."""
-        assert_named(files, rewrite(files, -1, lambda table: table.slice(1)), "rows, but")
-
-    def test_missing_column(self, files: Files) -> None:
-        """A file without the column that every reader needs is named."""
-        key = rewrite(files, 0, lambda table: table.drop_columns(["observed_ledger"]))
-
-        assert_named(files, key, "pyarrow cannot read it")
+    @pytest.mark.parametrize(
+        ("position", "how", "said"),
+        [
+            (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
+            (0, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
+            (-1, filled("borrow_apy_bps", 424_242), "borrow_apy_bps is 424242, the documents have"),
+            (-1, filled("total_collateral", lambda value: value + 10**20), "tvl_usd_cents is .*, but its parts give"),
+            (-1, filled("total_collateral", None), "holds values of another kind"),
+            (-1, lambda table: table.slice(1), "rows, but"),
+        ],
+        ids=["another ledger", "no ledger", "other than the documents", "value", "nothing in a column", "rows lost"],
+    )
+    def test_rows(self, files: Files, position: int, how: Callable[[pa.Table], pa.Table], said: str) -> None:
+        """Rows that are not those of the manifest and, in the run's own file, of the documents are named."""
+        assert_named(files, rewrite(files, position, how), said)
 
 
 class TestBuckets:
@@ -203,19 +178,23 @@ class TestBuckets:
         assert_named(files, oldest, "is missing")
         assert_named(files, older, "next_cursor leads to .*, which is not there")
 
-    def test_head_without_the_run(self, files: Files) -> None:
-        """The newest page ends with the run itself."""
+    @pytest.mark.parametrize(
+        ("how", "said"),
+        [
+            (lambda history: history["data"].pop(), "data ends with ledger"),
+            (
+                lambda history: history.update(observed_ledger=65_000_009),
+                "observed_ledger is 65000009, but the run is of ledger 65000003",
+            ),
+        ],
+        ids=["without the run", "of another ledger"],
+    )
+    def test_head(self, files: Files, how: Change, said: str) -> None:
+        """The newest page is of the run's ledger and ends with the run itself."""
         key = self.head(files)
-        lie(files, key, lambda history: history["data"].pop())
+        lie(files, key, how)
 
-        assert_named(files, key, "data ends with ledger")
-
-    def test_head_of_another_ledger(self, files: Files) -> None:
-        """The newest page is of the run's ledger."""
-        key = self.head(files)
-        lie(files, key, lambda history: history.update(observed_ledger=65_000_009))
-
-        assert_named(files, key, "observed_ledger is 65000009, but the run is of ledger 65000003")
+        assert_named(files, key, said)
 
     def test_cursor_to_another_pool(self, files: Files) -> None:
         """A cursor that leads to the history of another pool is named."""

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.check.rows import number, value_in_cents
-from exporter.check.whole import Whole
+from exporter.check.whole import Whole, number, value_in_cents
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX

@@ -1,37 +1,86 @@
-"""What a web server must do with a tree beside handing out its files: public URLs, errors, headers, ranges."""
+"""What the public URLs of a tree must be answered with: the links in its pages, and the rules of a web server."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from html import unescape
+from itertools import islice
 from random import Random
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from exporter.check.checker import TreeChecker
 from exporter.check.tree_sources import Answer, HttpSource
+from exporter.check.whole import Whole
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import RunManifest, SystemStatus
-from exporter.tree.families import EMPTY_PAGE_KEY, POINTER_KEY
+from exporter.tree.families import BUCKET_PAGE, EMPTY_PAGE_KEY, OPENAPI_KEY, POINTER_KEY, RUN, parse_key
 from exporter.tree.files import FileKind
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
-from exporter.tree.routes import MAX_LIMIT
+from exporter.tree.routes import MAX_LIMIT, route
+
+MAX_LINKS = 100_000
+"""In one page; more are not followed."""
+
+_HERE = "tree.invalid"
+"""Stands for the host that the tree is served from."""
+
+_LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
+
+
+def links_of(key: str, data: bytes) -> tuple[str, ...]:
+    """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
+    found = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
+    folder = key[: key.rfind("/") + 1]
+    inside = (_inside(folder, link) for link in map(unescape, found) if not link.startswith("#"))
+    return tuple(dict.fromkeys(link for link in inside if link is not None))
+
+
+@lru_cache(maxsize=1 << 14)
+def _inside(folder: str, link: str) -> str | None:
+    """Where a link leads from a page in a folder; None outside the tree. The pages of a folder share most of theirs."""
+    try:
+        parts = urlsplit(urljoin(f"http://{_HERE}/{folder}", link.strip()))
+    except ValueError:
+        return link
+    if (parts.scheme, parts.netloc) != ("http", _HERE):
+        return None
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def check_links(whole: Whole, status: SystemStatus) -> None:
+    """Follow the links of all web pages, each link once."""
+    sizes = sorted(status.page_sizes)
+    faults: dict[str, str | None] = {}
+    for key, links in whole.links.items():
+        for link in links:
+            if link not in faults:
+                faults[link] = _fault(whole, link, sizes)
+            if (fault := faults[link]) is not None:
+                whole.faults.add(key, fault)
+
+
+def _fault(whole: Whole, link: str, sizes: Sequence[int]) -> str | None:
+    path, _, query = link.partition("?")
+    answer = route(path, query, sizes)
+    if isinstance(answer, Problem):
+        return f"links to {link}, which is answered with {answer.status}"
+    if not any(map(whole.there, answer.keys)):
+        return f"links to {link}, but {answer.keys[0]} is not there"
+    return None
+
 
 MAX_PROBLEM_BYTES = 64 * 1024
 _STRANGER = "C" + "A" * 55
 """A well-formed address that is no contract's: its checksum is wrong."""
 
-_HEAD = re.compile(
-    r"v1/assets(?:/market/(?P<market>C[A-Z2-7]{55}))?(?:/token/(?P<token>C[A-Z2-7]{55}))?"
-    r"/(?:index|limit/(?P<limit>[0-9]+))\.json"
-)
-_HISTORY = re.compile(r"(?P<path>v1/assets/[^/]+/[^/]+/history)/(?P<bucket>[0-9]+[mhdw])\.json")
-
-ALWAYS_ASKED = ("v1/assets/index.json", "v1/assets/limit/", "v1/markets.json", "v1/openapi.json")
+ALWAYS_ASKED = ("v1/assets/index.json", "v1/assets/limit/", "v1/markets.json", OPENAPI_KEY)
 """How the keys begin that are in every sample."""
 
 ERRORS = (
@@ -60,21 +109,22 @@ class _Expected:
 
 
 async def check_public_urls(
-    source: HttpSource, checker: TreeChecker, status: SystemStatus, manifest: RunManifest, count: int, drawn: Random
+    source: HttpSource, whole: Whole, status: SystemStatus, manifest: RunManifest, count: int, drawn: Random
 ) -> None:
     """Ask for files by their public URLs, and for what must be refused; note every difference.
 
     Args:
         source: the server.
-        checker: is told the faults, by URL, and how many URLs were asked for.
+        whole: is told the faults, by URL, and how many URLs were asked for.
         status: the published run's, for its page sizes.
         manifest: the published run's, for the digests of its files.
         count: how many files are asked for, besides some of which there is only one.
         drawn: which ones.
     """
     digests = {file.key: file.sha256 for file in manifest.files}
+    sizes = {file.key: file.bytes for file in manifest.files}
     always = [key for key in digests if key.startswith(ALWAYS_ASKED)]
-    keys = [key for key in digests if content_type(key) == "application/json" and not key.startswith("v1/runs/")]
+    keys = [key for key in digests if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
     expected = [
         _Expected(url, key, digests[key]) for key in chosen for url in public_urls(key, sorted(status.page_sizes))
@@ -83,52 +133,33 @@ async def check_public_urls(
         for url in (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"):
             expected.append(_Expected(url, EMPTY_PAGE_KEY, digests[EMPTY_PAGE_KEY]))
     await asyncio.gather(
-        *(
-            _check_file(source, checker, wanted, sizes)
-            for sizes in [{f.key: f.bytes for f in manifest.files}]
-            for wanted in expected
-        ),
-        *(_check_error(source, checker, url, code) for url, code in ERRORS),
-        _check_file(source, checker, _Expected("v1/system/status", POINTER_KEY, ""), {}),
+        *(_check_file(source, whole, wanted, sizes) for wanted in expected),
+        *(_check_error(source, whole, url, code) for url, code in ERRORS),
+        _check_file(source, whole, _Expected("v1/system/status", POINTER_KEY, ""), {}),
     )
-    checker.asked(len(expected) + len(ERRORS) + 1)
-    await _check_ranges(source, checker, manifest)
+    whole.looked.requests += len(expected) + len(ERRORS) + 1
+    await _check_ranges(source, whole, manifest)
 
 
 def public_urls(key: str, sizes: list[int]) -> Iterator[str]:
-    """The public URLs of a file of the tree, without the first slash."""
-    if match := _HEAD.fullmatch(key):
-        filters = [f"{name}={match[name]}" for name in ("market", "token") if match[name]]
-        for limit in _limits(match["limit"], sizes):
-            query = "&".join([*filters, *([f"limit={limit}"] if limit is not None else [])])
-            yield f"v1/assets?{query}" if query else "v1/assets"
-    elif key.startswith("v1/pages/"):
-        yield f"v1/assets?cursor={_name(key)}"
-    elif match := _HISTORY.fullmatch(key):
-        yield f"{match['path']}?bucket={match['bucket']}"
-    elif key.endswith(".json") and key != EMPTY_PAGE_KEY and not key.startswith("v1/buckets/"):
-        yield key.removesuffix(".json")
+    """The public URLs of a file of the tree, without the first slash; its own name is one."""
+    found = parse_key(key)
+    if found is not None and (url := found[0].url) is not None:
+        names = found[1]
+        if "limit" in names and (size := int(names["limit"])):
+            # The last limit before the next size is answered with the same page.
+            above = next((other for other in sizes if other > size), MAX_LIMIT + 1)
+            yield from dict.fromkeys(url.format(**names | {"limit": limit})[1:] for limit in (size, above - 1))
+        elif found[0] is not BUCKET_PAGE:  # of which the key does not tell the pool
+            yield url.format(**names)[1:]
     yield key
 
 
-def _limits(limit: str | None, sizes: list[int]) -> Iterable[int | None]:
-    """The limits that a head page answers: its size, and the last one before the next size."""
-    if limit is None:
-        return (None,)
-    size = int(limit)
-    later = [other for other in sizes if other > size]
-    return dict.fromkeys((size, later[0] - 1 if later else MAX_LIMIT)) if size else (0,)
-
-
-def _name(key: str) -> str:
-    return key.rpartition("/")[2].removesuffix(".json")
-
-
-async def _check_file(source: HttpSource, checker: TreeChecker, wanted: _Expected, sizes: dict[str, int]) -> None:
+async def _check_file(source: HttpSource, whole: Whole, wanted: _Expected, sizes: dict[str, int]) -> None:
     answer = await source.ask(wanted.url, sizes.get(wanted.key, MAX_PROBLEM_BYTES))
 
     def fault(text: str) -> None:
-        checker.note(f"/{wanted.url}", text)
+        whole.faults.add(f"/{wanted.url}", text)
 
     if answer.status != 200:
         fault(f"is answered with HTTP status {answer.status}, not with {wanted.key}")
@@ -142,11 +173,11 @@ async def _check_file(source: HttpSource, checker: TreeChecker, wanted: _Expecte
         fault(text)
 
 
-async def _check_error(source: HttpSource, checker: TreeChecker, url: str, code: int) -> None:
+async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:
     answer = await source.ask(url, MAX_PROBLEM_BYTES)
 
     def fault(text: str) -> None:
-        checker.note(f"/{url}", text)
+        whole.faults.add(f"/{url}", text)
 
     if answer.status != code:
         fault(f"is answered with HTTP status {answer.status}, not {code}")
@@ -169,18 +200,18 @@ def _cors_faults(answer: Answer) -> Iterator[str]:
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
-async def _check_ranges(source: HttpSource, checker: TreeChecker, manifest: RunManifest) -> None:
+async def _check_ranges(source: HttpSource, whole: Whole, manifest: RunManifest) -> None:
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
     for file in manifest.files:
         if file.kind != FileKind.HISTORY:
             continue
         answer = await source.ask(file.key, file.bytes, {"range": "bytes=0-3"})
-        checker.asked(1)
+        whole.looked.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:
-                checker.note(file.key, f"offers ranges, but answers one with HTTP status {answer.status}")
+                whole.faults.add(file.key, f"offers ranges, but answers one with HTTP status {answer.status}")
             continue
         stated = answer.headers.get("content-range", "")
         if answer.body != b"PAR1" or stated != f"bytes 0-3/{file.bytes}":
-            checker.note(file.key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")
+            whole.faults.add(file.key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")

@@ -1,4 +1,7 @@
-"""Checking a tree: a good one passes, and each single fault is named."""
+"""Checking a tree: a good one passes, and each single fault is named.
+
+Where a test breaks one file, what it shows stands beside the case.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.check.checker import TreeChecker
-from exporter.check.faults import TreeFaultsError
+from exporter.check.checker import Schemas, TreeChecker
+from exporter.check.whole import TreeFaultsError
 from exporter.errors import CheckError
 from exporter.localnet.blend import reserve_config
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
-from exporter.tree.documents import page_token
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.documents import AssetsPage, page_token
+from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
 from tests.check.trees import (
     RUNS,
     SIZES,
@@ -252,8 +255,8 @@ class TestStatus:
     def test_field(self, files: Files, field: str, value: Any, said: str) -> None:
         """A field that contradicts the tree is found."""
         if field in ("unread", "unpriced"):
-            change(files, POINTER_KEY, lambda status: status.update({f"{field}_count": 0}))
-        change(files, POINTER_KEY, lambda status: status.update({field: value}))
+            change(files, POINTER_KEY, put(**{f"{field}_count": 0}))
+        change(files, POINTER_KEY, put(**{field: value}))
 
         if field == "unpriced":
             assert status_of(good_tree())["unpriced"]  # or this case would show nothing
@@ -273,139 +276,115 @@ class TestStatus:
 
         check(files)  # no fault
         assert [(market.address, reserve.token, "borrow_apy_bps")] == [item for item in named if "borrow" in item[2]]
-        change(files, POINTER_KEY, lambda status: status.update(bounded=[]))
+        change(files, POINTER_KEY, put(bounded=[]))
         assert_named(files, POINTER_KEY, f"does not name borrow_apy_bps of {market.address} {reserve.token}")
         made_up = {"market": market.address, "pool": reserve.token, "field": "utilization_bps", "bound": "9" * 16}
-        change(files, POINTER_KEY, lambda status: status.update(bounded=[made_up]))
+        change(files, POINTER_KEY, put(bounded=[made_up]))
         assert_named(files, POINTER_KEY, f"names utilization_bps of {market.address} {reserve.token}")
 
 
-def _edit(name: str, value: Any) -> Callable[[Any], None]:
-    return lambda document: document.update({name: value})
+Edit = Callable[[Any], object]
+
+
+def put(**fields: Any) -> Edit:
+    """Set fields of a document."""
+    return lambda document: document.update(fields)
+
+
+def put_first(listed: str, **fields: Any) -> Edit:
+    """Set fields of the first entry of a list of a document."""
+    return lambda document: document[listed][0].update(fields)
+
+
+def truncated_market(files: Files) -> str:
+    """The key of a market's document that is cut."""
+    return next(key for key in keys(files, "v1/markets/") if json.loads(files[key])["truncated"])
+
+
+def detail(files: Files) -> str:
+    """The key of a pool's detail."""
+    return next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
+
+
+def head_of_truncated(files: Files) -> str:
+    """The first page, of two rows, of a market with several."""
+    return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/limit/2.json"
+
+
+TOKEN = lambda files: first(files, "v1/tokens/")  # noqa: E731
+TOKEN_HEAD = lambda files: first(files, "v1/assets/token/", "/limit/1.json")  # noqa: E731
+
+LIES: dict[str, tuple[str | Callable[[Files], str], Edit, str]] = {
+    "sum of a market": (market_with_pools, put(tvl_usd_cents="1"), "its pools sum up to"),
+    "count of a market": (market_with_pools, put(pool_count=60), "60"),
+    "a market that is cut": (truncated_market, put(truncated=False), "truncated"),
+    "ledger of a market": (market_with_pools, put(observed_ledger=65_000_001), "the run is of ledger"),
+    "pool of a market": (
+        market_with_pools, put_first("pools", borrow_apy_bps=1_234_567), "borrow_apy_bps is 1234567, but the listing",
+    ),
+    "ledger of the markets": ("v1/markets.json", put(observed_ledger=1), "another ledger|run is of ledger"),
+    "count of the protocols": ("v1/protocol/summary.json", put(market_count=99), "99"),
+    "symbol of a token": (TOKEN, put(symbol="FAKE"), "FAKE"),
+    "ledger of a token": (TOKEN, put(observed_ledger=65_000_001), "the run is of ledger"),
+    "a token without a pool": (TOKEN, lambda document: document["pools"].pop(), "the listing of all pools has"),
+    "detail of a pool": (
+        detail, put(total_borrowed="12345678901234567890"),
+        "total_borrowed is '12345678901234567890', but the listing",
+    ),
+    "ledger of one row": (
+        "v1/assets/limit/1.json", put_first("data", observed_ledger=65_000_001),
+        "is of ledger 65000001, but the run is of ledger 65000003",
+    ),
+    "a row that differs between pages": (
+        TOKEN_HEAD, put_first("data", supply_apy_bps=77_777), "supply_apy_bps is 77777, not",
+    ),
+    "a row twice": (
+        "v1/assets/limit/2.json", lambda page: page["data"].__setitem__(1, page["data"][0]), "a second time, where",
+    ),
+    "a row left out": (
+        "v1/assets/limit/5.json", lambda page: page["data"].pop(), "has 4 rows, but 5 belong here",
+    ),
+    "rows that change places": (head_of_truncated, lambda page: page["data"].reverse(), "belongs"),
+    "a cursor to nothing": (
+        "v1/assets/limit/2.json", put(next_cursor="A" * 22), "next_cursor leads to v1/pages/A{22}.json, which is not",
+    ),
+    "a walk that ends early": ("v1/assets/limit/1.json", put(next_cursor=None), "ends here after 1 of"),
+    "limit 0 that leads nowhere": ("v1/assets/limit/0.json", put(next_cursor=None), "ends here after 0 of"),
+}  # fmt: skip
 
 
 class TestConsistentLies:
     """Documents that are wrong although every digest fits: what a bug in the renderer would publish."""
 
-    @pytest.mark.parametrize(
-        ("name", "value", "said"),
-        [
-            ("tvl_usd_cents", "1", "its pools sum up to"),
-            ("pool_count", 60, "60"),
-            ("truncated", None, "truncated"),
-            ("observed_ledger", 65_000_001, "the run is of ledger"),
-        ],
-    )
-    def test_market_document(self, files: Files, name: str, value: Any, said: str) -> None:
-        """A wrong sum, count, flag or ledger of a market is named."""
-        key = market_with_pools(files)
-        if name == "truncated":
-            value = not json.loads(files[key])["truncated"]
-        lie(files, key, _edit(name, value))
+    @pytest.mark.parametrize(("place", "edit", "said"), LIES.values(), ids=LIES)
+    def test_document(self, files: Files, place: str | Callable[[Files], str], edit: Edit, said: str) -> None:
+        """What one document says wrongly is named with its key."""
+        key = place if isinstance(place, str) else place(files)
+        lie(files, key, edit)
 
         assert_named(files, key, said)
 
-    def test_market_lists_another_pool(self, files: Files) -> None:
-        """A pool in a market's document must be as the listing has it."""
-        key = market_with_pools(files)
-        lie(files, key, lambda document: document["pools"][0].update(borrow_apy_bps=1_234_567))
-
-        assert_named(files, key, "borrow_apy_bps is 1234567, but the listing")
-
     def test_market_lists_more_than_the_cap(self, files: Files) -> None:
         """No market may list more pools than one that is cut, and a cut one must say so."""
-        key = next(key for key in keys(files, "v1/markets/") if json.loads(files[key])["truncated"])
-        lie(files, key, lambda document: document["pools"].pop())
+        lie(files, truncated_market(files), lambda document: document["pools"].pop())
 
         others = [other for other in keys(files, "v1/markets/") if len(json.loads(files[other])["pools"]) == 2]
         assert others
         assert_named(files, others[0], "another market is cut at 1")
 
-    def test_market_without_a_document(self, files: Files) -> None:
-        """A market whose document is neither there nor listed is missed by the counts and by its pools."""
-        key = market_with_pools(files)
-        del files[key]
+    def test_files_that_the_manifest_forgot(self, files: Files) -> None:
+        """Every market and pool has its documents, and every filter its first pages, also those that no list names."""
+        market, head = market_with_pools(files), first(files, "v1/assets/token/", "/limit/5.json")
+        lost = {detail(files): "is missing", first(files, "v1/assets/C", "/history/1d.json"): "is missing"}
+        lost[head] = "every filter has a first page in every size"
+        for key in (market, *lost):
+            del files[key]
         seal(files)
 
+        for key, said in lost.items():
+            assert_named(files, key, said)
         assert_named(files, POINTER_KEY, "market_count")
         assert_named(files, POINTER_KEY, "has pools, but no document")
-
-    @pytest.mark.parametrize(
-        ("start", "name", "value", "said"),
-        [
-            ("v1/markets.json", "observed_ledger", 1, "another ledger|run is of ledger"),
-            ("v1/protocol/summary.json", "market_count", 99, "99"),
-            ("v1/tokens/", "symbol", "FAKE", "FAKE"),
-            ("v1/tokens/", "observed_ledger", 65_000_001, "the run is of ledger"),
-        ],
-    )
-    def test_overview(self, files: Files, start: str, name: str, value: Any, said: str) -> None:
-        """The lists and summaries must say what the markets and pools say."""
-        key = first(files, start.removesuffix(".json"))
-        lie(files, key, _edit(name, value))
-
-        assert_named(files, key, said)
-
-    def test_token_without_one_of_its_pools(self, files: Files) -> None:
-        """A token's document names all of its pools."""
-        key = first(files, "v1/tokens/")
-        lie(files, key, lambda document: document["pools"].pop())
-
-        assert_named(files, key, "the listing of all pools has")
-
-    def test_asset_detail(self, files: Files) -> None:
-        """The detail of an asset begins with its snapshot, value for value."""
-        key = next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
-        lie(files, key, _edit("total_borrowed", "12345678901234567890"))
-
-        assert_named(files, key, "total_borrowed is '12345678901234567890', but the listing")
-
-    def test_missing_detail(self, files: Files) -> None:
-        """Every pool has a detail and a history, also when the manifest forgot them."""
-        detail = next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
-        history = first(files, "v1/assets/C", "/history/1d.json")
-        del files[detail], files[history]
-        seal(files)
-
-        assert_named(files, detail, "is missing")
-        assert_named(files, history, "is missing")
-
-    def test_other_ledger_in_one_row(self, files: Files) -> None:
-        """All rows of a run are of one ledger."""
-        key = "v1/assets/limit/1.json"
-        lie(files, key, lambda page: page["data"][0].update(observed_ledger=65_000_001))
-
-        assert_named(files, key, "is of ledger 65000001, but the run is of ledger 65000003")
-
-    def test_row_differs_between_pages(self, files: Files) -> None:
-        """A pool has the same values in all pages; the fault names field, value and file."""
-        key = first(files, "v1/assets/token/", "/limit/1.json")
-        lie(files, key, lambda page: page["data"][0].update(supply_apy_bps=77_777))
-
-        assert_named(files, key, "supply_apy_bps is 77777, not")
-
-    def test_repeated_row(self, files: Files) -> None:
-        """A walk that gives a pool twice is named with the pool."""
-        key = "v1/assets/limit/2.json"
-        lie(files, key, lambda page: page["data"].__setitem__(1, page["data"][0]))
-
-        assert_named(files, key, "a second time, where")
-
-    def test_left_out_row(self, files: Files) -> None:
-        """A walk that leaves a pool out is named."""
-        key = "v1/assets/limit/5.json"
-        lie(files, key, lambda page: page["data"].pop())
-
-        assert_named(files, key, "has 4 rows, but 5 belong here")
-
-    def test_order(self, files: Files) -> None:
-        """Pools that change places in one filter are found by that walk."""
-        market = next(key for key in keys(files, "v1/markets/") if json.loads(files[key])["truncated"])
-        name = json.loads(files[market])["market"]
-
-        lie(files, f"v1/assets/market/{name}/limit/2.json", lambda page: page["data"].reverse())
-
-        assert_named(files, f"v1/assets/market/{name}/limit/2.json", "belongs")
 
     def test_order_of_the_listing_itself(self) -> None:
         """Pools ascend by market and id, even where most walks over all pools agree on another order."""
@@ -416,53 +395,21 @@ class TestConsistentLies:
 
         assert_named(files, "v1/assets/index.json", "stands after .*; pools must ascend")
 
-    def test_broken_cursor(self, files: Files) -> None:
-        """A cursor that leads to no page is named, with the page that it names."""
-        key = "v1/assets/limit/2.json"
-        lie(files, key, _edit("next_cursor", "A" * 22))
-
-        assert_named(files, key, "next_cursor leads to v1/pages/A{22}.json, which is not there")
-
     def test_cursor_to_another_filter(self, files: Files) -> None:
         """A cursor that leads into another chain is found by the rows there."""
-        page = json.loads(files["v1/assets/limit/1.json"])
-        lie(files, "v1/assets/limit/2.json", _edit("next_cursor", page["next_cursor"]))
+        token = json.loads(files["v1/assets/limit/1.json"])["next_cursor"]
+        lie(files, "v1/assets/limit/2.json", put(next_cursor=token))
 
-        token = page["next_cursor"]
         assert_named(files, f"v1/pages/{token}.json", "belong")
-
-    def test_walk_that_ends_early(self, files: Files) -> None:
-        """A page that says it is the last one, but is not."""
-        key = "v1/assets/limit/1.json"
-        lie(files, key, _edit("next_cursor", None))
-
-        assert_named(files, key, "ends here after 1 of")
 
     def test_walk_that_goes_on(self, files: Files) -> None:
         """A cursor behind the last row leads nowhere a reader should go."""
         token = add_page(files, {"data": [], "next_cursor": None})
-        key = next(
-            key
-            for key in keys(files, "v1/assets/market/", "/limit/5.json")
-            if not json.loads(files[key])["next_cursor"]
-        )
-        lie(files, key, _edit("next_cursor", token))
+        heads = keys(files, "v1/assets/market/", "/limit/5.json")
+        key = next(key for key in heads if not json.loads(files[key])["next_cursor"])
+        lie(files, key, put(next_cursor=token))
 
         assert_named(files, key, "though the last row stands here")
-
-    def test_limit_zero(self, files: Files) -> None:
-        """`limit=0` gives no row and leads to the first page."""
-        lie(files, "v1/assets/limit/0.json", _edit("next_cursor", None))
-
-        assert_named(files, "v1/assets/limit/0.json", "ends here after 0 of")
-
-    def test_missing_head(self, files: Files) -> None:
-        """Every filter has its first page in every size, also when the manifest forgot one."""
-        key = first(files, "v1/assets/token/", "/limit/5.json")
-        del files[key]
-        seal(files)
-
-        assert_named(files, key, "every filter has a first page in every size")
 
     def test_stale_filter(self, files: Files) -> None:
         """First pages of a token that no pool of the run has are stale."""
@@ -480,39 +427,29 @@ class TestConsistentLies:
 
     def test_unlisted_record(self, files: Files) -> None:
         """A run's id is the digest of its files; another one is found."""
-        manifest = manifest_of(files)
         key = status_of(files)["manifest_key"]
-        manifest["files"] = [entry for entry in manifest["files"] if entry["key"] != "index.html"]
-        files[key] = encoded(manifest)
+        change(files, key, lambda manifest: manifest["files"].pop(0))
 
         assert_named(files, key, "the files listed give")
 
-    @pytest.mark.parametrize("name", ["total_supplied", "oracle_price_usd", "tvl_usd_cents"])
-    def test_numbers_without_an_end(self, name: str) -> None:
-        """A number of ten thousand digits is a fault, not the end of the check."""
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            *((name, "9" * 10_000, f"{name} has more than 100 characters")
+              for name in ("total_supplied", "oracle_price_usd", "tvl_usd_cents")),
+            ("utilization_bps", 9_999, "utilization_bps is 9999, but its totals give"),
+        ],
+    )  # fmt: skip
+    def test_row_against_itself(self, name: str, value: Any, said: str) -> None:
+        """A number that has no end, or does not follow from the others of its row, is a fault in all pages."""
         files = small_tree(1)
-
-        def endless(page: Any) -> None:
-            for row in page["data"]:
-                row[name] = "9" * 10_000
-
-        for key in [key for key in files if key.startswith("v1/assets/") and b'"utilization_bps":' in files[key]]:
-            document = json.loads(files[key])
-            if "data" in document and "bucket" not in document:
-                change(files, key, endless)
+        for key, data in list(files.items()):
+            family = family_of(key)
+            if family is not None and family.model is AssetsPage and b'"utilization_bps":' in data:
+                change(files, key, put_first("data", **{name: value}))
         seal(files)
 
-        assert_named(files, "v1/assets/index.json", f"{name} has more than 100 characters")
-
-    def test_against_itself(self) -> None:
-        """A row whose utilization does not follow from its totals is wrong, and the fault says what follows."""
-        files = small_tree(1)
-        for key in [key for key in files if b'"utilization_bps":' in files[key] and key.startswith("v1/assets/")]:
-            document = json.loads(files[key])
-            if "data" in document and "bucket" not in document:
-                change(files, key, lambda page: page["data"][0].update(utilization_bps=9_999) if page["data"] else None)
-
-        assert_named(files, "v1/assets/index.json", "utilization_bps is 9999, but its totals give")
+        assert_named(files, "v1/assets/index.json", said)
 
 
 class TestPriorities:
@@ -520,7 +457,7 @@ class TestPriorities:
 
     def test_unfinished_run(self, files: Files) -> None:
         """Where a later run died while it replaced documents, the check says so."""
-        change(files, "v1/system/intent.json", _edit("observed_ledger", 65_000_010))
+        change(files, "v1/system/intent.json", put(observed_ledger=65_000_010))
         assert check(files).ledger == 65_000_003
 
         change(files, "v1/assets/limit/1.json", lambda page: page["data"][0].update(observed_ledger=65_000_010))
@@ -542,12 +479,87 @@ class TestPriorities:
     def test_long_texts_are_cut(self, files: Files) -> None:
         """What a file says is not repeated without a bound."""
         key = first(files, "v1/tokens/")
-        lie(files, key, _edit("symbol", "x" * 100_000))
+        lie(files, key, put(symbol="x" * 100_000))
 
         assert max(map(len, faults(files))) < 600
 
     def test_sample_finds_what_it_reads(self, files: Files) -> None:
         """A sample large enough to read everything of a kind finds its faults."""
-        lie(files, market_with_pools(files), _edit("tvl_usd_cents", "1"))
+        lie(files, market_with_pools(files), put(tvl_usd_cents="1"))
 
         assert any("its pools sum up to" in fault for fault in faults(files, sample=100))
+
+
+def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
+    """What is wrong with a value by a schema."""
+    return list(Schemas({"Thing": schema, "Other": {"type": "string"}}).faults("Thing", value))
+
+
+def test_the_place_is_named() -> None:
+    """A fault says where in the document it is."""
+    schema = {"properties": {"data": {"items": {"properties": {"n": {"type": "integer"}}}}}}
+
+    assert ['is not as the OpenAPI document says: $.data[1].n: "1" is not of type "integer"'] == schema_faults(
+        schema, {"data": [{"n": 1}, {"n": "1"}]}
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "text"},
+        {"pattern": "("},
+        {"$ref": "#/components/schemas/Nothing"},
+        {"$ref": "https://elsewhere/schema"},
+        {"items": 3},
+    ],
+)
+def test_unknown_schemas_are_refused(schema: dict[str, Any]) -> None:
+    """What is no schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
+    with pytest.raises(CheckError, match="Thing"):
+        Schemas({"Thing": schema})
+
+
+def test_patterns_end_soon() -> None:
+    """A pattern with which other engines would be busy for years is done at once."""
+    schema = {"pattern": "^(a+)+$"}
+
+    assert [] == schema_faults(schema, "a" * 40)
+    assert 1 == len(schema_faults(schema, "a" * 40 + "b"))
+
+
+class TestSchemas:
+    """Whole trees against the schemas that they publish."""
+
+    def test_every_document_is_validated(self) -> None:
+        """The documents of a good tree are validated, those with the same bytes once."""
+        looked = check(small_tree(3))
+
+        assert 40 < looked.validated <= sum(looked.documents.values())
+
+    def test_documents_and_schemas_disagree(self) -> None:
+        """A schema that the documents do not fit is found, although they fit their models."""
+        files = small_tree(3)
+
+        def stricter(document: Any) -> None:
+            document["components"]["schemas"]["PoolSnapshot"]["properties"]["symbol"]["pattern"] = "^NONE$"
+
+        lie(files, OPENAPI_KEY, stricter)
+        assert_named(files, "v1/assets/index.json", "is not as the OpenAPI document says: .*symbol: .* does not match")
+        assert_named(files, OPENAPI_KEY, "is not the description of the documents of this version")
+
+    def test_schemas_that_cannot_be_used(self) -> None:
+        """An OpenAPI document without schemas that can be used is named."""
+        files = small_tree(3)
+        change(files, OPENAPI_KEY, lambda document: document["components"].pop("schemas"))
+        seal(files)
+
+        assert_named(files, OPENAPI_KEY, "its schemas cannot be used")
+
+    def test_missing(self) -> None:
+        """A tree has an OpenAPI document."""
+        files = small_tree(3)
+        del files[OPENAPI_KEY]
+        seal(files)
+
+        assert_named(files, OPENAPI_KEY, "is missing")

@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 
 from exporter.check import tree_sources
-from exporter.check.faults import Looked, TreeFaultsError
-from exporter.check.http_rules import public_urls
+from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_tree
+from exporter.check.whole import Looked, TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.serve.preview import bind, create_app
 from tests.check.trees import small_tree
@@ -111,79 +111,76 @@ def test_preview_server_passes(root: Path) -> None:
     assert 0 < sample.requests < looked.requests
 
 
-def other_bytes(reply: Reply) -> None:
-    """One public form answers with something else than the file."""
-    if reply.query == "limit=2":
-        reply.body = reply.body.replace(b"data", b"daat")
+def spoil(when: Callable[[Reply], bool], **fields: Any) -> Rule:
+    """A rule: where the condition holds, fields of the answer are other ones, and a header of None is not sent."""
+
+    def rule(reply: Reply) -> None:
+        if when(reply):
+            for name, value in fields.items():
+                if name in ("status", "body"):
+                    setattr(reply, name, value)
+                elif value is None:
+                    reply.headers.pop(name.replace("_", "-"), None)
+                else:
+                    reply.headers[name.replace("_", "-")] = value
+
+    return rule
 
 
-def no_queries(reply: Reply) -> None:
-    """The server knows no query strings."""
-    if reply.path == "/v1/assets" and reply.query:
-        reply.status = 404
+def is_missing(reply: Reply) -> bool:
+    """Whether the answer is a 404."""
+    return reply.status == 404
 
 
-def html_errors(reply: Reply) -> None:
-    """Errors are said to be HTML."""
-    if reply.status == 404:
-        reply.headers["content-type"] = "text/html"
+def is_part(reply: Reply) -> bool:
+    """Whether the answer is a part of a file."""
+    return reply.status == 206
 
 
-def html_pages_for_errors(reply: Reply) -> None:
-    """Errors are HTML, whatever is said."""
-    if reply.status == 404:
-        reply.body = b"<html>"
+def has_no_extension(reply: Reply) -> bool:
+    """Whether the path has no extension, of which GitHub Pages knows no type."""
+    return "." not in reply.path
 
 
-def everything_accepted(reply: Reply) -> None:
-    """What must be refused is accepted."""
-    if reply.status == 400:
-        reply.status = 200
-
-
-def errors_without_cors(reply: Reply) -> None:
-    """Only good answers may be read by web pages."""
-    if reply.status != 200:
-        reply.headers.pop("access-control-allow-origin", None)
-
-
-def bytes_without_extension(reply: Reply) -> None:
-    """A file without an extension is of no known type, as on GitHub Pages."""
-    if "." not in reply.path:
-        reply.headers["content-type"] = "application/octet-stream"
-
-
-def wrong_range(reply: Reply) -> None:
-    """A range gives other bytes than it names."""
-    if reply.status == 206:
-        reply.body = b"RAP1"
-
-
-def refused_range(reply: Reply) -> None:
-    """Ranges are offered and then refused."""
-    if reply.status == 206:
-        reply.status = 416
-
-
-def longer_history(reply: Reply) -> None:
-    """Parquet files have a byte too many."""
-    if reply.path.endswith(".parquet") and reply.status == 200:
-        reply.body += b" "
+def has_query(reply: Reply) -> bool:
+    """Whether the answer depends on the query."""
+    return reply.path == "/v1/assets" and bool(reply.query)
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (other_bytes, "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/limit/2.json"),
-        (no_queries, "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json"),
-        (html_errors, "/v1/nothing: has the content type 'text/html', not 'application/problem+json'"),
-        (html_pages_for_errors, "/v1/nothing: is not answered with a problem document"),
-        (everything_accepted, "/v1/assets?limit=-1: is answered with HTTP status 200, not 400"),
-        (errors_without_cors, "/v1/nothing: is answered without access-control-allow-origin"),
-        (bytes_without_extension, "/v1/assets: has the content type 'application/octet-stream', not"),
-        (wrong_range, "answers the range of its first 4 bytes with 4 as"),
-        (refused_range, "offers ranges, but answers one with HTTP status 416"),
-        (longer_history, ".parquet: does not have the bytes that the run's manifest gives for it"),
+        (
+            spoil(lambda reply: reply.query == "limit=2", body=b"{}"),
+            "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/limit/2.json",
+        ),
+        (
+            spoil(has_query, status=404),
+            "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json",
+        ),
+        (
+            spoil(is_missing, content_type="text/html"),
+            "/v1/nothing: has the content type 'text/html', not 'application/problem+json'",
+        ),
+        (spoil(is_missing, body=b"<html>"), "/v1/nothing: is not answered with a problem document"),
+        (
+            spoil(lambda reply: reply.status == 400, status=200),
+            "/v1/assets?limit=-1: is answered with HTTP status 200, not 400",
+        ),
+        (
+            spoil(lambda reply: reply.status != 200, access_control_allow_origin=None),
+            "/v1/nothing: is answered without access-control-allow-origin",
+        ),
+        (
+            spoil(has_no_extension, content_type="application/octet-stream"),
+            "/v1/assets: has the content type 'application/octet-stream', not",
+        ),
+        (spoil(is_part, body=b"RAP1"), "answers the range of its first 4 bytes with 4 as"),
+        (spoil(is_part, status=416), "offers ranges, but answers one with HTTP status 416"),
+        (
+            spoil(lambda reply: reply.path.endswith(".parquet") and reply.status == 200, body=b"PAR1"),
+            ".parquet: does not have the bytes that the run's manifest gives for it",
+        ),
     ],
 )
 def test_broken_server(root: Path, rule: Rule, said: str) -> None:
@@ -305,5 +302,8 @@ def test_public_urls() -> None:
     ] == list(public_urls(f"v1/assets/market/{market}/limit/2.json", [1, 2, 5]))
     assert "v1/assets?limit=2147483647" in list(public_urls("v1/assets/limit/5.json", [1, 2, 5]))
     assert "v1/assets?cursor=abc" in list(public_urls("v1/pages/abc.json", [1]))
-    assert "v1/assets/M/P/history?bucket=1d" in list(public_urls("v1/assets/M/P/history/1d.json", [1]))
+    history = f"v1/assets/{market}/P/history"
+    assert [history, f"{history}/1d.json"] == list(public_urls(f"{history}/1d.json", [1]))
+    assert f"{history}?bucket=5m" in list(public_urls(f"{history}/5m.json", [1]))
+    assert ["v1/buckets/abc.json"] == list(public_urls("v1/buckets/abc.json", [1]))
     assert ["v1/markets", "v1/markets.json"] == list(public_urls("v1/markets.json", [1]))

@@ -1,0 +1,385 @@
+"""What the embedded server answers, method by method: fields, limits and errors as the real one has them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from stellar_sdk import Account, Asset, Keypair, Network, TransactionBuilder, xdr
+from stellar_sdk import scval as sdk
+
+from exporter.deployments.local import made_address
+from exporter.ledger.codec import entries
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
+from exporter.ledger.rpc.wire import footprint_parts
+from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
+from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, MadeNetwork
+from exporter.localnet.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+)
+from tests.localnet.rpc_client import LocalRpc, stellar_asset, text
+from tests.protocols.blend_chain import contract
+
+LEDGERS = 7
+
+
+@pytest.fixture(scope="module")
+def rpc() -> LocalRpc:
+    """A server over a network that has moved on by six ledgers and has archived and missing entries."""
+    network = MadeNetwork(pools=40, archived=2, missing=1)
+    for _ in range(LEDGERS - 1):
+        network.advance()
+    return LocalRpc(network)
+
+
+@pytest.fixture(scope="module")
+def latest(rpc: LocalRpc) -> int:
+    """The newest ledger."""
+    return rpc.network.chain.latest
+
+
+def known_keys(rpc: LocalRpc, count: int) -> list[str]:
+    """Some keys that are present, as they travel."""
+    state = rpc.network.chain.state(rpc.network.chain.latest)
+    return [text(key) for key in list(state)[:count]]
+
+
+@pytest.mark.parametrize(
+    ("params", "code", "message"),
+    [
+        ({}, INVALID_REQUEST, "start ledger (0) must be between the oldest ledger: 65000000 and the latest ledger: "),
+        ({"startLedger": 64_999_999}, INVALID_REQUEST, "start ledger (64999999) must be between"),
+        ({"startLedger": 65_000_007}, INVALID_REQUEST, "start ledger (65000007) must be between"),
+        ({"startLedger": 65_000_000, "pagination": {"limit": 201}}, INVALID_REQUEST, "limit must not exceed 200"),
+        ({"startLedger": 65_000_000, "pagination": {"cursor": "65000000"}}, INVALID_REQUEST, "startLedger and cursor"),
+        ({"pagination": {"cursor": "65000006"}}, INVALID_PARAMS, "cursor ('65000006') must be between"),
+        ({"pagination": {"cursor": "tip"}}, INVALID_PARAMS, 'strconv.ParseUint: parsing "tip": invalid syntax'),
+        ({"startLedger": "65000000"}, INVALID_PARAMS, "invalid parameters"),
+        ({"startLedger": -1}, INVALID_PARAMS, "invalid parameters"),
+        ({"startLedger": 2**70}, INVALID_PARAMS, "invalid parameters"),
+        ({"pagination": 5}, INVALID_PARAMS, "invalid parameters"),
+        ({"startLedger": 65_000_000, "xdrFormat": "xml"}, INVALID_REQUEST, "got 'xml': expected base64, json"),
+    ],
+)
+def test_wrong_ranges_of_ledgers(rpc: LocalRpc, params: Any, code: int, message: str) -> None:
+    """Starts out of range are -32600, cursors out of range -32602, each with the server's text."""
+    actual = rpc.error("getLedgers", params)
+
+    assert code == actual[0]
+    assert actual[1].startswith(message)
+
+
+def test_an_entry_without_a_life_has_no_such_field() -> None:
+    """LiveUntilLedgerSeq is left out where an entry does not expire."""
+    network = MadeNetwork(pools=1)
+    from exporter.localnet.chain import Change
+
+    network.chain.close([Change(entries.code_key(b"c" * 32), b"code", None)], close_time=DEFAULT_START_TIME + 5)
+    (entry,) = LocalRpc(network).result("getLedgerEntries", keys=[text(entries.code_key(b"c" * 32))])["entries"]
+
+    assert {"key", "xdr", "extXdr", "lastModifiedLedgerSeq"} == set(entry)
+
+
+def test_entries_as_json_are_what_the_sdk_reads(rpc: LocalRpc) -> None:
+    """With xdrFormat json, keys and entries are XDR-JSON that stellar-sdk turns into the same bytes."""
+    keys = known_keys(rpc, 200)
+    result = rpc.result("getLedgerEntries", keys=keys, xdrFormat="json")["entries"]
+    plain = rpc.result("getLedgerEntries", keys=keys, xdrFormat="base64")["entries"]
+
+    assert len(keys) == len(result)
+    for entry, other in zip(result, plain, strict=True):
+        assert {"keyJson", "dataJson", "extJson", "lastModifiedLedgerSeq", "liveUntilLedgerSeq"} == set(entry)
+        assert other["key"] == xdr.LedgerKey.from_json(json.dumps(entry["keyJson"])).to_xdr()
+        assert other["xdr"] == xdr.LedgerEntryData.from_json(json.dumps(entry["dataJson"])).to_xdr()
+        assert "v0" == entry["extJson"]
+
+
+TTL_KEY = text(b"\0\0\0\x09" + bytes(32))
+GOOD_KEY = text(entries.data_key(made_address("nobody"), symbol("a")))
+
+
+@pytest.mark.parametrize(
+    ("params", "code", "message"),
+    [
+        ({"keys": [GOOD_KEY] * 201}, INVALID_PARAMS, "key count (201) exceeds maximum supported (200)"),
+        ({"keys": [GOOD_KEY, "@@@"]}, INVALID_PARAMS, "cannot unmarshal key value @@@ at index 1"),
+        ({"keys": [GOOD_KEY[:-4]]}, INVALID_PARAMS, f"cannot unmarshal key value {GOOD_KEY[:-4]} at index 0"),
+        ({"keys": [text(b"")]}, INVALID_PARAMS, "cannot unmarshal key value  at index 0"),
+        ({"keys": [text(b"\0\0\0\x63" + bytes(32))]}, INVALID_PARAMS, "cannot unmarshal key value AAAAY"),
+        ({"keys": [text(b"\0\0\0\x07" + bytes(31))]}, INVALID_PARAMS, "cannot unmarshal key value"),
+        ({"keys": [TTL_KEY]}, INVALID_PARAMS, "ledger ttl entries cannot be queried directly"),
+        ({"keys": [GOOD_KEY], "xdrFormat": "xml"}, INVALID_PARAMS, "got 'xml': expected base64, json for optional"),
+        ({"keys": []}, INTERNAL_ERROR, "could not query captive core: no keys specified in request"),
+        ({}, INTERNAL_ERROR, "could not query captive core: no keys specified in request"),
+        ({"keys": [GOOD_KEY, GOOD_KEY]}, INTERNAL_ERROR, SNAPSHOT_NOT_FOUND),
+        ({"keys": GOOD_KEY}, INVALID_PARAMS, "invalid parameters"),
+        ({"keys": [5]}, INVALID_PARAMS, "invalid parameters"),
+    ],
+)
+def test_wrong_keys(rpc: LocalRpc, params: Any, code: int, message: str) -> None:
+    """Each way to ask wrongly has its code and text."""
+    actual = rpc.error("getLedgerEntries", params)
+
+    assert code == actual[0]
+    assert actual[1].startswith(message)
+
+
+def test_the_window_of_ledgers_moves_on() -> None:
+    """With a small window the oldest ledger follows the latest, and what is before it is out of range."""
+    network = MadeNetwork(pools=3, window=3)
+    for _ in range(10):
+        network.advance()
+    rpc = LocalRpc(network, Behaviour(lags=(5,)))
+
+    health = rpc.result("getHealth")
+    assert (65_000_008, 65_000_008, 3) == (
+        health["oldestLedger"],
+        health["latestLedger"],  # a node cannot lag behind what is kept
+        health["ledgerRetentionWindow"],
+    )
+    assert INVALID_REQUEST == rpc.error("getLedgers", {"startLedger": 65_000_007})[0]
+
+
+# getEvents ----------------------------------------------------------------------------------------------------
+
+
+FIRST = DEFAULT_START_LEDGER
+A, B = contract("a"), contract("b")
+
+
+def encoded(value: ScVal) -> str:
+    """Base64 of a value."""
+    return text(encode_scval(value))
+
+
+def publishing_network(**options: Any) -> MadeNetwork:
+    """A publishing_network in which A and B publish something in the second and the fourth ledger."""
+    made = MadeNetwork(pools=1, **options)
+    made.publish((A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7)))
+    made.advance()
+    made.publish((A, (symbol("other"),), u32(8)), (A, (symbol("deploy"), u32(2), u32(3)), u32(9)))
+    return made
+
+
+@pytest.fixture
+def events_rpc() -> LocalRpc:
+    """A client of the publishing_network."""
+    return LocalRpc(publishing_network())
+
+
+def values(page: dict[str, Any]) -> list[str]:
+    """The values of a page's events."""
+    return [event["value"] for event in page["events"]]
+
+
+def test_shape(events_rpc: LocalRpc) -> None:
+    """An event has the fields of the real server, and the page the range that is kept."""
+    page = events_rpc.result("getEvents", startLedger=FIRST)
+    event = page["events"][0]
+
+    assert 4 == len(page["events"])
+    assert ("contract", FIRST + 1, A, [encoded(symbol("deploy"))], encoded(address(B))) == (
+        event["type"], event["ledger"], event["contractId"], event["topic"], event["value"],
+    )  # fmt: skip
+    assert "2026-11-18T10:00:05Z" == event["ledgerClosedAt"]
+    assert f"{FIRST + 1 << 32 | 1 << 12:019d}-0000000000" == event["id"]
+    assert 64 == len(event["txHash"])
+    assert (FIRST, FIRST + 3) == (page["oldestLedger"], page["latestLedger"])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({}, [address(B), u32(7), u32(8), u32(9)]),
+        ({"contractIds": [B]}, [u32(7)]),
+        ({"contractIds": [A, B], "topics": [[encoded(symbol("deploy"))]]}, [address(B)]),
+        ({"topics": [[encoded(symbol("deploy")), "**"]]}, [address(B), u32(7), u32(9)]),
+        ({"topics": [[encoded(symbol("deploy")), "*"]]}, [u32(7)]),
+        ({"topics": [["*"]]}, [address(B), u32(8)]),
+        ({"topics": [[encoded(symbol("other"))], ["*", encoded(u32(1))]]}, [u32(7), u32(8)]),
+        ({"topics": [["**"]], "type": "contract"}, [address(B), u32(7), u32(8), u32(9)]),
+        ({"type": "system"}, []),
+    ],
+)
+def test_filters(events_rpc: LocalRpc, chosen: dict[str, Any], expected: list[ScVal]) -> None:
+    """A filter lets pass what has any of its contracts and any of its topics; ``*`` is one topic, ``**`` the rest."""
+    assert list(map(encoded, expected)) == values(events_rpc.result("getEvents", startLedger=FIRST, filters=[chosen]))
+
+
+def test_pages(events_rpc: LocalRpc) -> None:
+    """A full page's cursor is that of its last event; one that is not full goes on after what was looked at."""
+    first = events_rpc.result("getEvents", startLedger=FIRST, pagination={"limit": 3})
+    second = events_rpc.result("getEvents", pagination={"cursor": first["cursor"], "limit": 3})
+
+    assert first["events"][-1]["id"] == first["cursor"]
+    assert [encoded(u32(9))] == values(second)
+    assert f"{FIRST + 3 << 32 | 0xFFFFFFFF:019d}-4294967295" == second["cursor"]
+    assert [] == events_rpc.result("getEvents", pagination={"cursor": second["cursor"]})["events"]
+
+
+def test_scan_limit() -> None:
+    """One call looks at 10,000 ledgers; an empty page has a cursor to go on from."""
+    made = publishing_network()
+    for _ in range(10_000):
+        made.chain.close(close_time=made.chain.close_time(made.chain.latest) + 5)
+    made.publish((A, (symbol("late"),), u32(1)))
+    events_rpc = LocalRpc(made)
+    page = events_rpc.result("getEvents", startLedger=FIRST + 4)
+    following = events_rpc.result("getEvents", pagination={"cursor": page["cursor"]})
+
+    assert ([], FIRST + 10_003) == (page["events"], int(page["cursor"].split("-")[0]) >> 32)
+    assert [encoded(u32(1))] == values(following)
+
+
+def test_retention() -> None:
+    """Events that are older than the retention are gone, though the ledgers are not, and asking for them is refused."""
+    made = publishing_network(event_window=2)
+    events_rpc = LocalRpc(made)
+
+    assert (
+        INVALID_REQUEST,
+        f"startLedger must be within the ledger range: {FIRST + 2} - {FIRST + 3}",
+    ) == events_rpc.error("getEvents", {"startLedger": FIRST})
+    assert [encoded(u32(8)), encoded(u32(9))] == values(events_rpc.result("getEvents", startLedger=FIRST + 2))
+    assert FIRST == events_rpc.result("getHealth")["oldestLedger"]
+    assert () == made.chain.events(FIRST + 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ([{}] * 6, "maximum 5 filters per request"),
+        ([{"contractIds": [A] * 6}], "filter 1 invalid: maximum 5 contract IDs per filter"),
+        ([{}, {"topics": [["*"]] * 6}], "filter 2 invalid: maximum 5 topics per filter"),
+        ([{"contractIds": ["GAB"]}], "filter 1 invalid: contract ID 1 invalid"),
+        ([{"type": "diagnostic"}], "filter 1 invalid: filter type invalid"),
+        ([{"topics": [["**", "*"]]}], "filter 1 invalid: topic 1 invalid"),
+        ([{"topics": [["*"] * 5]}], "filter 1 invalid: topic 1 invalid"),
+        ([{"topics": [["no base64"]]}], "filter 1 invalid: topic 1 invalid"),
+        ([{"topics": [[]]}], "filter 1 invalid: topic 1 invalid"),
+        ("all", "invalid parameters"),
+    ],
+)
+def test_wrong_filters(events_rpc: LocalRpc, filters: Any, message: str) -> None:
+    """More filters, contracts or topics than allowed, and such as are none, are -32602."""
+    assert (INVALID_PARAMS, message) == events_rpc.error("getEvents", {"startLedger": FIRST, "filters": filters})
+
+
+# simulateTransaction ------------------------------------------------------------------------------------------
+
+
+NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"
+
+
+@pytest.fixture(scope="module")
+def priced() -> MadeNetwork:
+    """A made priced of some size."""
+    return MadeNetwork(pools=300)
+
+
+@pytest.fixture(scope="module")
+def priced_rpc(priced: MadeNetwork) -> LocalRpc:
+    """A server over it."""
+    return LocalRpc(priced)
+
+
+def test_a_result_has_its_value_and_its_footprint(priced_rpc: LocalRpc, priced: MadeNetwork) -> None:
+    """A call gives the ScVal, the fee as a string, and transaction data whose footprint has the keys it read."""
+    feed = priced.feeds[0]
+    result = priced_rpc.simulate(feed.oracle.contract, "lastprice", stellar_asset(feed.token))
+
+    assert {"latestLedger", "minResourceFee", "transactionData", "events", "results"} == set(result)
+    assert priced.chain.latest == result["latestLedger"]
+    assert isinstance(result["minResourceFee"], str)
+    (only,) = result["results"]
+    assert feed.scaled_price() == sdk.to_native(only["xdr"])["price"]  # type: ignore[index, call-overload]
+    data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
+    read_only = [key.to_xdr_bytes() for key in data.resources.footprint.read_only]
+    assert [] == data.resources.footprint.read_write
+    assert tuple(read_only) == sum(footprint_parts(data.to_xdr_bytes()), ())
+    assert entries.instance_key(feed.oracle.contract) in read_only
+    assert feed.key in read_only
+
+
+def test_the_result_as_json(priced_rpc: LocalRpc, priced: MadeNetwork) -> None:
+    """With xdrFormat json the value and the transaction data are XDR-JSON."""
+    result = priced_rpc.simulate(priced.oracles[1].contract, "decimals", xdrFormat="json")
+
+    assert [{"authJson": [], "returnValueJson": {"u32": 14}}] == result["results"]
+    assert 2 == len(result["transactionDataJson"]["resources"]["footprint"]["read_only"])
+    assert "transactionData" not in result
+
+
+def _built(*operations: str, memo: str | None = None, source: str = NOBODY) -> str:
+    builder = TransactionBuilder(Account(source, 0), Network.STANDALONE_NETWORK_PASSPHRASE, base_fee=100)
+    for called in operations:
+        if called == "payment":
+            builder.append_payment_op(Keypair.random().public_key, Asset.native(), "1")
+        elif called == "upload":
+            builder.append_upload_contract_wasm_op(b"\0asm")
+        else:
+            builder.append_invoke_contract_function_op(called, "decimals", [])
+    if memo is not None:
+        builder.add_text_memo(memo)
+    return builder.set_timeout(0).build().to_xdr()
+
+
+def test_an_envelope_that_the_sdk_built_runs(priced_rpc: LocalRpc, priced: MadeNetwork) -> None:
+    """What stellar-sdk builds is simulated as well, from any source account."""
+    for source in (NOBODY, Keypair.random().public_key):
+        transaction = _built(priced.oracles[0].contract, source=source)
+        (only,) = priced_rpc.result("simulateTransaction", transaction=transaction)["results"]
+
+        assert u32(7) == decode_scval(xdr.SCVal.from_xdr(only["xdr"]).to_xdr_bytes())
+
+
+ORACLE = MadeNetwork(pools=0).oracles[0].contract
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({}, "Could not unmarshal transaction"),
+        ({"transaction": ""}, "Could not unmarshal transaction"),
+        ({"transaction": 5}, "Could not unmarshal transaction"),
+        ({"transaction": "AAAA"}, "Could not unmarshal transaction"),
+        ({"transaction": _built(ORACLE)[:-8]}, "Could not unmarshal transaction"),
+        ({"transaction": _built(ORACLE, ORACLE)}, "Transaction contains more than one operation"),
+        ({"transaction": _built()}, "Transaction contains more than one operation"),
+        ({"transaction": _built(ORACLE, memo="hello")}, "Transaction contains a memo"),
+        ({"transaction": _built("payment")}, "Transaction contains unsupported operation type: PAYMENT"),
+        ({"transaction": _built("upload")}, "HostError: Error(Value, InvalidInput)"),
+        ({"transaction": _built(ORACLE), "xdrFormat": "xml"}, "got 'xml': expected base64, json"),
+        ({"transaction": _built(ORACLE), "authMode": "trust"}, "optional 'authMode' must be one of"),
+    ],
+)
+def test_transactions_that_cannot_be_simulated(priced_rpc: LocalRpc, params: dict[str, Any], error: str) -> None:
+    """Unusable transactions are results with an error, and no JSON-RPC errors (facts/stellar-priced_rpc.md 2)."""
+    result = priced_rpc.result("simulateTransaction", **params)
+
+    assert result["error"].startswith(error)
+    assert "results" not in result
+
+
+def test_archived_entries_are_in_the_write_footprint() -> None:
+    """A call that reads an archived entry works, and its transaction data says what would be restored."""
+    priced = MadeNetwork(pools=3)
+    token = priced.tokens[4]
+    key, _ = token.instance_entry()
+    stored = priced.chain.entry(key, priced.chain.latest)
+    assert stored is not None
+    from exporter.localnet.chain import Change
+
+    priced.chain.close([Change(key, stored.data, priced.chain.latest + 1)], close_time=1_794_996_005)
+    priced.advance()
+
+    result = LocalRpc(priced).simulate(token.contract, "decimals")
+    data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
+    assert [key] == [written.to_xdr_bytes() for written in data.resources.footprint.read_write]
+    assert data.ext.resource_ext is not None
+    assert [0] == [index.uint32 for index in data.ext.resource_ext.archived_soroban_entries]
+    assert text(key) == data.resources.footprint.read_write[0].to_xdr()
