@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.ledger.codec import strkey
+from exporter.protocols import PROTOCOLS
 
 MAX_CONFIG_BYTES = 1 << 20
 
@@ -159,7 +160,9 @@ def load(
     origins: dict[str, str] = {}
     if path is not None:
         merged = _read_toml(path)
-        origins = dict.fromkeys(_keys(merged), str(path))
+        for name, value in merged.items():
+            keys = [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name]
+            origins |= dict.fromkeys(keys, str(path))
     environment = os.environ if environment is None else environment
     _refuse_unknown(environment)
     for variable, key in ENVIRONMENT.items():
@@ -210,14 +213,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"the configuration file {path} nests too deeply; no key needs more than two levels"
         ) from None
-
-
-def _keys(tables: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in tables.items():
-        if isinstance(value, dict):
-            yield from (f"{name}.{inner}" for inner in value)
-        else:
-            yield name
 
 
 def _put(merged: dict[str, Any], key: str, value: Any) -> None:
@@ -275,8 +270,6 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
         raise _error("output.page_sizes", f"{list(sizes)} cannot serve every limit", origins)
     if settings.output.default_page_size not in sizes:
         raise _error("output.default_page_size", f"{settings.output.default_page_size} is none of them", origins)
-    from exporter.protocols import PROTOCOLS
-
     for index, market in enumerate(settings.markets):
         if market.protocol not in PROTOCOLS:
             message = f"{market.protocol!r} (in table {index + 1}) is no protocol this version knows"

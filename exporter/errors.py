@@ -1,32 +1,8 @@
-"""Every error the exporter raises on purpose, and the exit code each one ends a command with.
+"""Every error that the exporter raises on purpose, and the exit code that each ends a command with.
 
-    ExporterError                      1  unexpected, or a bug
-    ├── ConfigError                    2  usage or configuration
-    ├── SourceError                    3  the source failed, lags, or is older than what is published
-    │   ├── EndpointError              3  one endpoint's answer is unusable (the client goes on to the next)
-    │   ├── AllEndpointsFailedError    3  no endpoint gave a usable answer within the bounds
-    │   ├── RequestRefusedError        3  the RPC refused the request itself; repeating it cannot help
-    │   ├── NetworkMismatchError       3  the RPC serves another network than the configured one
-    │   ├── NoCommonLedgerError        3  no ledger exists at which everything read is known
-    │   ├── SnapshotFileError          3  a ledger snapshot file cannot be read
-    │   ├── LakeError                  3  an object of a ledger lake cannot be read, or is not what it should be
-    │   │   └── MissingLedgerError     3  the lake has no object for some ledgers
-    │   ├── ArchiveError               3  a history archive cannot be read, or a digest in it is wrong
-    │   │   └── ArchiveFileMissingError 3  a file of a history archive is not there
-    │   └── NotNewerError              3  the ledger read is not above the published one
-    ├── DecodeError                    3  bytes from the ledger do not have the expected form
-    ├── CheckError                     4  the rendered tree failed its checks; nothing was published
-    ├── LostRaceError                  5  another writer published, or is publishing
-    ├── PublishedCheckError            6  published, but the check afterwards failed
-    ├── StoreError                     1  a folder or bucket refused an operation
-    │   └── ImmutableKeyError          1  an immutable key already holds other bytes
-    └── ExactError                     1  exact arithmetic has no representable result
-        ├── ExactOverflowError         1  a result does not fit
-        └── ExactDivisionError         1  a division by zero
-
-Codes 0 (done, or nothing to do) and 7 (published, but some pool or market could not be read) are not
-errors: they are outcomes of a finished run. Messages name the thing that is wrong and say what to do.
-No message may carry an endpoint URL (it may hold a key); name endpoints by their label.
+Codes 0 (done, or nothing to do) and 7 (published, but some pool or market could not be read) are outcomes of a
+finished run, no errors. Messages name the thing that is wrong and say what to do. No message may carry an endpoint's
+URL, because it may hold a key; name endpoints by their label.
 """
 
 from __future__ import annotations

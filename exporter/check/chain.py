@@ -14,7 +14,7 @@ from typing import Any
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.discovery import Surroundings, look_around
-from exporter.discovery.memory import Memory
+from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError
 from exporter.job.reading import OpenSource, read_protocols, reading_deadline, view_limits
 from exporter.ledger.observation import CallResult

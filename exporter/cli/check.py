@@ -83,7 +83,7 @@ async def _ask_chain(settings: Settings, snapshot: Path | None, console: Console
     """Compare the markets that a run into the configured output would find; nothing is written there."""
     from exporter.check.chain import check_chain
     from exporter.deployments.networks import network_id
-    from exporter.discovery.memory import load_memory
+    from exporter.discovery.known_markets import load_memory
     from exporter.job.reading import open_source
     from exporter.stores import open_store
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
-from exporter.discovery.events import FoundByEvents, follow_events
-from exporter.discovery.memory import KnownMarket, MarketPlace, Memory
+from exporter.discovery.event_streams import FoundByEvents, follow_events
+from exporter.discovery.known_markets import KnownMarket, MarketPlace, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView

@@ -1,4 +1,4 @@
-"""Which addresses a run tries to read as markets, before the ledger itself names more.
+"""Which addresses a run tries to read as markets before the ledger itself names more, and whether the lists hold.
 
 The operator's own list comes first, then the published deployments of the network, what earlier runs found, what
 events name, and, where the ledger is a snapshot file, every contract in it that runs the code of a known market.
@@ -57,13 +57,6 @@ def candidates(
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
 
 
-# Whether the contracts of the lists still are what the lists say: there, and with the code they had.
-#
-# The instances are asked for in the same breath as the protocols ask for their markets, so that this costs no request
-# of
-# its own.
-
-
 class Drift(NamedTuple):
     """A contract that is not as a list says, and the notice of it."""
 
@@ -73,10 +66,11 @@ class Drift(NamedTuple):
 
 
 async def check_lists(view: LedgerView, deployments: Sequence[Deployment], *, whole: bool = True) -> list[Drift]:
-    """What is not as the lists say, each once. Raises `SourceError`.
+    """Contracts of the lists that are not there, or have other code than they had, each once. Raises `SourceError`.
 
-    Of markets only those are looked at whose code is known, since their readers tell of absent ones. Where the ledger
-    is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
+    Their instances are asked for in the same breath as the protocols ask for their markets, so this costs no request
+    of its own. Of markets only those are looked at whose code is known, since their readers tell of absent ones.
+    Where the ledger is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
     """
     looked_at = [
         (deployment, contract)

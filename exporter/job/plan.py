@@ -15,7 +15,7 @@ import msgspec
 from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
-from exporter.discovery.memory import Memory, load_memory
+from exporter.discovery.known_markets import Memory, load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
 from exporter.ledger.rpc.redaction import printable
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST

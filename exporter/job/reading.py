@@ -16,7 +16,7 @@ from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around
 from exporter.discovery.candidates import check_lists
-from exporter.discovery.memory import Memory
+from exporter.discovery.known_markets import Memory
 from exporter.errors import ConfigError, NetworkMismatchError, SourceError
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.router import Router

@@ -20,7 +20,7 @@ from exporter.check.whole import Looked
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS, network_id, network_of
-from exporter.discovery.memory import load_memory, save_memory
+from exporter.discovery.known_markets import load_memory, save_memory
 from exporter.errors import (
     EXIT_DONE,
     EXIT_UNEXPECTED,

@@ -1,8 +1,7 @@
 """A run report as a table of Markdown, for the page on which a scheduled run is looked at.
 
 ``python -m exporter.job.summary REPORT EXIT_CODE`` prints it. Names and messages come from contracts and from RPCs,
-that
-is from anybody: they are shown as code, on one line and cut, so that none becomes a link, an image or a mention.
+that is from anybody: they are shown as code, on one line and cut, so that none becomes a link, an image or a mention.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ MAX_REPORT_BYTES = 64 * 2**20
 SHOWN = 20
 """So many things of one kind are named; a page of GitHub takes 1 MiB."""
 LONGEST = 200
+LISTS = {"unread": "Unread", "unpriced": "Unpriced", "bounded": "At a bound", "notices": "Notices"}
 
 OUTCOMES = {
     errors.EXIT_DONE: "published",
@@ -44,58 +44,51 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
         lines += ["The report is not complete: the run was stopped from outside.", ""]
     if message := report.get("message"):
         lines += [_code(message), ""]
+
+    lists = {key: items for key in LISTS if isinstance(items := report.get(key), list)}
+    certificate = report.get("certificate")
+    facts: dict[str, Any] = {
+        "network": report.get("network"),
+        "output": report.get("output"),
+        "run": report.get("run_id"),
+        "ledger": certificate.get("ledger") if isinstance(certificate, dict) else None,
+        "seconds": report.get("seconds"),
+        **{key: len(lists[key]) for key in ("unread", "unpriced") if key in lists},
+        "exporter": report.get("exporter_version"),
+    }
     lines += ["| | |", "|---|---|"]
-    lines += [f"| {name} | {_code(value)} |" for name, value in _facts(report) if value is not None]
+    lines += [f"| {name} | {_code(value)} |" for name, value in facts.items() if value is not None]
+
     lines += ["", "| step | seconds | |", "|---|---:|---|"]
-    lines += [_step_row(step) for step in _dicts(report.get("steps"))]
-    for title, key in (
-        ("Unread", "unread"),
-        ("Unpriced", "unpriced"),
-        ("At a bound", "bounded"),
-        ("Notices", "notices"),
-    ):
-        lines += _listed(title, report.get(key))
+    steps = report.get("steps")
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, dict):
+            shown = ", ".join(
+                f"{key.replace('_', ' ')} {value}"
+                for key, value in step.items()
+                if key not in ("step", "complete", "seconds") and isinstance(value, int | float | str)
+            )
+            state = "" if step.get("complete") is True else "**not complete** "
+            lines.append(f"| {_code(step.get('step'))} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |")
+
+    for key, items in lists.items():
+        if items:
+            lines += [
+                "",
+                f"### {LISTS[key]}: {len(items)}",
+                "",
+                *(f"- {_code(_named(item))}" for item in items[:SHOWN]),
+            ]
+        if len(items) > SHOWN:
+            lines.append(f"- and {len(items) - SHOWN} more")
     return "\n".join((*lines, ""))
 
 
-def _facts(report: dict[str, Any]) -> list[tuple[str, Any]]:
-    certificate = report.get("certificate")
-    return [
-        ("network", report.get("network")),
-        ("output", report.get("output")),
-        ("run", report.get("run_id")),
-        ("ledger", certificate.get("ledger") if isinstance(certificate, dict) else None),
-        ("seconds", report.get("seconds")),
-        ("unread", _count(report.get("unread"))),
-        ("unpriced", _count(report.get("unpriced"))),
-        ("exporter", report.get("exporter_version")),
-    ]
-
-
-def _step_row(step: dict[str, Any]) -> str:
-    shown = ", ".join(
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in step.items()
-        if key not in ("step", "complete", "seconds") and isinstance(value, int | float | str)
-    )
-    state = "" if step.get("complete") is True else "**not complete** "
-    return f"| {_code(step.get('step'))} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |"
-
-
-def _listed(title: str, items: object) -> list[str]:
-    if not isinstance(items, list) or not items:
-        return []
-    texts = [item if isinstance(item, str) else _named(item) for item in items[:SHOWN]]
-    more = [f"- and {len(items) - SHOWN} more"] if len(items) > SHOWN else []
-    return ["", f"### {title}: {len(items)}", "", *(f"- {_code(text)}" for text in texts), *more]
-
-
-def _named(item: object) -> str:
+def _named(item: object) -> object:
     if not isinstance(item, dict):
-        return str(item)
-    return " ".join(
-        str(item[key]) for key in ("market", "pool", "field", "bound", "reason", "detail") if item.get(key) is not None
-    )
+        return item
+    names = ("market", "pool", "field", "bound", "reason", "detail")
+    return " ".join(str(item[key]) for key in names if item.get(key) is not None)
 
 
 def _code(value: object) -> str:
@@ -104,14 +97,6 @@ def _code(value: object) -> str:
     if not text:
         return ""
     return f"`{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}`"
-
-
-def _count(items: object) -> int | None:
-    return len(items) if isinstance(items, list) else None
-
-
-def _dicts(items: object) -> list[dict[str, Any]]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _read(path: Path) -> dict[str, Any] | None:

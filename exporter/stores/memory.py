@@ -52,7 +52,8 @@ class MemoryStore:
 
     @property
     def reads_at_once(self) -> int:
-        return 1
+        """What was written here is no hurry, so it is as for the underlay."""
+        return 1 if self._underlay is None else self._underlay.reads_at_once
 
     def get(self, key: str) -> StoredObject | None:
         check_key(key)

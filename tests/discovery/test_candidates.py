@@ -1,20 +1,36 @@
-"""Which addresses a run tries to read."""
+"""Which addresses a run tries to read, and whether the lists still hold."""
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 
 from exporter.config import DiscoverySettings, MarketSettings, Settings
+from exporter.deployments import Deployment, KnownContract
 from exporter.deployments.networks import NETWORKS, Network
-from exporter.discovery import candidates
+from exporter.discovery.candidates import Drift, candidates, check_lists
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
+from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from tests.protocols.blend_chain import CODE, UNKNOWN_CODE, contract, deployment
+from tests.protocols.blend_chain import (
+    CODE,
+    UNKNOWN_CODE,
+    BlendLedger,
+    BlendSource,
+    Written,
+    contract,
+    deployment,
+    entry,
+    instance,
+    pool_instance,
+)
 
 KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
 
@@ -37,28 +53,22 @@ def labels_of(found: Mapping[str, list[Candidate]]) -> list[tuple[str, bool]]:
     return [(by_address[item.address], item.demanded) for item in found["blend"]]
 
 
-def test_published_deployments() -> None:
-    """The markets of all published deployments of the network are tried."""
-    assert [("A", False), ("B", False), ("C", False)] == labels_of(candidates(settings_of(), KNOWN, PROTOCOLS))
+LISTED = [("A", False), ("B", False), ("C", False)]
 
 
-def test_operators_markets_come_first() -> None:
-    """What the operator names is demanded, and is not listed again where it is published."""
-    found = candidates(settings_of("D", "B"), KNOWN, PROTOCOLS)
+@pytest.mark.parametrize(
+    ("settings", "tried"),
+    [
+        (settings_of(), LISTED),
+        (settings_of("D", "B"), [("D", True), ("B", True), ("A", False), ("C", False)]),
+        (settings_of("D", "D", enabled=False), [("D", True)]),
+    ],
+)
+def test_lists_and_operator(settings: Settings, tried: list[tuple[str, bool]]) -> None:
+    """The operator's markets come first and are demanded, then the lists', each once; with discovery off no other."""
+    file = [(contract("E"), running(CODE["v1"]))] if not settings.discovery.enabled else []
 
-    assert [("D", True), ("B", True), ("A", False), ("C", False)] == labels_of(found)
-
-
-def test_discovery_off() -> None:
-    """With discovery off only the operator's own markets are tried, whatever is known or in the file."""
-    found = candidates(settings_of("D", enabled=False), KNOWN, PROTOCOLS, [(contract("E"), running(CODE["v1"]))])
-
-    assert [("D", True)] == labels_of(found)
-
-
-def test_named_twice() -> None:
-    """A market named twice is one candidate."""
-    assert [("D", True)] == labels_of(candidates(settings_of("D", "D", enabled=False), KNOWN, PROTOCOLS))
+    assert tried == labels_of(candidates(settings, KNOWN, PROTOCOLS, file))
 
 
 def test_contracts_of_a_snapshot_file() -> None:
@@ -72,7 +82,7 @@ def test_contracts_of_a_snapshot_file() -> None:
     ]
     found = candidates(settings_of(), KNOWN, PROTOCOLS, instances)
 
-    assert [("A", False), ("B", False), ("C", False), ("D", False), ("G", False)] == labels_of(found)
+    assert [*LISTED, ("D", False), ("G", False)] == labels_of(found)
 
 
 def test_found_before() -> None:
@@ -120,7 +130,7 @@ def test_each_protocol_gets_its_own() -> None:
     found = candidates(settings_of("F"), KNOWN, modules, instances)  # type: ignore[arg-type]
 
     assert {"blend", "other", "none"} == set(found)
-    assert [("F", True), ("A", False), ("B", False), ("C", False), ("D", False)] == labels_of(found)
+    assert [("F", True), *LISTED, ("D", False)] == labels_of(found)
     assert [Candidate("other", contract("E"), Origin.SNAPSHOT)] == found["other"]
     assert [] == found["none"]
 
@@ -135,3 +145,71 @@ def test_shipped_networks(name: str) -> None:
     published = [(item.protocol, market) for item in known for market in item.markets]
     assert sorted(published) == sorted((item.protocol, item.address) for item in found)
     assert not any(item.demanded for item in found)
+
+
+def lists(role: str, wasm_hash: bytes | None = None) -> list[Deployment]:
+    """A list with one contract X."""
+    date = datetime.date(2026, 9, 28)
+    known = KnownContract(contract("X"), role, "a source", date, wasm_hash=wasm_hash.hex() if wasm_hash else None)
+    return [Deployment("blend", "v1", (known,))]
+
+
+def notices_of(deployments: list[Deployment], *written: Written, whole: bool = True) -> list[str]:
+    """What is said of a list when the ledger has these entries."""
+    ledger = BlendLedger()
+    ledger.replace(*written)
+
+    async def program(view: LedgerView) -> list[Drift]:
+        return await check_lists(view, deployments, whole=whole)
+
+    found = asyncio.run(read_at_one_ledger(BlendSource(ledger.chain(), {}), program)).result
+    assert {("blend", contract("X"))} >= {drift[:2] for drift in found}
+    return [drift.notice for drift in found]
+
+
+@pytest.mark.parametrize("role", ["market", "factory"])
+def test_as_listed(role: str) -> None:
+    """A contract with the code of the list is no news; nor is one whose code no list has."""
+    assert [] == notices_of(lists(role, CODE["v1"]), pool_instance("X"))
+    assert [] == notices_of(lists(role), pool_instance("X", wasm_hash=UNKNOWN_CODE))
+
+
+@pytest.mark.parametrize("role", ["market", "factory"])
+def test_other_code(role: str) -> None:
+    """Other code than listed is a warning with both hashes, the source and its date."""
+    [notice] = notices_of(lists(role, CODE["v1"]), pool_instance("X", wasm_hash=UNKNOWN_CODE))
+
+    assert (
+        f"drift: {role} {contract('X')} of blend v1 has contract code {UNKNOWN_CODE.hex()}, listed (a source, "
+        f"2026-09-28) is {CODE['v1'].hex()}; it may have been upgraded or replaced"
+    ) == notice
+
+
+def test_no_code() -> None:
+    """A contract that is a Stellar asset now, or whose instance cannot be read, is a warning."""
+    [asset] = notices_of(lists("factory", CODE["v1"]), instance(contract("X"), None, executable=1))
+    [garbage] = notices_of(lists("factory", CODE["v1"]), entry(contract("X"), INSTANCE_KEY, VOID))
+
+    assert "has no wasm code of its own" in asset
+    assert "cannot be decoded" in garbage
+
+
+def test_absent() -> None:
+    """No contract is a warning, but for markets, which are reported absent, and in a file of some contracts."""
+    assert [
+        f"drift: the ledger has no contract at factory {contract('X')} of blend v1 as listed (a source, 2026-09-28)"
+    ] == (notices_of(lists("factory")))
+    assert [] == notices_of(lists("factory", CODE["v1"]), whole=False)
+    assert [] == notices_of(lists("market", CODE["v1"]))
+
+
+def test_cost() -> None:
+    """All contracts of a network are looked at in one request."""
+    source = BlendSource(BlendLedger().chain(), {})
+
+    async def program(view: LedgerView) -> list[Drift]:
+        return await check_lists(view, NETWORKS["mainnet"].deployments)
+
+    asyncio.run(read_at_one_ledger(source, program))
+
+    assert 1 == len(source.log)

@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.memory import MEMORY_KEY, KnownMarket, Memory, save_memory
+from exporter.discovery.known_markets import MEMORY_KEY, KnownMarket, Memory, save_memory
 from exporter.job.plan import describe
 from exporter.protocols.base import Origin
 from exporter.stores.folder import FolderStore

@@ -10,12 +10,8 @@ import pytest
 from stellar_sdk import scval as sdk
 from stellar_sdk import xdr
 
-from exporter.config import load
-from exporter.console import Silence
 from exporter.deployments.local import LOCAL_ROUTER, ROUTER_CODE, made_address
 from exporter.deployments.networks import NETWORKS
-from exporter.job.report import RunReport
-from exporter.job.run import execute
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -49,7 +45,7 @@ from exporter.localnet.made_assets import Feed, FeedKind, made_account
 from exporter.localnet.network import CODE
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.stores import open_store
+from tests.jobs import run, settings_for
 from tests.localnet.rpc_client import LocalRpc, stellar_asset
 
 LEDGER = 1_000
@@ -365,16 +361,9 @@ def test_an_archived_entry_is_written() -> None:
 def job(folder: Path, network: MadeNetwork, **network_settings: Any) -> tuple[int, dict[str, Any], Behaviour]:
     """A whole run: its exit code, its report, and what the server was asked."""
     behaviour = Behaviour()
-    report = RunReport(None)
     with running(create_app(network, behaviour)) as url:
-        settings = load(
-            None,
-            {"network.name": "local", "network.rpc_urls": [url], "network.requests_per_second": 10_000.0,
-             "output.uri": str(folder)} | {f"network.{name}": value for name, value in network_settings.items()},
-            environment={},
-        ).settings  # fmt: skip
-        done = execute(settings, open_store(str(folder)), Silence(), report, dry_run=True)
-    return done.exit_code, report.facts, behaviour
+        flags = {f"network__{name}": value for name, value in network_settings.items()}
+        return *run(settings_for(folder, url, **flags), dry_run=True), behaviour
 
 
 def test_the_job(tmp_path: Path) -> None:

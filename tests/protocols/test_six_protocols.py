@@ -15,7 +15,7 @@ from exporter.check.chain import ChainCheck, check_chain
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.memory import Memory, load_memory
+from exporter.discovery.known_markets import Memory, load_memory
 from exporter.job.reading import open_source
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import exporter
-from exporter.discovery.memory import MEMORY_KEY, load_memory
+from exporter.discovery.known_markets import MEMORY_KEY, load_memory
 from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history

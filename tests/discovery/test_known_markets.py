@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.discovery import learn
-from exporter.discovery.memory import (
+from exporter.discovery.known_markets import (
     MEMORY_KEY,
     SET_ASIDE_PREFIX,
     KnownMarket,
@@ -127,7 +127,7 @@ class TestKeeping:
 
     def test_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A memory that is full takes no more, keeps what it has, and says so."""
-        monkeypatch.setattr("exporter.discovery.memory.MAX_MARKETS", 1)
+        monkeypatch.setattr("exporter.discovery.known_markets.MAX_MARKETS", 1)
         memory = memory_of(known(), known(B))
 
         assert [A] == [market.address for market in memory.markets.values()]
@@ -135,7 +135,7 @@ class TestKeeping:
 
     def test_too_large_to_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What no run would read again is not written."""
-        monkeypatch.setattr("exporter.discovery.memory.MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("exporter.discovery.known_markets.MAX_MEMORY_BYTES", 100)
 
         with pytest.raises(StoreError, match="more than 100"):
             save_memory(MemoryStore(), memory_of(known()))

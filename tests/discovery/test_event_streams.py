@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from exporter.discovery.events import FoundByEvents, follow_events
-from exporter.discovery.memory import StreamPlace
+from exporter.discovery.event_streams import FoundByEvents, follow_events
+from exporter.discovery.known_markets import StreamPlace
 from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
@@ -153,7 +153,7 @@ def test_undecodable_events() -> None:
 @pytest.mark.parametrize(("bound", "events"), [("MAX_PAGES", 0), ("MAX_EVENTS", 1)])
 def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> None:
     """Pages and events of one run are bounded; the next run goes on from the last ledger that was looked at."""
-    monkeypatch.setattr(f"exporter.discovery.events.{bound}", 3)
+    monkeypatch.setattr(f"exporter.discovery.event_streams.{bound}", 3)
     source = Scripted(EventsPage((event("A"),) * events, 650, "cursor", 1_000))
     found = follow(source, {STREAM: 600})
 
@@ -163,7 +163,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> Non
 
 def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of events makes only so many candidates."""
-    monkeypatch.setattr("exporter.discovery.events.MAX_CANDIDATES", 2)
+    monkeypatch.setattr("exporter.discovery.event_streams.MAX_CANDIDATES", 2)
 
     assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).candidates)
 

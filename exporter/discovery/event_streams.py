@@ -7,12 +7,11 @@ stream of events was read is only moved on over ledgers that were really looked 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from exporter.deployments import Deployment
-from exporter.discovery.memory import StreamPlace
+from exporter.discovery.known_markets import StreamPlace
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
 from exporter.protocols.base import Candidate, ProtocolModule
@@ -56,53 +55,42 @@ async def follow_events(
     follower = _Follower(source, modules, found)
     try:
         async with asyncio.timeout(max_seconds):
-            for start, streams in _by_start(modules, deployments, known):
-                for part in _requests(streams):
-                    await follower.follow(part, start)
+            for start, filters, streams in _requests(modules, deployments, known):
+                await follower.follow(filters, streams, start)
     except TimeoutError:
         found.notices.append(f"reading events took longer than {max_seconds:g} s; the next run goes on from there")
     follower.summarize()
     return found
 
 
-def _by_start(
+def _requests(
     modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
-) -> Iterator[tuple[int | None, list[StreamPlace]]]:
-    """The streams of all modules, those together that are to be read from the same ledger; None: from the oldest."""
-    groups: dict[int | None, dict[StreamPlace, None]] = {}
+) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
+    """What to ask for: from which ledger (None: the oldest that is kept), the filters, and the streams they are for.
+
+    Streams that are read from the same ledger share requests, of 5 filters of 5 contracts with the same topics.
+    """
+    groups: dict[tuple[int | None, tuple[str, ...]], list[StreamPlace]] = {}
     for name, module in modules.items():
         for each in module.event_filters([item for item in deployments if item.protocol == name]):
             for contract in each.contracts:
                 place = name, contract, each.topics
-                groups.setdefault(known.get(place), {})[place] = None
-    return ((start, list(streams)) for start, streams in groups.items())
-
-
-def _requests(streams: Iterable[StreamPlace]) -> Iterator[list[StreamPlace]]:
-    """Cut streams so that each part fits one request: 5 filters of 5 contracts with the same topics."""
-    by_topics: dict[tuple[str, ...], list[StreamPlace]] = {}
-    for place in streams:
-        by_topics.setdefault(place[2], []).append(place)
-    filters = iter(
-        [group[at : at + MAX_FILTERS] for group in by_topics.values() for at in range(0, len(group), MAX_FILTERS)]
-    )
-    while batch := list(islice(filters, MAX_FILTERS)):
-        yield [place for group in batch for place in group]
-
-
-def _filters(streams: Sequence[StreamPlace]) -> list[EventFilter]:
-    by_topics: dict[tuple[str, ...], list[str]] = {}
-    for _, contract, topics in streams:
-        by_topics.setdefault(topics, []).append(contract)
-    return [
-        EventFilter(tuple(dict.fromkeys(contracts))[at : at + MAX_FILTERS], topics)
-        for topics, contracts in by_topics.items()
-        for at in range(0, len(dict.fromkeys(contracts)), MAX_FILTERS)
-    ]
-
-
-def _of_ledgers(first: int, last: int) -> str:
-    return f"of ledger {first}" if first == last else f"from ledger {first} to {last}"
+                streams = groups.setdefault((known.get(place), each.topics), [])
+                if place not in streams:
+                    streams.append(place)
+    for start in dict.fromkeys(start for start, _ in groups):
+        parts = [
+            streams[at : at + MAX_FILTERS]
+            for (begins, _), streams in groups.items()
+            if begins == start
+            for at in range(0, len(streams), MAX_FILTERS)
+        ]
+        for at in range(0, len(parts), MAX_FILTERS):
+            batch = parts[at : at + MAX_FILTERS]
+            filters = [
+                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in part)), part[0][2]) for part in batch
+            ]
+            yield start, filters, [place for part in batch for place in part]
 
 
 class _Follower:
@@ -115,9 +103,9 @@ class _Follower:
         self._foreign = 0
         self._wrong: list[str] = []
 
-    async def follow(self, streams: list[StreamPlace], start: int | None) -> None:
+    async def follow(self, filters: list[EventFilter], streams: list[StreamPlace], start: int | None) -> None:
         """Read streams from a ledger, or from the oldest that is kept, to the newest."""
-        found, filters = self._found, _filters(streams)
+        found = self._found
         position: int | str = _FIRST_LEDGER if start is None else start
         restarts, certain = 0, True
         try:
@@ -146,8 +134,10 @@ class _Follower:
                     found.notices.append("events could not be read: their oldest ledger moves on faster than is asked")
                     return
                 if start is not None and restarts == 0:
+                    last = page.oldest - 1
+                    gone = f"of ledger {start}" if start == last else f"from ledger {start} to {last}"
                     found.notices.append(
-                        f"events {_of_ledgers(start, page.oldest - 1)} are gone"
+                        f"events {gone} are gone"
                         + ("" if page.certain else " from the endpoints that answer")
                         + "; a market that only they named has to be named in [[markets]]"
                     )

@@ -1,0 +1,16 @@
+from exporter.check.published_tree import check_tree as check_tree
+from exporter.check.whole import Looked as Looked
+from exporter.check.whole import TreeFaultsError as TreeFaultsError
+from exporter.config import Settings as Settings
+from exporter.config import load_settings as load_settings
+from exporter.errors import ExporterError as ExporterError
+from exporter.history.export import scan_history as scan_history
+from exporter.job.reading import LedgerTables as LedgerTables
+from exporter.job.reading import read as read
+from exporter.job.run import RunResult as RunResult
+from exporter.job.run import run as run
+from exporter.ledger.view import Certificate as Certificate
+from exporter.numbers.compute import Tables as Tables
+
+__version__: str
+__all__: list[str]
