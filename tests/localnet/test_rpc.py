@@ -358,7 +358,7 @@ ORACLE = MadeNetwork(pools=0).oracles[0].contract
     ],
 )
 def test_transactions_that_cannot_be_simulated(priced_rpc: LocalRpc, params: dict[str, Any], error: str) -> None:
-    """Unusable transactions are results with an error, and no JSON-RPC errors (facts/stellar-priced_rpc.md 2)."""
+    """Unusable transactions are results with an error, and no JSON-RPC errors (docs/rpc.md, "Simulation")."""
     result = priced_rpc.result("simulateTransaction", **params)
 
     assert result["error"].startswith(error)
