@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from exporter.check.both_ways import BothWays, RecordingView, both_ways
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.discovery import Surroundings, look_around
@@ -51,6 +52,8 @@ class ChainCheck:
     """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
     by_protocol: Counter[str] = field(default_factory=Counter)
     """How many fields of each protocol were compared."""
+    both: BothWays = field(default_factory=BothWays)
+    """The readers' own calls, answered from entries, too; what differs is among ``differences``."""
     notices: list[str] = field(default_factory=list)
     """What went wrong in finding markets that no list has: some may not have been compared."""
 
@@ -64,6 +67,8 @@ class ChainCheck:
             "differences": len(self.differences),
             "failed": len(self.failed),
             "without_view": len(self.without),
+            "calls_from_storage": self.both.compared,
+            "calls_not_from_storage": len(self.both.without),
         }
 
 
@@ -79,6 +84,7 @@ class _Read:
     readings: list[ProtocolReading]
     outcomes: list[_Outcome]
     without: list[NoView]
+    both: BothWays
 
 
 async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | None = None) -> ChainCheck:
@@ -117,7 +123,9 @@ async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | N
 
 
 async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: Surroundings | None) -> _Read:
-    readings = await read_protocols(view, settings, opened, PROTOCOLS, around)
+    recording = RecordingView(view)
+    readings = await read_protocols(recording, settings, opened, PROTOCOLS, around)
+    both = await both_ways(view, recording.made, opened.source.close_time) if opened.whole else BothWays()
     planned = [
         (reading.protocol, item) for reading in readings for item in PROTOCOLS[reading.protocol].views.calls(reading)
     ]
@@ -131,7 +139,7 @@ async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around:
         for item in outcome.asked.instead
     ]
     outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
-    return _Read(readings, outcomes + await _call(view, again), without)
+    return _Read(readings, outcomes + await _call(view, again), without, both)
 
 
 async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list[_Outcome]:
@@ -172,7 +180,7 @@ class _Numbers:
 
 
 def _compare_all(read: _Read, ledger: int, times: Mapping[int, int]) -> ChainCheck:
-    check = ChainCheck(ledger, without=read.without)
+    check = ChainCheck(ledger, without=read.without, both=read.both, differences=list(read.both.differences))
     numbers = _Numbers(read.readings, ledger)
     pools: set[tuple[str, str]] = set()
     for outcome in read.outcomes:

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from exporter.ledger.codec.xdr_json import (
     ledger_key_to_json,
     shown,
 )
+from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -127,6 +128,7 @@ class SnapshotSource:
     def __init__(self, snapshot: LedgerSnapshot, label: str = "ledger snapshot file") -> None:
         self.snapshot = snapshot
         self.label = label
+        self._answers = StorageAnswers(self._seen, snapshot.ledger, snapshot.close_time)
 
     async def tip(self) -> int:
         return self.snapshot.ledger
@@ -140,17 +142,19 @@ class SnapshotSource:
             asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
             found: dict[bytes, RawEntry] = {}
             for key in asked:
-                stored = self.snapshot.entries.get(key)
-                seen = None if stored is None else seen_at(key, stored, ledger)
+                seen = self._seen(key)
                 if seen is not None:
                     found[key] = seen
             answers.append(EntriesAnswer(ledger, asked, found, self.label))
         return answers
 
-    async def simulate(self, call: ContractCall) -> SimulationAnswer:  # noqa: ARG002 - part of the interface
-        """Nothing can be called in a file: the answer is always an error."""
-        error = "a ledger snapshot file holds no contract execution"
-        return SimulationAnswer(self.snapshot.ledger, None, error, (), self.label)
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """Nothing is run: what the file's entries tell is answered from them, all else is an error."""
+        return replace(self._answers.answer(call), endpoint=self.label)
+
+    def _seen(self, key: bytes) -> RawEntry | None:
+        stored = self.snapshot.entries.get(key)
+        return None if stored is None else seen_at(key, stored, self.snapshot.ledger)
 
     async def close_time(self, ledger: int) -> int:
         """The close time of the file's ledger. Raises `SourceError` for any other ledger."""

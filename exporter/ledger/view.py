@@ -149,6 +149,11 @@ class LedgerView:
         known = set(wanted)
         return [self._result(call) if call in known else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
+    def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
+        """What a call that was made looked at, as the source told it; of calls in one bundle, what all of them did."""
+        seen = self._calls.get(call)
+        return () if seen is None else seen.answer.footprint
+
     async def _read_together(self, keys: list[bytes]) -> None:
         """Read keys along with what the other parts of the program ask for before all of them wait."""
         breath = self._breath

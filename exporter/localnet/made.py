@@ -55,6 +55,7 @@ from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made_assets import Feed, FeedKind, Oracle, made_account, make_feeds, make_oracles, make_tokens
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.peridot_made import PeridotMarkets
+from exporter.localnet.reflector_made import ReflectorOracles
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.localnet.xoxno_made import XoxnoMarkets
 
@@ -269,7 +270,8 @@ class MadeNetwork(LocalNetwork):
     ``alula_archived`` and ``alula_missing`` cannot be read. ``others`` says what there is of the other protocols. The
     rest of the network is the same with and without all of these.
     With ``market_count`` the pools are spread evenly over so many markets; events are kept ``event_window`` ledgers.
-    Before the first ledger come ``quiet_ledgers`` without any change.
+    Before the first ledger come ``quiet_ledgers`` without any change. With ``real_oracles`` Blend's pools have oracles
+    whose entries are as on mainnet (`exporter.localnet.reflector_made`), in place of ones that do odd things.
     """
 
     def __init__(
@@ -292,6 +294,7 @@ class MadeNetwork(LocalNetwork):
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
         quiet_ledgers: int = 0,
+        real_oracles: bool = False,
     ) -> None:
         """Make the network as of ``start_ledger``, closed at ``start_time`` (unix seconds)."""
         if pools < archived + missing or min(archived, missing) < 0:
@@ -305,6 +308,10 @@ class MadeNetwork(LocalNetwork):
         self.tokens, token_prices = make_tokens(self._random, pools, at_least=max(sizes, default=0))
         self.feeds = make_feeds(self._random, self.oracles, self.tokens, token_prices)
         self.markets = make_markets(self._random, sizes, self.tokens, self.oracles, start_time)
+        self.reflector = ReflectorOracles(seed, self.tokens, start_time) if real_oracles else None
+        if self.reflector is not None:
+            for place, market in enumerate(self.markets):
+                market.oracle = self.reflector.aggregator if place % 2 else self.reflector.oracle
         self.deployments = make_deployments()
         reserves = [(market, reserve) for market in self.markets for reserve in market.reserves]
         broken = self._random.sample(reserves, archived + missing)
@@ -319,6 +326,8 @@ class MadeNetwork(LocalNetwork):
         entries = dict(self._first_entries(start_ledger, start_time))
         entries |= self.alula.first_entries(start_ledger, start_time)
         entries |= self.others.first_entries(start_ledger, start_time)
+        if self.reflector is not None:
+            entries |= self.reflector.first_entries(start_ledger, start_time)
         chain = Chain(
             entries,
             start_ledger=start_ledger,
@@ -344,6 +353,8 @@ class MadeNetwork(LocalNetwork):
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
         changes += self.alula.advance(self.chain, ledger, time)
         changes += self.others.advance(self.chain, ledger, time)
+        if self.reflector is not None:
+            changes += self.reflector.advance(ledger, time)
         events = [(event.contract, event.topics, event.value) for event in self.others.events_of(ledger)]
         return self.chain.close(changes, close_time=time, events=events)
 

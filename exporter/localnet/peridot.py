@@ -25,7 +25,7 @@ from exporter.localnet.contracts import (
     storage_of,
     wasm_hash,
 )
-from exporter.localnet.peridot_oracle import SYMBOL_ORACLE_WASM_HASH, run_symbol_oracle
+from exporter.localnet.reflector_contract import REFLECTOR_CODE
 
 CONTROLLER_WASM = made_wasm("localnet peridot controller")
 VAULT_WASM = made_wasm("localnet peridot vault")
@@ -395,7 +395,7 @@ def run_boost(host: Host, contract: str, function: str, arguments: tuple[ScVal, 
 PERIDOT_CODE: Mapping[bytes, Code] = {
     VAULT_WASM_HASH: run_vault,
     BOOST_WASM_HASH: run_boost,
-    SYMBOL_ORACLE_WASM_HASH: run_symbol_oracle,
+    **REFLECTOR_CODE,
 }
 """The stand-ins by wasm hash, with that of the oracle."""
 

@@ -11,7 +11,6 @@ from random import Random
 
 from exporter.deployments.local import made_address
 from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
@@ -30,13 +29,7 @@ from exporter.localnet.peridot import (
     vault_configuration,
     vault_state,
 )
-from exporter.localnet.peridot_oracle import (
-    SYMBOL_ORACLE_WASM,
-    by_address,
-    by_symbol,
-    symbol_oracle_instance,
-    symbol_price_entry,
-)
+from exporter.localnet.reflector_contract import REFLECTOR_WASM, by_address, by_symbol, reflector_entries
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old; the controller takes 600
@@ -71,10 +64,9 @@ class PeridotMarkets:
         """All entries as of the first ledger, closed at ``time``."""
         if not self.markets:
             return
-        for wasm in (*WASMS, SYMBOL_ORACLE_WASM):
+        for wasm in (*WASMS, REFLECTOR_WASM):
             code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
             yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
-        yield self._old(ledger, symbol_oracle_instance(self.oracle, ORACLE_DECIMALS))
         for entry in self._price_entries(self._priced_at):
             yield self._old(ledger, entry)
         for model in self.models:
@@ -147,9 +139,11 @@ class PeridotMarkets:
             yield from boost_entries(vault, vault.boost)
 
     def _price_entries(self, time: int) -> Iterator[Entry]:
-        for token, name in zip(self._tokens, _SYMBOLS, strict=False):
-            asset: ScVal = by_address(token.contract) if name is None else by_symbol(name)
-            yield symbol_price_entry(self.oracle, asset, self._prices[token.contract], time)
+        prices = {
+            by_address(token.contract) if name is None else by_symbol(name): self._prices[token.contract]
+            for token, name in zip(self._tokens, _SYMBOLS, strict=False)
+        }
+        return reflector_entries(self.oracle, ORACLE_DECIMALS, prices, time)
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
         """An entry that was written at some time before the first ledger."""

@@ -35,7 +35,7 @@ from exporter.localnet.contracts import (
     storage_of,
     wasm_hash,
 )
-from exporter.localnet.peridot_oracle import SYMBOL_ORACLE_WASM_HASH, run_symbol_oracle
+from exporter.localnet.reflector_contract import REFLECTOR_CODE
 
 ONE = 10**9
 YEAR = 31_557_600
@@ -266,7 +266,7 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
     return i128(reserve.collateral_coefficient(time) if function == "collat_coeff" else reserve.debt_coefficient(time))
 
 
-CODE: Mapping[bytes, Code] = {POOL_WASM_HASH: run_pool, SYMBOL_ORACLE_WASM_HASH: run_symbol_oracle}
+CODE: Mapping[bytes, Code] = {POOL_WASM_HASH: run_pool, **REFLECTOR_CODE}
 """The stand-ins by wasm hash, with that of the oracle."""
 
 

@@ -16,14 +16,13 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Token
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.peridot_oracle import (
-    SYMBOL_ORACLE_WASM,
-    SYMBOL_ORACLE_WASM_HASH,
+from exporter.localnet.reflector_contract import (
+    REFLECTOR_WASM,
+    REFLECTOR_WASM_HASH,
     Entry,
     by_address,
     by_symbol,
-    symbol_oracle_instance,
-    symbol_price_entry,
+    reflector_entries,
 )
 from exporter.localnet.slender import POOL_WASM, POOL_WASM_HASH, Market, Reserve, cash_entry, pool_instance
 
@@ -62,10 +61,10 @@ class SlenderMarkets:
         """All entries as of the first ledger, closed at ``time``."""
         if not self.markets:
             return
-        for wasm, code in ((POOL_WASM, POOL_WASM_HASH), (SYMBOL_ORACLE_WASM, SYMBOL_ORACLE_WASM_HASH)):
+        for wasm, code in ((POOL_WASM, POOL_WASM_HASH), (REFLECTOR_WASM, REFLECTOR_WASM_HASH)):
             data = b"\0\0\0\x07\0\0\0\0" + code + encode_opaque(wasm)
             yield code_key(code), RawEntry(data, max(ledger - _LONG_LIFE, 1), ledger + _LONG_LIFE)
-        for key, data in (symbol_oracle_instance(self.oracle, ORACLE_DECIMALS), *self._price_entries(self._priced_at)):
+        for key, data in self._price_entries(self._priced_at):
             yield key, RawEntry(data, max(ledger - 20, 1), ledger + _LONG_LIFE)
         for market in self.markets:
             archived = any(market is other for other in self.archived)
@@ -111,6 +110,8 @@ class SlenderMarkets:
         return market
 
     def _price_entries(self, time: int) -> Iterator[Entry]:
-        for place, token in enumerate(self._tokens):
-            asset = by_symbol("XLM") if place == 0 else by_address(token.contract)
-            yield symbol_price_entry(self.oracle, asset, self._prices[token.contract], time)
+        prices = {
+            by_address(token.contract) if place else by_symbol("XLM"): self._prices[token.contract]
+            for place, token in enumerate(self._tokens)
+        }
+        return reflector_entries(self.oracle, ORACLE_DECIMALS, prices, time)

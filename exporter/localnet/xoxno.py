@@ -6,7 +6,7 @@ after docs/protocols/xoxno.md. Scaled amounts, indexes and rates are RAY, cash i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, NamedTuple
@@ -209,6 +209,12 @@ CONTROLLER_WASM_HASH = wasm_hash(CONTROLLER_WASM)
 POOL_WASM = made_wasm("localnet xoxno pool")
 POOL_WASM_HASH = wasm_hash(POOL_WASM)
 AGGREGATOR_WASM = made_wasm("localnet xoxno price aggregator")
+FEEDS_WASM = made_wasm("localnet redstone: read_price_data_for_feed, unique_signer_threshold, write_prices")
+FEEDS_WASM_HASH = wasm_hash(FEEDS_WASM)
+FEEDS = made_address("localnet xoxno feeds")
+FEED_UNIT = 10**10
+"""A feed has 8 decimals, so that a price in WAD has so many of these."""
+
 AGGREGATOR_WASM_HASH = wasm_hash(AGGREGATOR_WASM)
 
 Entry = tuple[bytes, bytes]
@@ -312,15 +318,15 @@ def oracle_entry(
                     symbol("RedStone"),
                     struct_map(
                         {
-                            "contract": address(made_address("localnet xoxno feeds")),
-                            "feed_id": string(token[:8]),
+                            "contract": address(FEEDS),
+                            "feed_id": string(_feed_id(token, place)),
                             "nature": vec(symbol("Market" if source.market else "Fundamental")),
                         }
                     ),
                 ),
             }
         )
-        for source in sources
+        for place, source in enumerate(sources)
     )
     value = struct_map(
         {
@@ -334,6 +340,28 @@ def oracle_entry(
         }
     )
     return _entry(aggregator, vec(symbol("Oracle"), price_key(token)), value)
+
+
+def feeds_instance() -> Entry:
+    """The instance of the contract that has the feeds, a RedStone adapter."""
+    instance = ContractInstance(WASM, FEEDS_WASM_HASH, None, ((string("owner"), address(FEEDS)),))
+    return _entry(FEEDS, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+
+
+def feed_entries(token: str, answers: Sequence[Answer | None]) -> Iterator[Entry]:
+    """The same answers as `answers_entry`, where the real contract's sources have them: in feeds of 8 decimals."""
+    for place, item in enumerate(answers):
+        if item is not None:
+            value = {
+                "package_timestamp": u64(item.time * 1000),
+                "price": (scval.U256, item.price // FEED_UNIT),
+                "write_timestamp": u64(item.time * 1000),
+            }
+            yield _entry(FEEDS, string(_feed_id(token, place)), struct_map(value))
+
+
+def _feed_id(token: str, place: int) -> str:
+    return f"{token[:8]}{place}"
 
 
 def answers_entry(aggregator: str, token: str, answers: Sequence[Answer | None]) -> Entry:

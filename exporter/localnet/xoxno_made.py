@@ -23,6 +23,9 @@ from exporter.localnet.xoxno import (
     BPS,
     CONTROLLER_WASM,
     CONTROLLER_WASM_HASH,
+    FEED_UNIT,
+    FEEDS_WASM,
+    FEEDS_WASM_HASH,
     POOL_WASM,
     POOL_WASM_HASH,
     RAY,
@@ -35,6 +38,8 @@ from exporter.localnet.xoxno import (
     answers_entry,
     controller_instance,
     created_event,
+    feed_entries,
+    feeds_instance,
     oracle_entry,
     parameters_entry,
     parameters_event,
@@ -110,6 +115,9 @@ class XoxnoMarkets:
             (AGGREGATOR_WASM_HASH, AGGREGATOR_WASM),
         ):
             yield self._old(ledger, (code_key(wasm_hash), b"\0\0\0\x07\0\0\0\0" + wasm_hash + encode_opaque(wasm)))
+        feeds_code = b"\0\0\0\x07\0\0\0\0" + FEEDS_WASM_HASH + encode_opaque(FEEDS_WASM)
+        for key, data in ((code_key(FEEDS_WASM_HASH), feeds_code), feeds_instance()):
+            yield key, RawEntry(data, max(ledger - 400_000, 1), ledger + _LIFE)
         hubs = max(market.hub for market in self.markets)
         nft = made_address("localnet xoxno position nft")
         yield self._old(ledger, controller_instance(self.controller, self.pool, nft, self.aggregator, hubs))
@@ -190,8 +198,9 @@ class XoxnoMarkets:
                 else moved * (BPS + self._random.randint(-100, 100)) // BPS
             )
             written = time - _STALE_SECONDS if token.contract == self.stale else self._priced_at
-            answers = [Answer(moved, written), Answer(other, written)]
-            yield answers_entry(self.aggregator, token.contract, answers[: self._sources(token)])
+            said = [Answer(price // FEED_UNIT * FEED_UNIT, written) for price in (moved, other)][: self._sources(token)]
+            yield answers_entry(self.aggregator, token.contract, said)
+            yield from feed_entries(token.contract, said)
 
     def _sources(self, token: Token) -> int:
         """How many sources a token has: one or two."""

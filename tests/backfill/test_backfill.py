@@ -85,7 +85,7 @@ def whole(snapshots: list[Path]) -> MemoryStore:
 
 
 def test_rows_are_those_of_runs(whole: MemoryStore, snapshots: list[Path]) -> None:
-    """Each file is one ledger of the history, with every pool, exact numbers and no price."""
+    """Each file is one ledger of the history, with every pool and exact numbers; the made oracles have no rule."""
     rows = rows_of(whole)
     ledgers = [int(path.stem) for path in snapshots]
 
@@ -93,7 +93,7 @@ def test_rows_are_those_of_runs(whole: MemoryStore, snapshots: list[Path]) -> No
     assert len({count for _, count in rows.group_by("observed_ledger").len().iter_rows()}) == 1
     assert {"blend", "alula"} == set(rows["protocol"])
     assert 0 == rows["oracle_price"].count()
-    assert all("no contract execution" in reason for reason in rows["price_reason"])
+    assert all("not from storage" in reason for reason in rows["price_reason"])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -30,7 +30,7 @@ ORACLE = "CATKK5ZNJCKQQWTUWIUFZMY6V6MOQUGSTFSXMNQZHVJHYF7GVV36FB3Y"
 V1_CODE = "baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"
 LEDGER, CLOSE_TIME = 55_261_759, 1_736_780_911
 
-NO_PRICE = "decimals() failed: a ledger snapshot file holds no contract execution"
+NO_PRICE = f"decimals() failed: not from storage: the instance of {ORACLE} is not held"
 
 # blend.md, "Vectors", by the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
 # 610.6 basis points, utilization_bps from the accrued totals.

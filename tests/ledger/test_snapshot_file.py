@@ -254,7 +254,7 @@ def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
 
 
 def test_a_source_knows_one_close_time_and_no_execution(tmp_path: Path) -> None:
-    """The close time is that of the file's ledger only, and a call gives an error with no footprint."""
+    """The close time is that of the file's ledger only, and a call of what it does not hold gives an error."""
     source: LedgerSource = SnapshotSource(load(tmp_path, document()))
 
     assert LEDGER == asyncio.run(source.tip())
@@ -262,8 +262,8 @@ def test_a_source_knows_one_close_time_and_no_execution(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="holds ledger 1000 only"):
         asyncio.run(source.close_time(LEDGER - 1))
     answer = asyncio.run(source.simulate(ContractCall(POOL, "get_reserve")))
-    assert "a ledger snapshot file holds no contract execution" == answer.error
-    assert (LEDGER, None, ()) == (answer.ledger, answer.result, answer.footprint)
+    assert f"not from storage: the instance of {POOL} is not held" == answer.error
+    assert (LEDGER, None, "ledger snapshot file") == (answer.ledger, answer.result, answer.endpoint)
 
 
 @pytest.mark.parametrize(

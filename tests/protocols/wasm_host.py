@@ -23,9 +23,12 @@ TEMPORARY, PERSISTENT, INSTANCE = 0, 1, 2
 Storage = Mapping[tuple[int, ScVal], ScVal]
 
 _SYMBOL = "_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ERROR, _U32, _U64_SMALL, _I128_SMALL, _SYMBOL_SMALL = 3, 4, 6, 11, 14
-_U64, _I128, _BYTES, _SYMBOL_LONG, _VEC, _MAP, _ADDRESS = 64, 69, 72, 74, 75, 76, 77
-_KINDS = {_U64: scval.U64, _I128: scval.I128, _BYTES: scval.BYTES, _SYMBOL_LONG: scval.SYMBOL, _ADDRESS: scval.ADDRESS}
+_VOID, _ERROR, _U32, _U64_SMALL, _U128_SMALL, _I128_SMALL, _SYMBOL_SMALL = 2, 3, 4, 6, 10, 11, 14
+_U64, _U128, _I128, _BYTES, _STRING, _SYMBOL_LONG, _VEC, _MAP, _ADDRESS = 64, 68, 69, 72, 73, 74, 75, 76, 77
+_KINDS = {
+    _U64: scval.U64, _U128: scval.U128, _I128: scval.I128, _BYTES: scval.BYTES, _STRING: scval.STRING,
+    _SYMBOL_LONG: scval.SYMBOL, _ADDRESS: scval.ADDRESS,
+}  # fmt: skip
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
@@ -53,10 +56,12 @@ class _Call:
         self.objects: list[Any] = []
         self.functions: dict[tuple[str, str], Callable[..., int]] = {
             ("b", "8"): lambda value: self.number(len(self.object(value))),
+            ("b", "i"): lambda at, size: self.new(_STRING, self.bytes_at(at >> 32, size >> 32)),
             ("b", "j"): lambda at, size: self.encode((scval.SYMBOL, self.text(at >> 32, size >> 32))),
             ("b", "m"): lambda value, at, size: self.number(self.texts(at, size).index(self.decode(value)[1])),
             ("i", "_"): lambda value: self.new(_U64, value),
             ("i", "0"): lambda value: int(self.object(value)),
+            ("i", "3"): lambda high, low: self.new(_U128, high << 64 | low),
             ("i", "6"): lambda high, low: self.new(_I128, _signed(high) << 64 | low),
             ("i", "7"): lambda value: int(self.object(value)),
             ("i", "8"): lambda value: int(self.object(value)) >> 64,
@@ -64,9 +69,12 @@ class _Call:
             ("l", "1"): lambda key, kind: self.encode(self.storage[kind, self.decode(key)]),
             ("l", "7"): lambda *_: 2,
             ("l", "8"): lambda *_: 2,
+            ("m", "9"): self.new_map,
             ("m", "a"): self.unpack_map,
+            ("v", "_"): lambda: self.new(_VEC, []),
             ("v", "1"): lambda value, index: int(self.object(value)[index >> 32]),
             ("v", "3"): lambda value: self.number(len(self.object(value))),
+            ("v", "6"): lambda value, item: self.new(_VEC, [*self.object(value), item]),
             ("v", "8"): lambda value: int(self.object(value)[0]),
             ("v", "g"): lambda at, size: self.new(_VEC, self.words(at >> 32, size >> 32)),
             ("v", "h"): lambda value, at, size: self.unpack(self.object(value), at, size),
@@ -96,6 +104,8 @@ class _Call:
         kind, payload = value
         if kind == scval.BOOL:
             return int(payload)
+        if kind == scval.VOID:
+            return _VOID
         if kind == scval.U32:
             return self.number(payload)
         if kind == scval.U64 and payload < 2**56:
@@ -117,10 +127,14 @@ class _Call:
         tag, body = value & 0xFF, value >> 8
         if tag in (0, 1):
             return scval.BOOL, bool(tag)
+        if tag == _VOID:
+            return scval.VOID, None
         if tag == _U32:
             return scval.U32, value >> 32
         if tag == _U64_SMALL:
             return scval.U64, body
+        if tag == _U128_SMALL:
+            return scval.U128, body
         if tag == _I128_SMALL:
             return scval.I128, body - (body >> 55 << 56)
         if tag == _SYMBOL_SMALL:
@@ -164,6 +178,10 @@ class _Call:
             raise ValueError("another number of values than the code expects")
         self.memory.write(self.store, struct.pack(f"<{len(values)}Q", *values), at >> 32)
         return 2
+
+    def new_map(self, keys: int, at: int, size: int) -> int:
+        names = [self.encode((scval.SYMBOL, name)) for name in self.texts(keys, size)]
+        return self.new(_MAP, list(zip(names, self.words(at >> 32, size >> 32), strict=True)))
 
     def unpack_map(self, value: int, keys: int, at: int, size: int) -> int:
         pairs = self.object(value)

@@ -1,0 +1,171 @@
+"""Answers from entries: tokens, what has no rule, and what is damaged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.contract_storage import StorageAnswers
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet.made import SOME, MadeNetwork
+from tests.protocols.made_ledger import account, contract
+from tests.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
+from tests.storage_rules.test_k2_oracle import BTC, FRESH, K2, PLAIN, with_adapter
+from tests.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
+
+TOKEN = contract("a token")
+HOLDER = contract("a holder")
+
+
+def token(wasm_hash: bytes | None = UNKNOWN_CODE) -> Stored:
+    """A token with its metadata."""
+    stored = Stored()
+    metadata = {"decimal": u32(7), "name": string("A Token"), "symbol": string("TOK")}
+    stored.deploy(TOKEN, by_name(METADATA=struct_map(metadata)), wasm_hash)
+    return stored
+
+
+def test_a_token_says_what_it_is() -> None:
+    """Symbol, decimals and name stand in the token's instance."""
+    stored = token()
+
+    assert [string("TOK"), u32(7), string("A Token")] == [
+        stored.value(TOKEN, function) for function in ("symbol", "decimals", "name")
+    ]
+
+
+def test_the_balance_of_a_stellar_asset() -> None:
+    """A contract's balance of a Stellar asset is in an entry of the asset, and 0 without one."""
+    stored = token(wasm_hash=None)
+    assert i128(0) == stored.value(TOKEN, "balance", address(HOLDER))
+    balance = {"amount": i128(5), "authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+    stored.put(TOKEN, vec(symbol("Balance"), address(HOLDER)), struct_map(balance))
+
+    assert i128(5) == stored.value(TOKEN, "balance", address(HOLDER))
+
+
+def test_other_balances_are_not_known() -> None:
+    """An account's balance is in its trustline, and another token's wherever its code puts it."""
+    assert token(None).error(TOKEN, "balance", address(account("someone"))).startswith("not from storage: ")
+    assert token().error(TOKEN, "balance", address(HOLDER)).startswith("not from storage: ")
+
+
+def test_what_has_no_rule_says_so() -> None:
+    """A contract of unknown code, a function without a rule and a missing contract are named."""
+    stored = token()
+    stored.deploy(HOLDER, by_name(Price=u32(1)))
+
+    assert [
+        f"not from storage: no rule for {HOLDER}, which runs code 0001020304050607",
+        "not from storage: no rule for mint() with 1 arguments",
+        f"not from storage: the instance of {contract('nowhere')} is not held",
+    ] == [
+        stored.error(HOLDER, "lastprice"),
+        stored.error(TOKEN, "mint", i128(1)),
+        stored.error(contract("nowhere"), "decimals"),
+    ]
+
+
+def test_an_entry_of_another_kind_is_no_guess() -> None:
+    """Where a known layout holds something else, nothing is answered."""
+    stored = Stored()
+    stored.deploy(TOKEN, by_name(METADATA=u32(1)))
+
+    assert "expected map, found u32" in stored.error(TOKEN, "symbol")
+    assert stored.error(TOKEN, "symbol").startswith("not from storage: ")
+
+
+def test_an_answer_is_of_its_ledger() -> None:
+    """An answer names the ledger, its source and what it looked at, also with an error."""
+    stored = token()
+    answer = stored.ask(TOKEN, "mint")
+
+    assert (LEDGER, "storage", tuple(stored.entries)) == (answer.ledger, answer.endpoint, answer.footprint)
+
+
+def test_mainnet_tokens(mainnet_snapshot_path: Path) -> None:
+    """Every token of the mainnet snapshot file answers from its instance; its other contracts have no rule."""
+    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
+    answers = StorageAnswers(snapshot.entries.get, snapshot.ledger, NOW)
+    symbols, without = {}, 0
+    for strkey, _ in snapshot.contract_instances():
+        answer = answers.answer(ContractCall(strkey, "symbol"))
+        if answer.result is None:
+            without += (answer.error or "").startswith("not from storage: ")
+        else:
+            symbols[strkey[:6]] = decode_scval(answer.result)[1]
+
+    assert {"CAS3FL": b"CPAL", "CAS3J7": b"native", "CCW67T": b"USDC", "CD25MN": b"BLND"} == symbols
+    assert 3 == without
+
+
+JUNK = (
+    VOID, u32(2**32 - 1), u64(2**64 - 1), i128(-(2**127)), (scval.U128, 2**128 - 1), (scval.U256, 2**256 - 1), vec(),
+    vec(symbol("x")), (scval.VEC, None), (scval.MAP, ()), (scval.MAP, None), struct_map({"price": VOID}), string("x"),
+    (scval.BYTES, b""), (scval.BOOL, True), address(HOLDER), symbol("x"),
+)  # fmt: skip
+
+
+def scrambled(stored: dict[bytes, RawEntry], key: bytes, random: Random) -> RawEntry:
+    """An entry with something else in one place of its value, or of an instance's storage."""
+    entry = decode_contract_data(stored[key].data)
+    junk = random.choice(JUNK)
+    value = _scrambled(entry.value, junk, random)
+    return RawEntry(encode_contract_data(entry._replace(value=value)), LEDGER, None)
+
+
+def _scrambled(value: ScVal, junk: ScVal, random: Random) -> ScVal:
+    kind, payload = value
+    if kind == scval.CONTRACT_INSTANCE:
+        pairs = list(payload.storage)
+        place = random.randrange(len(pairs))
+        pairs[place] = pairs[place][0], _scrambled(pairs[place][1], junk, random)
+        return kind, payload._replace(storage=tuple(pairs))
+    if kind == scval.VEC and payload and random.random() < 0.7:
+        place = random.randrange(len(payload))
+        return kind, (*payload[:place], _scrambled(payload[place], junk, random), *payload[place + 1 :])
+    if kind == scval.MAP and payload and random.random() < 0.7:
+        place = random.randrange(len(payload))
+        changed = payload[place][0], _scrambled(payload[place][1], junk, random)
+        return kind, (*payload[:place], changed, *payload[place + 1 :])
+    return junk
+
+
+def test_damaged_entries_cost_a_call_at_most() -> None:
+    """Whatever stands in the place of what a call looks at, there is an answer or an error, and no rule breaks."""
+    network = MadeNetwork(pools=6, others=SOME, real_oracles=True)
+    ledger = network.chain.latest
+    now, state = network.chain.close_time(ledger), network.chain.state(ledger)
+    xoxno, peridot, reflector = network.others.xoxno, network.others.peridot, network.reflector
+    assert reflector is not None
+    by_token = [vec(symbol("Stellar"), address(token.contract)) for token in network.tokens[:6]]
+    keys = vec(*(vec(symbol("Token"), address(token.contract)) for token in network.tokens[:6]))
+    calls = [
+        *(ContractCall(reflector.aggregator, "lastprice", (asset,)) for asset in by_token),
+        *(ContractCall(reflector.oracle, "prices", (asset, u32(3))) for asset in by_token),
+        ContractCall(xoxno.aggregator, "quotes", (keys,)),
+        ContractCall(xoxno.aggregator, "prices", (keys,)),
+        ContractCall(peridot.markets[0].vaults[0].address, "get_available_liquidity"),
+        *(ContractCall(token.contract, "symbol") for token in network.tokens[:3]),
+    ]
+    k2 = [ContractCall(K2, PLAIN, (vec(BTC, stellar(TOKEN_OF_K2)),)), ContractCall(K2, FRESH, (vec(BTC),))]
+    cases = [*((state, now, call) for call in calls), *((with_adapter().entries, NOW, call) for call in k2)]
+    random, failed = Random(1), Counter[str]()
+    for state, now, call in cases:
+        looked_at = StorageAnswers(state.get, ledger, now).answer(call).footprint
+        held = [key for key in looked_at if key in state and key[:4] == b"\0\0\0\6"]
+        for _ in range(60):
+            key = random.choice(held)
+            damaged = state | {key: scrambled(state, key, random)}
+            answer = StorageAnswers(damaged.get, ledger, now).answer(call)
+            assert (answer.result is None) != (answer.error is None)
+            failed[(answer.error or "answered").split(":")[0]] += 1
+            assert "the rule failed" not in (answer.error or "")
+
+    assert {"answered", "not from storage", "HostError"} == set(failed)
