@@ -157,45 +157,33 @@ def public_urls(key: str, sizes: list[int]) -> Iterator[str]:
 
 async def _check_file(source: HttpSource, whole: Whole, wanted: _Expected, sizes: dict[str, int]) -> None:
     answer = await source.ask(wanted.url, sizes.get(wanted.key, MAX_PROBLEM_BYTES))
-
-    def fault(text: str) -> None:
-        whole.faults.add(f"/{wanted.url}", text)
-
     if answer.status != 200:
-        fault(f"is answered with HTTP status {answer.status}, not with {wanted.key}")
+        whole.faults.add(f"/{wanted.url}", f"is answered with HTTP status {answer.status}, not with {wanted.key}")
         return
     if wanted.sha256 and hashlib.sha256(answer.body).hexdigest() != wanted.sha256:
-        fault(f"is answered with other bytes than those of {wanted.key}")
-    found = answer.headers.get("content-type", "").partition(";")[0].strip()
-    if found != content_type(wanted.key):
-        fault(f"has the content type {found!r}, not {content_type(wanted.key)!r}")
-    for text in _cors_faults(answer):
-        fault(text)
+        whole.faults.add(f"/{wanted.url}", f"is answered with other bytes than those of {wanted.key}")
+    whole.faults.add_all(f"/{wanted.url}", _header_faults(answer, content_type(wanted.key)))
 
 
 async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:
     answer = await source.ask(url, MAX_PROBLEM_BYTES)
-
-    def fault(text: str) -> None:
-        whole.faults.add(f"/{url}", text)
-
     if answer.status != code:
-        fault(f"is answered with HTTP status {answer.status}, not {code}")
+        whole.faults.add(f"/{url}", f"is answered with HTTP status {answer.status}, not {code}")
         return
-    if answer.headers.get("content-type", "").partition(";")[0].strip() != PROBLEM_CONTENT_TYPE:
-        fault(f"has the content type {answer.headers.get('content-type', '')!r}, not {PROBLEM_CONTENT_TYPE!r}")
     try:
         document = decode_json(answer.body, Problem)
     except msgspec.DecodeError as error:
-        fault(f"is not answered with a problem document: {error}")
+        whole.faults.add(f"/{url}", f"is not answered with a problem document: {error}")
     else:
         if document.status != code:
-            fault(f"is answered with a problem document of status {document.status}, not {code}")
-    for text in _cors_faults(answer):
-        fault(text)
+            whole.faults.add(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
+    whole.faults.add_all(f"/{url}", _header_faults(answer, PROBLEM_CONTENT_TYPE))
 
 
-def _cors_faults(answer: Answer) -> Iterator[str]:
+def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
+    found = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if found != wanted:
+        yield f"has the content type {found!r}, not {wanted!r}"
     if answer.headers.get("access-control-allow-origin") != "*":
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 

@@ -144,9 +144,6 @@ def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Ite
 def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], coverage: Coverage) -> AssetDetail:
     """The detail from a row of the pools frame, the parameters of its pool, and what the protocol's numbers mean."""
 
-    def digits(name: str) -> str | None:
-        return None if row[name] is None else str(row[name])
-
     def struct_of(model: Any, names: Mapping[str, str]) -> Any:
         return model(
             **{field: row[name] if name.endswith("decimals") else str(row[name]) for field, name in names.items()}
@@ -164,7 +161,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], covera
         total_supplied=str(row["total_supplied"]),
         total_borrowed=str(row["total_borrowed"]),
         oracle_price_usd=row["oracle_price_usd"],
-        tvl_usd_cents=digits("tvl_usd_cents"),
+        tvl_usd_cents=_digits(row["tvl_usd_cents"]),
         observed_ledger=row["observed_ledger"],
         ledger_close_time=timestamp(row["ledger_close_time"]),
         protocol=row["protocol"],
@@ -178,7 +175,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], covera
         price=AssetPrice(
             oracle=row["oracle"],
             validity=row["price_reason"],
-            value=digits("oracle_price"),
+            value=_digits(row["oracle_price"]),
             decimals=row["oracle_decimals"],
             time=printed_time(row["price_timestamp"]),
         ),
@@ -324,13 +321,13 @@ def protocol_list(
     unpriced = Counter(protocol_of[item.market] for item in tables.unpriced)
     data = []
     for name in sorted(modules):
-        described, versions, pool_count = modules[name].coverage, _versions(tables, name), _pool_count(tables, name)
+        described, versions = modules[name].coverage, _versions(tables, name)
         data.append(
             ProtocolCoverage(
                 protocol=name,
                 **{field: getattr(described, field) for field in described.__slots__},
                 market_count=sum(version.market_count for version in versions),
-                pool_count=pool_count,
+                pool_count=sum(tables.markets.filter(pl.col("protocol") == name)["pool_count"]),
                 unread_count=unread[name],
                 unpriced_count=unpriced[name],
                 absent_count=absent[name],
@@ -346,11 +343,6 @@ def _versions(tables: Tables, protocol: str) -> list[ContractVersion]:
     counts = Counter((version, wasm_hash) for name, version, wasm_hash in rows if name == protocol)
     ordered = sorted(counts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     return [ContractVersion(version, wasm_hash, count) for (version, wasm_hash), count in ordered]
-
-
-def _pool_count(tables: Tables, protocol: str) -> int:
-    rows = tables.markets.select("protocol", "pool_count").iter_rows()
-    return sum(count for name, count in rows if name == protocol)
 
 
 def _known(deployments: Sequence[Deployment], protocol: str) -> list[KnownAddress]:

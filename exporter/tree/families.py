@@ -132,15 +132,6 @@ class Family:
         """The path of its URL, as the API describes it."""
         return (self.url or f"/{self.template}").partition("?")[0]
 
-    @property
-    def routed_by(self) -> str:
-        """Which part of the rule at the edge leads to it: a query, a path without an extension, or its own name."""
-        if not self.public:
-            return "nothing"
-        if self.url is None:
-            return "its own name"
-        return "a query" if "?" in self.url else "a path"
-
     def key(self, **places: object) -> str:
         """The key with these places."""
         return self.template.format(**places)

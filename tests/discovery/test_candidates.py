@@ -19,18 +19,8 @@ from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from tests.protocols.blend_chain import (
-    CODE,
-    UNKNOWN_CODE,
-    BlendLedger,
-    BlendSource,
-    Written,
-    contract,
-    deployment,
-    entry,
-    instance,
-    pool_instance,
-)
+from tests.protocols.blend_chain import CODE, BlendLedger, deployment, pool_instance
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeSource, Written, contract, entry, instance
 
 KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
 
@@ -162,7 +152,7 @@ def notices_of(deployments: list[Deployment], *written: Written, whole: bool = T
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, deployments, whole=whole)
 
-    found = asyncio.run(read_at_one_ledger(BlendSource(ledger.chain(), {}), program)).result
+    found = asyncio.run(read_at_one_ledger(MadeSource(ledger.chain(), {}), program)).result
     assert {("blend", contract("X"))} >= {drift[:2] for drift in found}
     return [drift.notice for drift in found]
 
@@ -205,7 +195,7 @@ def test_absent() -> None:
 
 def test_cost() -> None:
     """All contracts of a network are looked at in one request."""
-    source = BlendSource(BlendLedger().chain(), {})
+    source = MadeSource(BlendLedger().chain(), {})
 
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, NETWORKS["mainnet"].deployments)

@@ -14,7 +14,7 @@ from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
 from exporter.protocols.base import Candidate, Origin
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 FACTORY = contract("factory")
 STREAM: StreamPlace = ("one", FACTORY, ("deploy",))

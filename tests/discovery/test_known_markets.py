@@ -22,7 +22,7 @@ from exporter.discovery.known_markets import (
 from exporter.errors import LostRaceError, StoreError
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.stores.memory import MemoryStore
-from tests.protocols.blend_chain import account, contract
+from tests.protocols.made_ledger import account, contract
 
 NETWORK, OTHER = "1" * 64, "2" * 64
 A, B, FACTORY = contract("A"), contract("B"), contract("factory")

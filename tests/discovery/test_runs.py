@@ -32,7 +32,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin, ProtocolReading
 from exporter.stores.folder import FolderStore
 from tests.jobs import run, settings_for
-from tests.protocols.blend_chain import account, contract
+from tests.protocols.made_ledger import account, contract
 
 LOCAL = NETWORKS["local"]
 

@@ -44,7 +44,7 @@ from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.slender_made import SlenderMarkets
 from exporter.localnet.xoxno import HubMarket
 from exporter.localnet.xoxno_made import XoxnoMarkets
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 MAINNET = NETWORKS["mainnet"]
 LEDGER, CLOSE_TIME = 65_000_000, 1_794_996_000

@@ -12,7 +12,7 @@ from exporter.discovery.known_markets import MEMORY_KEY, KnownMarket, Memory, sa
 from exporter.job.plan import describe
 from exporter.protocols.base import Origin
 from exporter.stores.folder import FolderStore
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 MAINNET = NETWORKS["mainnet"]
 

@@ -15,7 +15,7 @@ from exporter.ledger.observation import (
     KeyObservation,
 )
 from exporter.ledger.source import RawEntry, SimulationAnswer
-from tests.protocols.blend_chain import contract, entry
+from tests.protocols.made_ledger import contract, entry
 
 
 def present(last_modified: int, live_until: int | None = None, data: bytes = b"") -> Entry:

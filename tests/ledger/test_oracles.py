@@ -13,12 +13,13 @@ from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quo
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from tests.chain_simulator import Chain
-from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, account, contract, lastprice, price_data
+from tests.protocols.blend_chain import BlendLedger
+from tests.protocols.made_ledger import NOW, MadeSource, account, contract, lastprice, price_data
 
 
-def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], BlendSource]:
+def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], MadeSource]:
     """Quotes of (oracle, token) by label."""
-    source = BlendSource(ledger.chain(), ledger.results)
+    source = MadeSource(ledger.chain(), ledger.results)
     wanted = [(contract(oracle), contract(token)) for oracle, token in pairs]
 
     async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
@@ -139,7 +140,7 @@ def test_each_call_once() -> None:
 def test_oracle_that_is_an_account() -> None:
     """An oracle address that is no contract is never called, which an RPC would refuse; its tokens have no price."""
     ledger = oracle(u32(7), price_data(3, NOW))
-    source = BlendSource(ledger.chain(), ledger.results)
+    source = MadeSource(ledger.chain(), ledger.results)
     pairs = [(account("O"), contract("T")), (contract("O"), contract("T"))]
 
     async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
@@ -167,7 +168,7 @@ def test_assets_are_asked_for_as_they_are_known() -> None:
     results: dict[ContractCall, ScVal | bytes | str] = {ContractCall(oracle_address, "decimals"): u32(14)}
     for place, asset in enumerate(assets.values()):
         results[ContractCall(oracle_address, "lastprice", (asset,))] = price_data(7 + place, NOW)
-    source = BlendSource(Chain(), results)
+    source = MadeSource(Chain(), results)
 
     assert {
         (oracle_address, xlm): Quote(oracle_address, xlm, 14, 7, NOW),

@@ -12,12 +12,13 @@ from exporter.ledger.codec.scval_encode import VOID, i128, string, symbol, u32
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.protocols.blend_chain import BlendLedger, BlendSource, bare_token, contract, instance, token_instance
+from tests.protocols.blend_chain import BlendLedger
+from tests.protocols.made_ledger import MadeSource, bare_token, contract, instance, token_instance
 
 
-def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], BlendSource]:
+def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], MadeSource]:
     """Read tokens by label, through the one-ledger view; gives them by label, and the source with its log."""
-    source = BlendSource(ledger.chain(), ledger.results)
+    source = MadeSource(ledger.chain(), ledger.results)
 
     async def program(view: LedgerView) -> dict[str, Token]:
         return dict(await read_tokens(view, map(contract, labels)))

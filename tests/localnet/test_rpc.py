@@ -22,7 +22,7 @@ from exporter.localnet.rpc import (
     INVALID_REQUEST,
 )
 from tests.localnet.rpc_client import LocalRpc, stellar_asset, text
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 LEDGERS = 7
 

@@ -25,20 +25,17 @@ from exporter.render.run_documents import check_markets
 from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (
-    NOW,
     RESERVE_CONFIG,
     BlendLedger,
-    account,
     candidate,
-    contract,
     demanded,
     deployment,
-    lastprice,
     pool_instance,
     reserve_config,
     reserve_data,
     reward_zone,
 )
+from tests.protocols.made_ledger import NOW, account, contract, lastprice
 
 A, B = contract("A"), contract("B")
 DAY = 86_400

@@ -10,27 +10,23 @@ Contracts are named by labels. The entries are those of the stand-in, with field
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, vec
-from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet import alula
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from tests.protocols.blend_chain import (
+from exporter.protocols.base import Candidate, Origin
+from tests.protocols.made_ledger import (
     NOW,
-    BlendLedger,
-    BlendSource,
+    MadeLedger,
     Raw,
     Written,
     account,
+    changed,
     contract,
     entry,
     instance,
@@ -68,11 +64,9 @@ def unit(variant: str) -> ScVal:
     return vec(symbol(variant))
 
 
-def changed(value: ScVal, changes: Mapping[str, Any]) -> ScVal:
-    """A struct with changed fields: a value of any kind, an int for an i128, None to leave the field out."""
-    fields: dict[str, Raw] = {name: field for (_, name), field in value[1]}
-    fields |= {name: i128(change) if isinstance(change, int) else change for name, change in changes.items()}
-    return struct_of(fields)
+def _amounts(changes: Mapping[str, Any]) -> dict[str, Raw]:
+    """Changes of a struct, in which an int is an i128."""
+    return {name: i128(change) if isinstance(change, int) else change for name, change in changes.items()}
 
 
 def market_of(label: str) -> alula.Market:
@@ -106,7 +100,7 @@ def all_pools(market: str, assets: Sequence[str]) -> Written:
 def kinked(**changes: Any) -> ScVal:
     """The interest rate model with changes to the default curve."""
     curve = struct_of({name: i128(value) for name, value in CURVE.items()})
-    return vec(symbol("Kinked"), changed(curve, changes))
+    return vec(symbol("Kinked"), changed(curve, _amounts(changes)))
 
 
 def pool_config(take_rate_bps: Raw | int = 1_000, /, **changes: Raw) -> ScVal:
@@ -123,23 +117,20 @@ def pool(market: str, asset: str, under: str | None = None, /, **changes: Any) -
     ``under`` is the label of the address under which it stands, when that is another than the asset's.
     """
     made = alula.Pool(contract(asset), "COPY", "a name", 7, alula.PoolConfig(supply_limit=10**15), NOW - 100, **STATE)
-    return entry(contract(market), alula.pool_key(contract(under or asset)), changed(alula.pool_value(made), changes))
+    return entry(
+        contract(market), alula.pool_key(contract(under or asset)), changed(alula.pool_value(made), _amounts(changes))
+    )
 
 
-class AlulaLedger(BlendLedger):
-    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+class AlulaLedger(MadeLedger):
+    """A ledger of its markets."""
 
-    def add_market(self, market: str, assets: Sequence[str] = ("USDC",), status: str = "Active") -> None:  # type: ignore[override]
+    protocol = "alula"
+
+    def add_market(self, market: str, assets: Sequence[str] = ("USDC",), status: str = "Active") -> None:
         """A market with pools, tokens, and an oracle of 14 decimals that prices each of them at 2 dollars now."""
         self.replace(market_instance(market, status), all_pools(market, assets), deployed_market(market))
         self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
         for asset in assets:
             self.replace(pool(market, asset), token_instance(asset, asset.encode()))
             self.set_price(f"{market} oracle", asset, 2 * 10**PRICE_DECIMALS)
-
-    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
-        """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = BlendSource(self.chain(), self.results)
-        return asyncio.run(
-            read_at_one_ledger(source, lambda view: PROTOCOLS["alula"].read(view, candidates, deployments))
-        )

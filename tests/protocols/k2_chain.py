@@ -10,32 +10,25 @@ Contracts are named by labels; a reserve's tokens are ``"A aUSDC"`` and ``"A dUS
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data
-from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.source import ContractCall
-from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet import k2
-from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.protocols.k2 import K2
-from tests.protocols.blend_chain import (
+from exporter.protocols.base import Candidate, Origin
+from tests.protocols.made_ledger import (
     NOW,
-    BlendLedger,
-    BlendSource,
+    MadeLedger,
     Raw,
     Written,
     account,
+    changed_entry,
     contract,
-    entry,
-    instance,
     struct_of,
     token_instance,
 )
@@ -92,26 +85,9 @@ def _market(market: str, assets: Sequence[str] = ()) -> k2.Market:
     )  # fmt: skip
 
 
-def _changed(written: Written, changes: Mapping[str, Raw], key: ScVal | None = None) -> Written:
-    """An entry with other fields of its struct, or of the struct under a key of an instance; None leaves one out."""
-    data = decode_contract_data(written[1])
-    if data.value[0] != scval.CONTRACT_INSTANCE:
-        return entry(data.contract, data.key, _with(data.value, changes))
-    whole: ContractInstance = data.value[1]
-    if key is None:
-        storage = _with((scval.MAP, whole.storage), changes)[1]
-    else:
-        storage = tuple((name, _with(value, changes) if name == key else value) for name, value in whole.storage or ())
-    return instance(data.contract, storage, whole.wasm_hash)
-
-
-def _with(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
-    return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
-
-
 def router_instance(market: str, *, storage: Mapping[str, Raw] | None = None) -> Written:
     """The instance of a router; ``storage`` replaces or removes some of its keys."""
-    return _changed(k2.router_instance(_market(market)), storage or {})
+    return changed_entry(k2.router_instance(_market(market)), storage or {})
 
 
 def reserve_list(market: str, assets: Sequence[str]) -> Written:
@@ -132,25 +108,27 @@ def reserve(market: str, asset: str, /, **changes: Any) -> Written:
     for name, value in changes.items():
         if isinstance(value, int):
             changes[name] = u64(value) if name == "last_update_timestamp" else u128(value)
-    return _changed(k2.reserve_entry(_market(market), _reserve(market, asset)), {"configuration": bitmap()} | changes)
+    return changed_entry(
+        k2.reserve_entry(_market(market), _reserve(market, asset)), {"configuration": bitmap()} | changes
+    )
 
 
 def a_token(market: str, asset: str, scaled: int = SUPPLY, /, **changes: Raw) -> Written:
     """The instance of a reserve's aToken."""
     written = k2.a_token_instance(_market(market), _reserve(market, asset))
-    return _changed(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
+    return changed_entry(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
 
 
 def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -> Written:
     """The instance of a reserve's debt token."""
     written = k2.debt_token_instance(_market(market), _reserve(market, asset))
-    return _changed(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
+    return changed_entry(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
 
 
 def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Written:
     """The instance of a rate contract with its defaults by their keys, and no others."""
     keys: dict[str, Raw] = dict.fromkeys(("BVR", "OU", "VS1", "VS2"))
-    return _changed(
+    return changed_entry(
         k2.rates_instance(_market(market)), keys | {key: u128(value) for key, value in (defaults or {}).items()}
     )
 
@@ -158,7 +136,7 @@ def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Wri
 def rate_model(market: str, asset: str, /, **changes: Any) -> Written:
     """``APARAMS`` of a reserve; changes as for ``reserve``."""
     values = {name: u128(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return _changed(k2.rates_entry(_market(market), _reserve(market, asset)), values)
+    return changed_entry(k2.rates_entry(_market(market), _reserve(market, asset)), values)
 
 
 def price_data(price: int, timestamp: int = NOW) -> ScVal:
@@ -185,10 +163,12 @@ def deployment(market: str, assets: Sequence[str], wasm_hash: bytes | None = COD
     return Deployment("k2", "test", (market_contract, *listed))
 
 
-class K2Ledger(BlendLedger):
-    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+class K2Ledger(MadeLedger):
+    """A ledger of its markets."""
 
-    def add_market(self, market: str, assets: Sequence[str] = ("USDC",)) -> None:  # type: ignore[override]
+    protocol = "k2"
+
+    def add_market(self, market: str, assets: Sequence[str] = ("USDC",)) -> None:
         """A market with reserves, tokens, and an oracle that prices each of them at 2 dollars now."""
         self.replace(router_instance(market), reserve_list(market, assets), rate_contract(market))
         for asset in assets:
@@ -201,16 +181,3 @@ class K2Ledger(BlendLedger):
     def set_prices(self, oracle: str, prices: Mapping[str, int], function: str = FRESH) -> None:
         """What the oracle gives for these assets in this order, all as of now."""
         self.results[prices_call(oracle, prices, function)] = vec(*(price_data(price) for price in prices.values()))
-
-    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
-        """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = BlendSource(self.chain(), self.results)
-        return asyncio.run(read_at_one_ledger(source, lambda view: K2().read(view, candidates, deployments)))
-
-    def compute(
-        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
-    ) -> Tables:
-        """Read, and compute the tables; the reading stays in ``reading``."""
-        reading = self.read(candidates, deployments)
-        self.reading = reading.result
-        return compute([reading.result], {"k2": K2()}, reading.certificate.ledger, close_time)

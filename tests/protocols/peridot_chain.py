@@ -10,7 +10,6 @@ Contracts are named by labels.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +17,6 @@ from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall
-from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.contracts import Token, TokenLayout, balance_entry, wasm_hash
 from exporter.localnet.peridot import (
     CONTROLLER_WASM,
@@ -32,13 +30,10 @@ from exporter.localnet.peridot import (
     vault_state,
 )
 from exporter.localnet.peridot import flags as strkey_flags
-from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.protocols.peridot import Peridot
-from tests.protocols.blend_chain import (
+from exporter.protocols.base import Candidate, Origin
+from tests.protocols.made_ledger import (
     NOW,
-    BlendLedger,
-    BlendSource,
+    MadeLedger,
     Written,
     account,
     contract,
@@ -112,10 +107,12 @@ def deployment(market: str, vaults: Sequence[str]) -> Deployment:
     return Deployment("peridot", "test", made)
 
 
-class PeridotLedger(BlendLedger):
-    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+class PeridotLedger(MadeLedger):
+    """A ledger of its markets."""
 
-    def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:  # type: ignore[override]
+    protocol = "peridot"
+
+    def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:
         """A controller with a vault for each asset, a rate model, and an oracle that prices each at 2 dollars now."""
         vaults = [vault_of(market, each) for each in assets]
         made = Market(contract(market), contract(f"{market} oracle"), ADMIN, vaults)
@@ -139,16 +136,3 @@ class PeridotLedger(BlendLedger):
         self.replace(entry(contract(market), key, symbol(name)))
         call = ContractCall(contract(f"{market} oracle"), "lastprice", (vec(symbol("Other"), symbol(name)),))
         self.results[call] = price_data(price, timestamp)
-
-    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
-        """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = BlendSource(self.chain(), self.results)
-        return asyncio.run(read_at_one_ledger(source, lambda view: Peridot().read(view, candidates, deployments)))
-
-    def compute(
-        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
-    ) -> Tables:
-        """Read, and compute the tables; the reading stays in ``reading``."""
-        reading = self.read(candidates, deployments)
-        self.reading = reading.result
-        return compute([reading.result], {"peridot": Peridot()}, reading.certificate.ledger, close_time)

@@ -10,30 +10,24 @@ Contracts are named by labels.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, vec
-from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet import slender
-from exporter.numbers.compute import Tables, compute
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.protocols.slender import Slender
-from tests.protocols.blend_chain import (
+from exporter.protocols.base import Candidate, Origin
+from tests.protocols.made_ledger import (
     NOW,
-    BlendLedger,
-    BlendSource,
+    MadeLedger,
     Raw,
     Written,
     account,
+    changed,
     contract,
     entry,
     instance,
-    struct_of,
     token_instance,
 )
 
@@ -72,21 +66,16 @@ def _market(market: str, assets: Sequence[str], feeds: Mapping[str, ScVal]) -> s
     )
 
 
-def changed(struct: ScVal, **changes: Raw) -> ScVal:
-    """A struct with other fields; None leaves a field out."""
-    return struct_of({name: value for (_, name), value in struct[1]} | changes)
-
-
 def reserve_data(asset: str, **changes: Any) -> ScVal:
     """ReserveData of an asset; a change is a number, a value of any kind, or None to leave the field out."""
     values = {name: i128(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return changed(slender.reserve_value(_reserve(asset), 0), **values)
+    return changed(slender.reserve_value(_reserve(asset), 0), values)
 
 
 def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
     """PriceFeedConfig with one feed, of the market's oracle."""
     feeds = slender.price_feed(_market(market, ["XLM"], {contract("XLM"): asset}), _reserve("XLM"))
-    return changed(feeds, asset_decimals=u32(decimals))
+    return changed(feeds, {"asset_decimals": u32(decimals)})
 
 
 def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:
@@ -95,14 +84,16 @@ def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:
     return (key, data) if amount is None else entry(contract(market), decode_contract_data(data).key, amount)
 
 
-class SlenderLedger(BlendLedger):
-    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+class SlenderLedger(MadeLedger):
+    """A ledger of its markets."""
+
+    protocol = "slender"
 
     def __init__(self) -> None:
         super().__init__()
         self.storage: dict[str, dict[ScVal, ScVal]] = {}
 
-    def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:  # type: ignore[override]
+    def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:
         """A pool with reserves, and an oracle of 14 decimals that prices each of them at 2 dollars now."""
         feeds = {contract(asset): vec(symbol("Stellar"), address(contract(asset))) for asset in assets}
         _, data = slender.pool_instance(_market(market, assets, feeds))
@@ -126,16 +117,3 @@ class SlenderLedger(BlendLedger):
         """A market's instance entry."""
         pairs = sorted(self.storage[market].items(), key=lambda pair: encode_scval(pair[0]))
         return instance(contract(market), pairs, CODE)
-
-    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
-        """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = BlendSource(self.chain(), self.results)
-        return asyncio.run(read_at_one_ledger(source, lambda view: Slender().read(view, candidates, deployments)))
-
-    def compute(
-        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
-    ) -> Tables:
-        """Read, and compute the tables; the reading stays in ``reading``."""
-        reading = self.read(candidates, deployments)
-        self.reading = reading.result
-        return compute([reading.result], {"slender": Slender()}, reading.certificate.ledger, close_time)

@@ -50,7 +50,7 @@ from tests.protocols.alula_chain import (
     pool_config,
     unit,
 )
-from tests.protocols.blend_chain import NOW, Raw, Written, account, contract, entry, instance
+from tests.protocols.made_ledger import NOW, Raw, Written, account, contract, entry, instance
 
 # docs/protocols/alula.md, "Discovery"
 MAIN = "CBP76I2FRMUKYKIYYBKN3DH7TSWMFAJF2WTDC7Q2OHQFBIVWP7CAAI5Q"

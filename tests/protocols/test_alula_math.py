@@ -24,7 +24,7 @@ from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
 from tests.protocols.at_time import at
-from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.made_ledger import NOW, contract
 
 Pool = dict[str, int]
 

@@ -24,15 +24,8 @@ from tests.protocols.alula_chain import (
     pool_config,
     unit,
 )
-from tests.protocols.blend_chain import (
-    account,
-    bare_token,
-    contract,
-    deployment,
-    entry,
-    lastprice,
-    token_instance,
-)
+from tests.protocols.blend_chain import deployment
+from tests.protocols.made_ledger import account, bare_token, contract, entry, lastprice, token_instance
 
 A, B = contract("A"), contract("B")
 

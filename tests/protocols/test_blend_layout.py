@@ -36,21 +36,15 @@ from exporter.protocols.blend.layout import (
 )
 from tests.protocols.blend_chain import (
     CODE,
-    NOW,
     RATE,
     RESERVE_CONFIG,
-    UNKNOWN_CODE,
-    Written,
-    account,
-    contract,
-    entry,
-    instance,
     pool_instance,
     reserve_config,
     reserve_data,
     reserve_list,
     reward_zone,
 )
+from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, Written, account, contract, entry, instance
 
 FIXED = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"

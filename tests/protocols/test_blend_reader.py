@@ -18,25 +18,27 @@ from exporter.protocols.base import Absent, Candidate, Unread
 from exporter.render.assets_pages import snapshots
 from exporter.render.run_documents import check_markets
 from tests.protocols.blend_chain import (
-    UNKNOWN_CODE,
     BlendLedger,
-    Written,
-    account,
-    bare_token,
     candidate,
-    contract,
     demanded,
     deployment,
-    entry,
-    instance,
-    lastprice,
     pool_instance,
     reserve_config,
     reserve_data,
     reserve_list,
     reward_zone,
-    token_instance,
     zone_of,
+)
+from tests.protocols.made_ledger import (
+    UNKNOWN_CODE,
+    Written,
+    account,
+    bare_token,
+    contract,
+    entry,
+    instance,
+    lastprice,
+    token_instance,
 )
 
 A, B = contract("A"), contract("B")

@@ -16,20 +16,17 @@ from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, with_contract
 from exporter.protocols.blend import Blend
-from tests.protocols.blend_chain import (
-    CODE,
+from tests.protocols.blend_chain import CODE, BlendLedger, reward_zone, zone_of
+from tests.protocols.made_ledger import (
     UNKNOWN_CODE,
-    BlendLedger,
-    BlendSource,
+    MadeSource,
     Raw,
     Written,
     account,
     contract,
     entry,
     instance,
-    reward_zone,
     struct_of,
-    zone_of,
 )
 
 A, B, C, FACTORY_1, FACTORY_2 = (contract(label) for label in ("A", "B", "C", "factory 1", "factory 2"))
@@ -202,7 +199,7 @@ class TestFactories:
     def test_completed_before(self) -> None:
         """Before the events are read the lists are completed, with one request where one lacks a factory."""
         ledger = chain()
-        source = BlendSource(ledger.chain(), {})
+        source = MadeSource(ledger.chain(), {})
         lists = [deployment("1"), deployment("2", factory=False)]
         completed = asyncio.run(_complete(source, lists))
 
@@ -238,7 +235,7 @@ class TestFactories:
 
         assert [C] == read_of(reading)
         assert [True] == [detail in notice for notice in reading.notices]
-        assert None is asyncio.run(_complete(BlendSource(ledger.chain(), {}), lists))[1].address(FACTORY)
+        assert None is asyncio.run(_complete(MadeSource(ledger.chain(), {}), lists))[1].address(FACTORY)
 
     def test_drift(self) -> None:
         """Another factory, another backstop and other code than known are warned of."""
@@ -266,7 +263,7 @@ class TestFactories:
         assert [True] == ["cannot be read" in notice for notice in reading.notices]
 
 
-async def _complete(source: BlendSource, lists: list[Deployment]) -> list[Deployment]:
+async def _complete(source: MadeSource, lists: list[Deployment]) -> list[Deployment]:
     return list(await Blend().complete(LedgerView(source), lists))
 
 

@@ -29,7 +29,8 @@ from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
 from tests.jobs import run, settings_for
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
-from tests.protocols.blend_chain import NOW, BlendLedger, account, candidate, contract, pool_instance
+from tests.protocols.blend_chain import BlendLedger, candidate, pool_instance
+from tests.protocols.made_ledger import NOW, account, contract
 
 LABELS = tuple(f"market {number}" for number in range(20))
 Stumbles = Callable[[Sequence[str]], None]

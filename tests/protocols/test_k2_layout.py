@@ -25,7 +25,6 @@ from exporter.protocols.k2.layout import (
     router_keys,
     shown_parameters,
 )
-from tests.protocols.blend_chain import Written, account, contract, entry, instance
 from tests.protocols.k2_chain import (
     CODE,
     MODEL,
@@ -40,6 +39,7 @@ from tests.protocols.k2_chain import (
     router_instance,
     u128,
 )
+from tests.protocols.made_ledger import Written, account, contract, entry, instance
 
 ROUTER = "CCTUJZLYFAW7ZNQD2SXMUZIHBUUJJICYRKWLZJ6SK6TGNAWNXOJIV6J7"
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"

@@ -18,8 +18,8 @@ from exporter.protocols.k2 import K2, math
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.judges import k2_judge as judge
 from tests.protocols.at_time import at
-from tests.protocols.blend_chain import contract
 from tests.protocols.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
+from tests.protocols.made_ledger import contract
 
 Reserve = dict[str, int]
 

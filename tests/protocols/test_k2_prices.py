@@ -12,7 +12,6 @@ from exporter.numbers.compute import Tables
 from exporter.numbers.wording import lasting
 from exporter.tables import VALID_PRICE
 from tests.judges import k2_judge as judge
-from tests.protocols.blend_chain import NOW, account, contract
 from tests.protocols.k2_chain import (
     FRESH,
     PLAIN,
@@ -26,6 +25,7 @@ from tests.protocols.k2_chain import (
     router_instance,
     u128,
 )
+from tests.protocols.made_ledger import NOW, account, contract
 
 ASSETS = ("USDC", "XLM", "PYUSD")
 DOLLAR = 10**14

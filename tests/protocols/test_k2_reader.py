@@ -8,7 +8,6 @@ from exporter.ledger.codec.scval_encode import address, u32
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.k2 import K2
-from tests.protocols.blend_chain import account, bare_token, contract, entry, token_instance
 from tests.protocols.k2_chain import (
     CODE,
     DEBT,
@@ -27,6 +26,7 @@ from tests.protocols.k2_chain import (
     reserve_list,
     router_instance,
 )
+from tests.protocols.made_ledger import account, bare_token, contract, entry, token_instance
 
 A, B = contract("A"), contract("B")
 USDC, XLM = contract("USDC"), contract("XLM")

@@ -18,7 +18,7 @@ from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.reader import balance_call
 from exporter.protocols.peridot.views import PeridotViews
 from tests.judges import peridot_judge as judge
-from tests.protocols.blend_chain import NOW, account, contract, entry, instance, lastprice, token_instance
+from tests.protocols.made_ledger import NOW, account, contract, entry, instance, lastprice, token_instance
 from tests.protocols.peridot_chain import (
     CODE,
     FIXED_RATE,

@@ -14,14 +14,15 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS
 from tests.protocols.at_time import at
-from tests.protocols.blend_chain import NOW, BlendLedger, BlendSource, contract
+from tests.protocols.blend_chain import BlendLedger
+from tests.protocols.made_ledger import NOW, MadeSource, contract
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 
 
 def read(name: str, *candidates: Candidate) -> ProtocolReading:
     """What a protocol reads of an empty ledger."""
-    source = BlendSource(BlendLedger().chain(), {})
+    source = MadeSource(BlendLedger().chain(), {})
     return asyncio.run(read_at_one_ledger(source, lambda view: PROTOCOLS[name].read(view, candidates, []))).result
 
 

@@ -40,7 +40,7 @@ from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.base import Candidate, ProtocolModule
 from tests.localnet.direct_source import DirectSource
-from tests.protocols.blend_chain import account, contract, entry, instance
+from tests.protocols.made_ledger import account, contract, entry, instance
 from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn
 
 LEDGER, NOW = 60_000_000, 1_800_000_000

@@ -32,9 +32,8 @@ from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork
-from tests.protocols.blend_chain import NOW, account, contract
 from tests.protocols.contract_spec import Spec, spec_of
-from tests.protocols.slender_chain import changed
+from tests.protocols.made_ledger import NOW, account, changed, contract
 
 STORED_AS = {
     "ReserveAssetKey": "ReserveData", "PriceFeed": "PriceFeedConfig", "Pause": "PauseInfo", "PoolConfig": "PoolConfig",
@@ -142,7 +141,7 @@ def as_stored(
     instance = decode_contract_data(slender.pool_instance(market)[1]).value[1]
     found = {(2, key): value for key, value in instance.storage}
     config = (2, vec(symbol("PoolConfig")))
-    found[config] = changed(found[config], timestamp_window=u64(window))
+    found[config] = changed(found[config], {"timestamp_window": u64(window)})
     if cash is not None:
         reserve.cash = cash
         entry = decode_contract_data(slender.cash_entry(market, reserve)[1])

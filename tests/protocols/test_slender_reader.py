@@ -13,7 +13,7 @@ from exporter.protocols.base import Absent, Compared, ViewCall
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
 from tests.judges import slender_judge as judge
-from tests.protocols.blend_chain import (
+from tests.protocols.made_ledger import (
     NOW,
     account,
     contract,

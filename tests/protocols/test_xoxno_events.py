@@ -14,7 +14,7 @@ from exporter.localnet.xoxno import HubMarket, created_event, parameters_event, 
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.events import MAX_POOLS_IN_EVENT
-from tests.protocols.blend_chain import account, contract
+from tests.protocols.made_ledger import account, contract
 
 CONTROLLER, POOL = XOXNO.markets[0], XOXNO.addresses("pool")[0]
 KNOWN = HubMarket(1, made_address("localnet token 1"), 7)

@@ -17,7 +17,7 @@ from exporter.protocols.base import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.judges.xoxno_judge import RAY
-from tests.protocols.blend_chain import Written, account, contract, instance, token_instance
+from tests.protocols.made_ledger import Written, account, contract, instance, token_instance
 from tests.protocols.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"

@@ -24,7 +24,7 @@ from exporter.tables import PROTOCOL_COLUMNS, VALID_PRICE
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
 from tests.protocols.at_time import at as at_time
-from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.made_ledger import NOW, contract
 from tests.protocols.xoxno_ledger import (
     CODE,
     JUDGED,

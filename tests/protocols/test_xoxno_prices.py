@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symb
 from exporter.ledger.oracles import Quote
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.prices import TOKENS_PER_CALL
-from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.made_ledger import NOW, contract
 from tests.protocols.xoxno_ledger import (
     UNUSABLE,
     WAD,

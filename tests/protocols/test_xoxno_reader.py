@@ -9,7 +9,7 @@ import pytest
 from exporter.ledger.codec.scval_encode import address, i128, u32
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Origin
-from tests.protocols.blend_chain import NOW, bare_token, contract, token_instance
+from tests.protocols.made_ledger import NOW, bare_token, contract, token_instance
 from tests.protocols.xoxno_ledger import (
     XoxnoLedger,
     candidate,

@@ -26,7 +26,7 @@ from exporter.localnet.xoxno import HubMarket, oracle_entry, parameters_value, s
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.judges import xoxno_judge as judge
-from tests.protocols.blend_chain import NOW, contract
+from tests.protocols.made_ledger import NOW, contract
 from tests.protocols.test_xoxno_math import EMPTY, at
 from tests.protocols.xoxno_ledger import UNUSABLE
 

@@ -32,7 +32,7 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.layout import PARAMETERS as PARAMETER_NAMES
 from tests.localnet.direct_source import DirectSource
-from tests.protocols.blend_chain import NOW, BlendLedger, Raw, Written, contract, instance, token_instance
+from tests.protocols.made_ledger import NOW, MadeLedger, Raw, Written, contract, instance, token_instance
 
 LEDGER = 1_000
 CODE = xoxno.CONTROLLER_WASM_HASH
@@ -189,13 +189,15 @@ class LoggedSource(DirectSource):
         return SimulationAnswer(LEDGER, result if isinstance(result, bytes) else encode_scval(result), None, (), "set")
 
 
-class XoxnoLedger(BlendLedger):
-    """Entries and call results of one ledger. Every method that takes a contract takes its label."""
+class XoxnoLedger(MadeLedger):
+    """A ledger of its markets."""
+
+    protocol = "xoxno"
 
     asked: LoggedSource
     """The source of the last reading, with its log."""
 
-    def add_market(self, market: str, pools: Pools = ((1, "USDC"),)) -> None:  # type: ignore[override]
+    def add_market(self, market: str, pools: Pools = ((1, "USDC"),)) -> None:
         """A controller with hub markets, tokens, and an aggregator that prices all of them at 2 dollars now."""
         aggregator = contract(f"{market} aggregator")
         tokens = dict.fromkeys(token for _, token in pools)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.errors import CheckError, ConfigError
 from exporter.render import assets_pages
 from exporter.render.assets_pages import chain, page_bytes, render_pages, row_json, snapshots
-from exporter.tree.documents import PoolSnapshot, encode, page_token
+from exporter.tree.documents import encode, page_token
 from exporter.tree.files import FileKind, RenderedFile
 from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
 
@@ -337,8 +337,3 @@ def test_files_know_their_digest() -> None:
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         == RenderedFile("a", b"", FileKind.PAGE).sha256
     )
-
-
-def test_wire_fields_are_the_models() -> None:
-    """The columns that are sent are the fields of the model, in its order."""
-    assert PoolSnapshot.__struct_fields__ == tuple(assets_pages.wire_frame(golden_pools()).columns)

@@ -15,7 +15,6 @@ PUBLIC = {
     f"v1/assets/{M}/{T}.json": f"v1/assets/{M}/{T}",
     f"v1/assets/{M}/{T}/history/1d.json": f"v1/assets/{M}/{T}/history",
     "v1/markets.json": "v1/markets",
-    "v1/markets/index.json": "v1/markets",
     f"v1/markets/{M}.json": f"v1/markets/{M}",
     f"v1/tokens/{T}.json": f"v1/tokens/{T}",
     "v1/protocol/summary.json": "v1/protocol/summary",

@@ -26,7 +26,7 @@ from exporter.protocols.alula.layout import (
     record_key,
 )
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, UnreadError, live
 
 NAME = "alula"
 
@@ -97,24 +97,15 @@ class _Reader(Collector):
             )
         )
         for pool, entry in zip(members, pool_entries, strict=True):
-            if entry is None:
-                self.unread(market, pool, "absent", "the pool is listed, but its Pool entry is missing")
-            elif entry.archived:
-                self.unread(market, pool, "archived", "the pool's entry is archived; it can be restored")
-            else:
-                self.take_pool(market, pool, entry)
+            with self.noting(market, pool):
+                missing = "the pool is listed, but its Pool entry is missing"
+                self.take_pool(market, pool, live(entry, "the pool's entry", missing))
 
     def take_pool(self, market: str, pool: str, entry: Entry) -> None:
-        """Append one pool to the columns."""
-        try:
-            decoded = decode_pool(entry)
-        except DecodeError as error:
-            self.unread(market, pool, "undecodable", str(error))
-            return
+        """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
+        decoded = decode_pool(entry)
         if decoded.pool_address != pool:
-            detail = f"the entry of this pool says that it is of pool {decoded.pool_address}"
-            self.unread(market, pool, "inconsistent", detail)
-            return
+            raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market, pool] = decoded
         instance = self.instances[market]
         self.append(

@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.k2 import prices
 from exporter.protocols.k2.layout import (
     MODEL_FIELDS,
@@ -51,14 +51,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class _UnusableError(Exception):
-    """A reserve cannot be read: ``reason`` as `exporter.protocols.base.Unread` has it."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 class _Reader(Collector):
     """One reading of K2."""
 
@@ -69,7 +61,7 @@ class _Reader(Collector):
         self.routers: dict[str, RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         self.reserves: dict[tuple[str, str], ReserveEntry] = {}
-        self.failures: dict[tuple[str, str], _UnusableError] = {}
+        self.failures: dict[tuple[str, str], UnreadError | DecodeError] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
         """Decode a router's instance and list of reserves, or say why it is not read."""
@@ -93,12 +85,11 @@ class _Reader(Collector):
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
         """Decode what the router has of a reserve; it says where the rest is."""
         try:
-            entry = _usable(entries[reserve_key(market, asset)], "RDATA entry")
-            self.reserves[market, asset] = decode_reserve(entry)
-        except _UnusableError as error:
+            self.reserves[market, asset] = decode_reserve(
+                live(entries[reserve_key(market, asset)], "the reserve's RDATA entry")
+            )
+        except (UnreadError, DecodeError) as error:
             self.failures[market, asset] = error
-        except DecodeError as error:
-            self.failures[market, asset] = _UnusableError("undecodable", str(error))
 
     def keys_of_rest(self) -> Iterator[bytes]:
         """The keys that the reserves name: their two tokens' instances, and the rate model's entries."""
@@ -115,15 +106,12 @@ class _Reader(Collector):
         name = self.shown_name(market, (listed and listed.name) or MARKET_NAME)
         status = "paused" if router.paused else "active"
         for asset in members:
-            try:
+            with self.noting(market, asset):
                 if (market, asset) in self.failures:
                     raise self.failures[market, asset]
                 row = self.row_of(market, asset, entries)
-            except _UnusableError as error:
-                self.unread(market, asset, error.reason, str(error))
-                continue
-            self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-            self.append(row | {"market_name": name, "market_status": status, "wasm_hash": router.wasm_hash})
+                self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
+                self.append(row | {"market_name": name, "market_status": status, "wasm_hash": router.wasm_hash})
         self.reading.markets.append(
             Market(
                 address=market,
@@ -152,22 +140,21 @@ class _Reader(Collector):
         return reserve_configuration(entry, model)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        """A reserve's columns but those of its market. Raises `_UnusableError`."""
+        """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserves[market, asset]
-        a_token = _usable(entries[instance_key(reserve.a_token)], f"aToken {reserve.a_token}")
-        debt_token = _usable(entries[instance_key(reserve.debt_token)], f"debt token {reserve.debt_token}")
+        a_token = live(entries[instance_key(reserve.a_token)], f"the reserve's aToken {reserve.a_token}")
+        debt_token = live(entries[instance_key(reserve.debt_token)], f"the reserve's debt token {reserve.debt_token}")
         own, shared = (entries[key] for key in rate_model_keys(reserve.rate_contract, asset))
-        rates = (own, "APARAMS entry") if own is not None else (shared, f"rate contract {reserve.rate_contract}")
-        _usable(*rates)
-        try:
-            supply, debt = decode_a_token(a_token), decode_debt_token(debt_token)
-            model = decode_rate_model(own, shared)
-        except DecodeError as error:
-            raise _UnusableError("undecodable", str(error)) from None
+        rates = (own, "the reserve's APARAMS entry")
+        if own is None:
+            rates = (shared, f"the reserve's rate contract {reserve.rate_contract}")
+        live(*rates)
+        supply, debt = decode_a_token(a_token), decode_debt_token(debt_token)
+        model = decode_rate_model(own, shared)
         for state, what in ((supply, f"aToken {reserve.a_token}"), (debt, f"debt token {reserve.debt_token}")):
             if (state.router, state.asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
-                raise _UnusableError("inconsistent", detail)
+                raise UnreadError("inconsistent", detail)
         self.reading.parameters[market, asset] = shown_parameters(reserve, model)
         router = self.routers[market]
         self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
@@ -204,14 +191,6 @@ class _Reader(Collector):
             )
             for pair, quote in quotes.items()
         }
-
-
-def _usable(entry: Entry | None, what: str) -> Entry:
-    if entry is None:
-        raise _UnusableError("absent", f"the reserve's {what} is missing")
-    if entry.archived:
-        raise _UnusableError("archived", f"the reserve's {what} is archived; it can be restored")
-    return entry
 
 
 async def read_markets(

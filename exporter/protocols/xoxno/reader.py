@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.xoxno.layout import (
     NAME,
     PARAMETERS,
@@ -20,6 +20,7 @@ from exporter.protocols.xoxno.layout import (
     VERSION,
     Controller,
     HubAsset,
+    HubParameters,
     config_hash,
     decode_controller,
     decode_parameters,
@@ -167,27 +168,21 @@ class _Reader(Collector):
 
     def take_pool(self, market: str, pool: HubAsset, state: Entry | None, parameters: Entry | None) -> None:
         """Append one hub market to the columns, or say why it is not read."""
-        for entry, what in ((state, "State"), (parameters, "Params")):
-            if entry is None:
-                self.unread(
-                    market, pool.pool, "absent", f"the pool was found or listed, but its {what} entry is missing"
+        with self.noting(market, pool.pool):
+            found = {
+                what: live(
+                    entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing"
                 )
-                return
-            if entry.archived:
-                self.unread(market, pool.pool, "archived", f"the pool's {what} entry is archived; it can be restored")
-                return
-        assert state is not None
-        assert parameters is not None
-        try:
-            numbers = decode_state(state)
-            decoded = decode_parameters(parameters)
-        except DecodeError as error:
-            self.unread(market, pool.pool, "undecodable", str(error))
-            return
-        if decoded.token != pool.token:
-            detail = f"the parameters of this pool say that they are of token {decoded.token}"
-            self.unread(market, pool.pool, "inconsistent", detail)
-            return
+                for what, entry in (("State", state), ("Params", parameters))
+            }
+            numbers, decoded = decode_state(found["State"]), decode_parameters(found["Params"])
+            if decoded.token != pool.token:
+                detail = f"the parameters of this pool say that they are of token {decoded.token}"
+                raise UnreadError("inconsistent", detail)
+            self.append_pool(market, pool, decoded, numbers)
+
+    def append_pool(self, market: str, pool: HubAsset, decoded: HubParameters, numbers: Mapping[str, int]) -> None:
+        """Append what was decoded of a hub market."""
         controller = self.controllers[market]
         self.append(
             {

@@ -14,7 +14,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, addresses, expect, text_of
 from exporter.ledger.codec.scval import KIND_NAMES, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
-from tests.protocols.blend_chain import account, contract
+from tests.protocols.made_ledger import account, contract
 
 TRUE: ScVal = (scval.BOOL, True)
 STRUCT = struct_map(

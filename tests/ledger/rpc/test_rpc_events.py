@@ -13,7 +13,7 @@ from exporter.ledger.events import ContractEvent, EventFilter, EventSource, Even
 from exporter.ledger.rpc.client import RpcSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.ledger.rpc.fake_rpc import PASSPHRASE, Call, FakeRpc, VirtualClock, b64, result, rpc_error
-from tests.protocols.blend_chain import contract
+from tests.protocols.made_ledger import contract
 
 FACTORY, POOL = contract("factory"), contract("pool")
 DEPLOY = EventFilter((FACTORY,), ("deploy",))

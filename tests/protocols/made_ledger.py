@@ -1,0 +1,221 @@
+"""A ledger for tests of any protocol: entries that can be changed one by one, and what calls give.
+
+Contracts are named by labels: ``contract("A")`` is the strkey of A. The entries of a protocol are those of its stand-in
+in `exporter.localnet`, with fields changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from exporter.deployments import Deployment
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import (
+    PERSISTENT,
+    ContractData,
+    data_key,
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+)
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import (
+    INSTANCE_KEY,
+    VOID,
+    address,
+    encode_scval,
+    i128,
+    string,
+    struct_map,
+    symbol,
+    u32,
+    u64,
+    vec,
+)
+from exporter.ledger.source import ContractCall, SimulationAnswer
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.numbers.compute import Tables, compute
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, ProtocolReading
+from tests.chain_simulator import Chain, ChainSource
+
+Written = tuple[bytes, bytes]
+"""LedgerKey XDR and LedgerEntryData XDR."""
+
+Raw = ScVal | None
+"""A field given as a value of any kind, or None to leave it out."""
+
+NOW = 1_800_000_000
+"""The close time at which tests compute."""
+
+UNKNOWN_CODE = hashlib.sha256(b"some other code").digest()
+
+
+def contract(label: str) -> str:
+    """The strkey of the contract with a label."""
+    return strkey.encode(strkey.CONTRACT, hashlib.sha256(label.encode()).digest())
+
+
+def account(label: str) -> str:
+    """The strkey of an account with a label."""
+    return strkey.encode(strkey.ACCOUNT, hashlib.sha256(label.encode()).digest())
+
+
+def entry(owner: str, key: ScVal, value: ScVal) -> Written:
+    """A persistent contract data entry of the contract with a strkey."""
+    data = encode_contract_data(ContractData(owner, key, PERSISTENT, value))
+    return data_key(owner, key, PERSISTENT), data
+
+
+def instance(
+    owner: str, storage: Sequence[tuple[ScVal, ScVal]] | None, wasm_hash: bytes | None = None, executable: int = 0
+) -> Written:
+    """An instance entry; ``executable`` is one of scval's constants, WASM by default."""
+    code = wasm_hash if executable == scval.WASM else None
+    pairs = None if storage is None else tuple(storage)
+    return entry(owner, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(executable, code, None, pairs)))
+
+
+def struct_of(fields: Mapping[str, Raw]) -> ScVal:
+    """A struct without the fields that are None."""
+    return struct_map({name: value for name, value in fields.items() if value is not None})
+
+
+def changed(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
+    """A struct with other fields; None leaves a field out."""
+    return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
+
+
+def changed_entry(
+    written: Written, changes: Mapping[str, Raw], key: ScVal | None = None, *, wasm_hash: bytes | None = None
+) -> Written:
+    """An entry with other fields of its struct, of its instance storage, or of the struct under a key of that."""
+    data = decode_contract_data(written[1])
+    if data.value[0] != scval.CONTRACT_INSTANCE:
+        return entry(data.contract, data.key, changed(data.value, changes))
+    whole: ContractInstance = data.value[1]
+    if key is None:
+        storage = changed((scval.MAP, whole.storage), changes)[1]
+    else:
+        storage = tuple(
+            (name, changed(value, changes) if name == key else value) for name, value in whole.storage or ()
+        )
+    return instance(data.contract, storage, wasm_hash or whole.wasm_hash)
+
+
+def token_instance(
+    token: str, token_symbol: bytes = b"USDC", decimals: int = 7, changes: Mapping[str, Raw] | None = None
+) -> Written:
+    """A token's instance with METADATA; ``changes`` replace or remove fields of it."""
+    fields: dict[str, Raw] = {
+        "decimal": u32(decimals),
+        "name": string("A token"),
+        "symbol": (scval.STRING, token_symbol),
+    }
+    metadata = struct_of(fields | dict(changes or {}))
+    return instance(contract(token), [(symbol("METADATA"), metadata)], hashlib.sha256(b"token").digest())
+
+
+def bare_token(token: str) -> Written:
+    """A token's instance without METADATA."""
+    return instance(contract(token), None, hashlib.sha256(b"another token").digest())
+
+
+def price_data(price: int, timestamp: int) -> ScVal:
+    """SEP-40's PriceData."""
+    return struct_map({"price": i128(price), "timestamp": u64(timestamp)})
+
+
+def lastprice(oracle: str, token: str) -> ContractCall:
+    """The call that asks an oracle for a token's price (docs/protocols/blend.md, "Prices")."""
+    asset = vec(symbol("Stellar"), address(contract(token)))
+    return ContractCall(contract(oracle), "lastprice", (asset,))
+
+
+def key_of_instance(label: str) -> bytes:
+    """The ledger key of a contract's instance."""
+    return instance_key(contract(label))
+
+
+class MadeSource(ChainSource):
+    """The chain's entries, and for calls the results that were set; a call without one traps. It logs the calls."""
+
+    def __init__(self, chain: Chain, results: Mapping[ContractCall, ScVal | bytes | str]) -> None:
+        super().__init__(chain)
+        self.results = results
+        self.calls: list[ContractCall] = []
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """A value, the bytes of one, or as a text the error of the call."""
+        self.calls.append(call)
+        result = self.results.get(call, "HostError: Error(WasmVm, MissingValue)")
+        if isinstance(result, str):
+            return SimulationAnswer(self.chain.ledger, None, result, (), "simulated")
+        data = result if isinstance(result, bytes) else encode_scval(result)
+        return SimulationAnswer(self.chain.ledger, data, None, (), "simulated")
+
+
+class MadeLedger:
+    """Entries and call results of one ledger, and how a protocol reads it. Methods take the labels of contracts."""
+
+    protocol: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, tuple[bytes, int | None]] = {}
+        self.results: dict[ContractCall, ScVal | bytes | str] = {}
+        self.source: MadeSource | None = None
+        self.reading: ProtocolReading | None = None
+
+    def replace(self, *written: Written) -> None:
+        """Write entries, over those that stand under their keys."""
+        self.entries |= {key: (data, None) for key, data in written}
+
+    def remove(self, written: Written) -> None:
+        """Take away what stands under an entry's key."""
+        del self.entries[written[0]]
+
+    def archive(self, written: Written) -> None:
+        """Archive what stands under an entry's key."""
+        self.entries[written[0]] = (self.entries[written[0]][0], 1)
+
+    def set_decimals(self, oracle: str, result: ScVal | bytes | str) -> None:
+        """What an oracle's ``decimals()`` gives."""
+        self.results[ContractCall(contract(oracle), "decimals")] = result
+
+    def set_price(self, oracle: str, token: str, price: int | None, timestamp: int = NOW) -> None:
+        """What an oracle's ``lastprice()`` gives; None is no price."""
+        self.set_lastprice(oracle, token, VOID if price is None else price_data(price, timestamp))
+
+    def set_lastprice(self, oracle: str, token: str, result: ScVal | bytes | str) -> None:
+        """What an oracle's ``lastprice()`` gives, of any kind."""
+        self.results[lastprice(oracle, token)] = result
+
+    def set_function(self, token: str, function: str, result: ScVal | bytes | str) -> None:
+        """What a function without arguments gives."""
+        self.results[ContractCall(contract(token), function)] = result
+
+    def chain(self) -> Chain:
+        """The chain at the first ledger at which everything has closed."""
+        chain = Chain()
+        for key, (data, live_until) in self.entries.items():
+            chain.put(key, data, live_until)
+        chain.close_ledger()
+        return chain
+
+    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
+        """Read through the one-ledger view; the source with its log stays in ``source``."""
+        source = self.source = MadeSource(self.chain(), self.results)
+        return asyncio.run(
+            read_at_one_ledger(source, lambda view: PROTOCOLS[self.protocol].read(view, candidates, deployments))
+        )
+
+    def compute(
+        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
+    ) -> Tables:
+        """Read, and compute the tables; the reading stays in ``reading``."""
+        reading = self.read(candidates, deployments)
+        self.reading = reading.result
+        return compute([reading.result], PROTOCOLS, reading.certificate.ledger, close_time)
