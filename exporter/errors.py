@@ -73,6 +73,10 @@ class MissingLedgerError(LakeError):
         self.first, self.last = first, last
 
 
+class DamagedLedgerError(LakeError):
+    """An object of a lake is there, and is not what its key says."""
+
+
 class ArchiveError(SourceError):
     """A history archive cannot be read, or what it holds does not have the digest that it must have."""
 

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from exporter.backfill.executors import Started, run_all
+from exporter.backfill.executors import Result, Started, run_all
 from exporter.backfill.merge import MergeResult, merge_into_history
 from exporter.backfill.work import DONE, FAILED, Outcome, part_of_snapshot
 from exporter.config import Settings
@@ -25,6 +25,9 @@ from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.ledger.snapshot_file import read_snapshot_bytes
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
+from exporter.tree.documents import Transitions
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.read_back import render_document
 
 JOURNAL_KEY = "state/backfill.journal"
 """Which snapshot files were taken in, by the digest of their content. No part of the API: its ending is none that is
@@ -115,7 +118,7 @@ def backfill(
     """
     result = BackfillResult()
     journal = _read_journal(store)
-    in_history = _ledgers_of(store)
+    in_history = ledgers_of(store)
     done = {digest for digest, ledger in journal.ledgers.items() if ledger == 0 or in_history(ledger)}
 
     def todo() -> Iterator[SnapshotFile]:
@@ -167,7 +170,7 @@ def _take_in(
     for _, outcome in batch:
         if outcome.part is not None:
             parts.setdefault(outcome.ledger, outcome.part)
-    merged = _patiently(lambda: merge_into_history(store, [parts[ledger] for ledger in sorted(parts)], network))
+    merged = merge_patiently(store, [parts[ledger] for ledger in sorted(parts)], network)
     result.added += len(merged.added)
     result.rows += merged.rows
     for file, outcome in batch:
@@ -180,12 +183,29 @@ def _take_in(
     store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
 
-def _patiently(merge: Callable[[], MergeResult]) -> MergeResult:
-    """Merge as soon as no publisher is at work."""
+def publish_transitions(store: Store, transitions: list[Transitions]) -> None:
+    """Say in the history's manifest what replayed accruals prove, as soon as no publisher is at work."""
+
+    def replace() -> None:
+        with store.exclusive():
+            manifest = read_history_manifest(store)
+            if manifest is not None and manifest.transitions != transitions:
+                changed = msgspec.structs.replace(manifest, transitions=transitions)
+                store.put(HISTORY_MANIFEST_KEY, render_document(changed).data)
+
+    _patiently(replace)
+
+
+def merge_patiently(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
+    """Merge as soon as no publisher is at work; see `merge_into_history`."""
+    return _patiently(lambda: merge_into_history(store, parts, network))
+
+
+def _patiently(work: Callable[[], Result]) -> Result:
     deadline, pause = monotonic() + WAIT_SECONDS, 0.5
     while True:
         try:
-            return merge()
+            return work()
         except LostRaceError:
             if monotonic() + pause > deadline:
                 raise
@@ -201,7 +221,8 @@ def _read_journal(store: Store) -> _Journal:
         return _Journal()  # everything is worked on again, and found to be there
 
 
-def _ledgers_of(store: Store) -> Callable[[int], bool]:
+def ledgers_of(store: Store) -> Callable[[int], bool]:
+    """Whether the history may have a ledger; raises `StoreError`."""
     manifest = read_history_manifest(store)
     spans = [] if manifest is None else [(file.first_ledger, file.last_ledger) for file in manifest.files]
     return lambda ledger: any(first <= ledger <= last for first, last in spans)

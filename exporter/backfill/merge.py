@@ -10,6 +10,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import polars as pl
 
 from exporter.errors import CheckError, StoreError
@@ -133,4 +134,4 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])
     store.put_new(rebuilt.entry.key, rebuilt.data)
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]
-    return HistoryManifest(manifest.schema_version, manifest.observed_ledger, files)
+    return msgspec.structs.replace(manifest, files=files)

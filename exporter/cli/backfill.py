@@ -6,10 +6,11 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from exporter.cli.common import config_option, configuration_of, ending, log_format_option, network_option
+from exporter.cli.common import FILE, config_option, configuration_of, ending, log_format_option, network_option
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError
 
@@ -21,7 +22,19 @@ CLUSTER_AT_ONCE = 64
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH...]")
+@click.option(
+    "--lake", metavar="URI", help="Instead of files, a ledger lake: a folder, s3://BUCKET/PREFIX or https://."
+)
+@click.option("--from", "start", metavar="WHEN", help="With --lake: from this day, RFC 3339 time (UTC) or ledger on.")
+@click.option("--to", "end", metavar="WHEN", help="With --lake: up to this day, time or ledger.  [default: its newest]")
+@click.option("--every", metavar="DURATION", help="With --lake: a row each 10m, 1h, 1d.  [default: 1h]")
+@click.option("--archive", metavar="URI", help="With --lake: a history archive, whose checkpoint is the start.")
+@click.option("--start-snapshot", type=FILE, help="With --lake: a ledger snapshot file of all contracts as the start.")
+@click.option("--lake-config", metavar="JSON", help="What the lake's .config.json would say, where it has none.")
+@click.option("--changes", metavar="URI", help="Where extracted changes are kept.  [default: ./lake-changes]")
+@click.option("--on-gap", type=click.Choice(("stop", "skip")), help="With --lake: missing ledgers.  [default: stop]")
+@click.option("--range-ledgers", type=click.IntRange(1, 1_000_000), help="With --lake: ledgers extracted at a time.")
 @config_option
 @network_option
 @click.option("--out", help="The tree whose history is added to: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
@@ -30,16 +43,22 @@ CLUSTER_AT_ONCE = 64
 @log_format_option
 def backfill(
     paths: tuple[Path, ...], config: Path | None, network: str | None, out: str | None, workers: int | None,
-    scheduler: str | None, log_format: str,
+    scheduler: str | None, log_format: str, lake: str | None, **lake_options: Any,
 ) -> None:  # fmt: skip
-    """Add ledger snapshot files to a history.
+    """Add the past to a history: from ledger snapshot files, or from a ledger lake.
 
     PATH is a file as `stellar snapshot create` writes it, or a folder of such files (.json). Each is one ledger; order
-    and number of workers make no difference. What was added before is not done again, so a job that was interrupted is
-    begun again as it was. Snapshots have no contract code, so prices are null.
+    and number of workers make no difference. Prices are those that the file's own entries tell.
 
-    Exit code 0: all are in the history; 3: some files could not be read, the others are in; 7: all are in, but some
-    pool or market could not be read.
+    With --lake there is no PATH: the changes of every market are taken out of the network's own past (SEP-54) and
+    replayed, and what a run would have published goes into the history, for the last ledger at or before each boundary
+    of --every. The state to begin with comes from --archive or --start-snapshot, unless the lake has Soroban's
+    beginning (docs/lake.md).
+
+    What was added before is not done again, so a job that was interrupted is begun again as it was.
+
+    Exit code 0: all are in the history; 3: some could not be read, the others are in; 7: all are in, but some pool or
+    market could not be read.
     """
     console = Console(log_format)
     with ending(console):
@@ -49,6 +68,18 @@ def backfill(
         from exporter.stores import open_store
 
         settings = configuration_of(config, network, out=out).settings
+        if lake is not None:
+            from exporter.backfill.lake_command import run_lake_backfill
+
+            if paths:
+                raise ConfigError("--lake takes no files; add these with a command of their own")
+            sys.exit(run_lake_backfill(settings, lake, workers, scheduler, console, **lake_options))
+        given = [name for name, value in lake_options.items() if value is not None]
+        if given or not paths:
+            raise ConfigError(
+                "name the ledger snapshot files to add, or a ledger lake with --lake"
+                + (f"; --{given[0].replace('_', '-')} is for a lake" if given else "")
+            )
         if scheduler is not None and workers is not None:
             raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
         files = find_files(paths)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +16,9 @@ from exporter.console import Console, own_command
 CLOSE_SECONDS = 5
 ALULA_MARKETS = 3  # as many as the local network knows
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
+PRICES_PER_LEDGER = 2
+PAST_CLOSE_SECONDS = 3_600
+PAST_EVERY = 8 * 3_600
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
 
@@ -23,48 +29,67 @@ _FIRST_TIME = 1_790_000_000
 )
 @click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
+@click.option("--days", type=click.IntRange(0, 365), default=30, show_default=True, help="How long a past there is.")
 @click.option("--report", help="The file for the run report.  [default: run-report.json]")
 @log_format_option
-def demo(out: str, pools: int, seed: int, report: str | None, log_format: str) -> None:
+def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_format: str) -> None:
     """Try a run against a made network; needs nothing else.
 
-    Its markets, amounts and prices are made up, and every page says so.
+    Its markets, amounts and prices are made up, and every page says so. In a new output they have a past, replayed from
+    the network's own ledgers as `exporter backfill --lake` does.
     """
     console = Console(log_format)
     with ending(console):
         import exporter
         from exporter.config import load
+        from exporter.history.manifest import read_history_manifest
         from exporter.localnet.behaviour import Behaviour
         from exporter.localnet.made import SOME, MadeNetwork
         from exporter.localnet.runner import running
         from exporter.localnet.server import create_app
+        from exporter.stores import open_store
 
         # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
-        # are kept for a month, so that the later demo misses none.
+        # are kept for a month, so that the later demo misses none. An output that has a history keeps its past.
         now = int(time.time())
         ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
         made = f"{pools} made Blend pools, {ALULA_MARKETS} Alula markets, and some of every other protocol"
         console.event("demo", f"an embedded network of {made}, at ledger {ledger}", ledger=ledger)
+        store = open_store(out)
+        past = 0 if read_history_manifest(store) is not None else days * 86_400 // PAST_CLOSE_SECONDS
+        flags: dict[str, Any] = {
+            "network.name": "local",
+            "network.requests_per_second": 1000.0,  # it is this machine that is asked
+            "output.uri": out,
+            "output.report": report,
+        }
         network = MadeNetwork(
             pools=pools,
             seed=seed,
-            start_ledger=ledger,
-            start_time=now - now % CLOSE_SECONDS,
+            start_ledger=ledger - past,
+            start_time=now - now % CLOSE_SECONDS - past * PAST_CLOSE_SECONDS,
             close_seconds=CLOSE_SECONDS,
             window=QUIET_LEDGERS,
             quiet_ledgers=QUIET_LEDGERS,
             alula_markets=ALULA_MARKETS,
             others=SOME,
         )
+        if past:
+            from exporter.localnet.made_past import live_through, remember
+
+            settings = load(None, flags, environment={}).settings
+            with (
+                console.step("past", f"letting {days} days of it go by, and replaying them") as facts,
+                tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
+            ):
+                network.close_seconds, network.prices_per_ledger = PAST_CLOSE_SECONDS, len(network.feeds)
+                state = live_through(network, past, Path(folder))
+                network.close_seconds, network.prices_per_ledger = CLOSE_SECONDS, PRICES_PER_LEDGER
+                added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
+                facts.update(ledgers=past, observations=added.added, rows=added.rows)
         with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
-            flags = {
-                "network.name": "local",
-                "network.rpc_urls": [url],
-                "network.requests_per_second": 1000.0,  # it is this machine that is asked
-                "output.uri": out,
-                "output.report": report,
-            }
-            result = exporter.run(load(None, flags, environment={}).settings, console=console)
+            settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
+            result = exporter.run(settings, console=console)
         look = ("check", out) if "://" in out else ("serve", "--out", out)
         console.event("demo", f"look at it with: {own_command(*look)}")
         sys.exit(result.exit_code)

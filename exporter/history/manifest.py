@@ -125,6 +125,7 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
         schema_version=SCHEMA_VERSION,
         observed_ledger=max(file.last_ledger for file in extended),
         files=extended,
+        transitions=[] if previous is None else previous.transitions,
     )
 
 
@@ -146,7 +147,7 @@ def history_below(previous: HistoryManifest | None, entry: HistoryFile) -> Histo
     if not kept:
         return None
     newest = max(file.last_ledger for file in kept)
-    return HistoryManifest(schema_version=previous.schema_version, observed_ledger=newest, files=kept)
+    return msgspec.structs.replace(previous, observed_ledger=newest, files=kept)
 
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,9 @@ from exporter.lake.xdr_walk import word
 CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
 EVICTED: Final = 5
 """Not a kind of the XDR: a key that the ledger's eviction scan took out of the live state."""
+
+EVENT: Final = 6
+"""Neither: what a contract published. Only given where it is asked for."""
 
 _CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, TTL
 _CONTRACT_KIND_BYTES: Final = frozenset(struct.pack(">I", kind) for kind in _CONTRACT_KINDS)
@@ -34,7 +37,7 @@ class Change:
     """One change to contract data, contract code or a time to live, at its place in the order of the ledger.
 
     ``key`` is LedgerKey XDR. ``entry`` is LedgerEntry XDR: the value after the change, or for `STATE` before the one
-    that follows; None for `REMOVED` and `EVICTED`.
+    that follows; None for `REMOVED` and `EVICTED`. Of an `EVENT` they are the contract's id and ContractEvent XDR.
     """
 
     kind: int
@@ -57,6 +60,8 @@ class Header:
     tx_set_hash: bytes
     result_hash: bytes
     bucket_list_hash: bytes
+    value_end: int = 0
+    """Where in ``data`` the StellarValue ends."""
 
     @property
     def empty_by_decree(self) -> bool:
@@ -96,6 +101,7 @@ def read_header(data: bytes, position: int) -> tuple[Header, int]:
     if kind not in _VALUE_TAIL:
         raise DecodeError(f"unknown kind of ledger header: {kind}")
     position += 4 + _VALUE_TAIL[kind]
+    value_end = position - begin
     result_hash, bucket_list_hash = data[position : position + 32], data[position + 32 : position + 64]
     (sequence,) = word(data, position + 64)
     position += 64 + 4 + 8 + 8 + 4 + 8 + 4 + 4 + 4 + 128
@@ -112,8 +118,9 @@ def read_header(data: bytes, position: int) -> tuple[Header, int]:
         raise DecodeError(f"unknown extension of a ledger header's history entry: {extension}")
     previous, tx_set_hash = data[begin + 4 : begin + 36], data[begin + 36 : begin + 68]
     header = Header(
-        body, digest, sequence, protocol, previous, close_time, kind, tx_set_hash, result_hash, bucket_list_hash
-    )
+        body, digest, sequence, protocol, previous, close_time, kind, tx_set_hash, result_hash, bucket_list_hash,
+        value_end,
+    )  # fmt: skip
     return header, position + 4
 
 
@@ -125,22 +132,25 @@ def header_of(meta: bytes, position: int = 0) -> Header:
         raise DecodeError("the bytes end inside a ledger header") from None
 
 
-def walk(meta: bytes) -> LedgerClose:
-    """Walk the one LedgerCloseMeta that the bytes are. Raises `DecodeError`, also where more bytes follow it."""
-    close, end = walk_at(meta, 0)
+def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
+    """Walk the one LedgerCloseMeta that the bytes are. Raises `DecodeError`, also where more bytes follow it.
+
+    What contracts of ``events_of`` (their ids) published stands among the changes.
+    """
+    close, end = walk_at(meta, 0, events_of)
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
     return close
 
 
-def walk_at(meta: bytes, position: int) -> tuple[LedgerClose, int]:
+def walk_at(meta: bytes, position: int, events_of: frozenset[bytes] = frozenset()) -> tuple[LedgerClose, int]:
     """Walk the LedgerCloseMeta that begins at a position; gives the position after it, too.
 
     The header's hash, the hash of the transaction set and the hash of the results are verified, since passing over the
     first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form.
     """
     try:
-        return _walk(meta, position)
+        return _walk(meta, position, events_of)
     except (struct.error, IndexError):
         raise DecodeError("the bytes end inside a ledger's meta") from None
 
@@ -158,7 +168,7 @@ def _start(meta: bytes, position: int) -> tuple[int, int]:
     return version, position + (20 if extension else 8)
 
 
-def _walk(meta: bytes, position: int) -> tuple[LedgerClose, int]:
+def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:
     version, position = _start(meta, position)
     header, position = read_header(meta, position)
     position = _pass_transaction_set(meta, position, header, version)
@@ -167,6 +177,12 @@ def _walk(meta: bytes, position: int) -> tuple[LedgerClose, int]:
         raise DecodeError(f"{count} transactions in a ledger, where {_MAX_TRANSACTIONS} is the most")
     position += 4
     found: list[Change] = []
+
+    def publishes(contract: bytes, begin: int, end: int) -> None:
+        if contract in events_of:
+            found.append(Change(EVENT, contract, meta[begin:end]))
+
+    seen = publishes if events_of else None
     late: list[Change] = []  # of the fees that are paid back after all transactions
     results = hashlib.sha256(struct.pack(">I", count))
     failed = 0
@@ -179,7 +195,7 @@ def _walk(meta: bytes, position: int) -> tuple[LedgerClose, int]:
         results.update(meta[position:end])
         failed += not succeeded
         position = _changes(meta, end, found)
-        position = _transaction_meta(meta, position, found)
+        position = _transaction_meta(meta, position, found, seen)
         if version == 2:
             position = _changes(meta, position, late)
     if results.digest() != header.result_hash and not (header.sequence == 1 and not count):
@@ -242,7 +258,9 @@ def key_of_entry(entry: bytes) -> bytes:
     return kind + entry[begin : begin + 32]
 
 
-def _transaction_meta(data: bytes, position: int, found: list[Change]) -> int:
+def _transaction_meta(
+    data: bytes, position: int, found: list[Change], seen: Callable[[bytes, int, int], None] | None
+) -> int:
     (version,) = word(data, position)
     position += 4
     if version > 4:
@@ -255,7 +273,7 @@ def _transaction_meta(data: bytes, position: int, found: list[Change]) -> int:
     position += 4
     for _ in range(operations):
         if version == 4:
-            position = xdr.contract_events(data, _changes(data, position + 4, found))
+            position = xdr.contract_events(data, _changes(data, position + 4, found), 0, seen)
         else:
             position = _changes(data, position, found)
     if version > 1:
@@ -270,7 +288,7 @@ def _transaction_meta(data: bytes, position: int, found: list[Change]) -> int:
         if extension:  # what was charged
             position += 4 + 24
         if version == 3:
-            position = xdr.contract_events(data, position)
+            position = xdr.contract_events(data, position, 0, seen)
             position = xdr.value(data, position)
             position = xdr.contract_events(data, position, 4)
         else:

@@ -8,6 +8,7 @@ An object is one zstd frame of a LedgerCloseMetaBatch: the first ledger, the las
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +21,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct
 
-from exporter.errors import ConfigError, DecodeError, LakeError, MissingLedgerError
+from exporter.errors import ConfigError, DamagedLedgerError, DecodeError, LakeError, MissingLedgerError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -92,7 +93,7 @@ class Lake:
             ConfigError: the address is not one of a lake, or there is no usable ``.config.json``.
             LakeError: it cannot be read.
         """
-        store, label = _open_store(uri)
+        store, label = open_place(uri)
         lake = cls(store, config or LakeConfig("", 1, 1), label)
         if config is None:
             data = lake._get(CONFIG)
@@ -141,12 +142,39 @@ class Lake:
                 return open_batch(name + ending, data, first, first + size - 1)
         raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
 
+    def span(self) -> tuple[int, int]:
+        """The oldest and the newest ledger, as the names of objects tell. Raises `LakeError` where nothing does."""
+        try:
+            partitions = [_first_of(str(name)) for name in self._listed("", "common_prefixes")]
+            ends = []
+            for wanted in (min, max):
+                found = [first for first in partitions if first is not None]
+                folder = "" if not found else self.config.key_of(wanted(found)).rpartition("/")[0] + "/"
+                objects = [first for name in self._listed(folder, "objects") if (first := _first_of(name)) is not None]
+                if not objects:
+                    raise LakeError(f"{self.label} has no objects")
+                ends.append(self.batch_of(wanted(objects)))
+        except LakeError:
+            raise
+        except Exception as error:  # as in _get
+            raise LakeError(
+                f"{self.label} cannot be listed ({type(error).__name__}); say with --from and --to which ledgers to "
+                "read, by their numbers"
+            ) from error
+        return ends[0].first, ends[1].last
+
+    def _listed(self, folder: str, what: str) -> list[str]:
+        result: Any = self._store.list_with_delimiter(folder or None)
+        return [item if isinstance(item, str) else item["path"] for item in result[what]]
+
     def _get(self, key: str) -> bytes | None:
         for left in reversed(range(TRIES)):
             try:
                 got: Any = self._store.get(key)
                 if got.meta["size"] > MAX_OBJECT_BYTES:
-                    raise LakeError(f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object")
+                    raise DamagedLedgerError(
+                        f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object"
+                    )
                 return bytes(got.bytes())
             except FileNotFoundError:
                 return None
@@ -159,6 +187,15 @@ class Lake:
         raise AssertionError("the last try returns or raises")
 
 
+_NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xdr\.zstd?|)$")
+
+
+def _first_of(name: str) -> int | None:
+    """The first ledger of a partition or a batch, by its name; None for the name of anything else."""
+    match = _NAME.search(name)
+    return None if match is None else int(match[1])
+
+
 def decode_config(data: bytes, label: str) -> LakeConfig:
     """A ``.config.json``. Raises `ConfigError`."""
     try:
@@ -168,15 +205,15 @@ def decode_config(data: bytes, label: str) -> LakeConfig:
 
 
 def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
-    """Decompress an object, and see that it holds the ledgers that its key says. Raises `LakeError`."""
+    """Decompress an object, and see that it holds the ledgers that its key says. Raises `DamagedLedgerError`."""
     try:
         raw = decompress(data)
         start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
     except (DecodeError, OSError, pa.ArrowException) as error:
-        raise LakeError(f"{key} is damaged: {error}") from error
+        raise DamagedLedgerError(f"{key} is damaged: {error}") from error
     # Ledger 1 is the genesis, of which there is no meta, and the newest batch of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
-        raise LakeError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
+        raise DamagedLedgerError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
     return Batch(key, start, end, raw)
 
 
@@ -192,7 +229,8 @@ def decompress(data: bytes) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _open_store(uri: str) -> tuple[ObjectStore, str]:
+def open_place(uri: str) -> tuple[ObjectStore, str]:
+    """What reads objects below an address, and a name of it for people. Raises `ConfigError`."""
     from obstore.store import HTTPStore, LocalStore, S3Store
 
     parts = urlsplit(uri)

@@ -12,12 +12,12 @@ last. docs/lake.md has the rules and where each was seen.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import LakeError
-from exporter.lake.close_meta import CREATED, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, LedgerClose
+from exporter.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, LedgerClose
 from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at
 from exporter.ledger.source import RawEntry
 
@@ -85,22 +85,25 @@ class ReplayedState:
         Raises:
             LakeError: the ledger is not after the one that the state is of.
         """
-        header = close.header
-        if header.sequence <= self.ledger:
-            raise LakeError(f"ledger {header.sequence} cannot be replayed over ledger {self.ledger}")
-        self.ledger = header.sequence
+        return self.take(close.header.sequence, close.header.protocol, close.changes)
+
+    def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> list[bytes]:
+        """As `apply`, for a ledger's changes of which those that nobody wants may be left out. Raises `LakeError`."""
+        if ledger <= self.ledger:
+            raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
+        self.ledger = ledger
         changed: dict[bytes, None] = {}
-        for change in close.changes:
-            if change.kind == STATE:
+        for change in changes:
+            if change.kind in (STATE, EVENT):
                 continue
             if change.key[:4] == _TTL:
                 self._apply_life(change)
             elif self._wanted(change):
                 self._apply_value(change)
                 changed[change.key] = None
-        if self.protocol < 24 <= header.protocol:
+        if self.protocol < 24 <= protocol:
             self._correct_archive()
-        self.protocol = header.protocol
+        self.protocol = protocol
         return list(changed)
 
     def _apply_life(self, change: Change) -> None:
@@ -143,6 +146,14 @@ class ReplayedState:
         data, last_modified = stored
         life = ARCHIVED if key in self._evicted else self._lives.get(ttl_key(key))
         return seen_at(key, RawEntry(data, last_modified, life), self.ledger)
+
+    def stored(self) -> dict[bytes, RawEntry]:
+        """Everything, with the true last ledger of each life: what another state can begin with."""
+        lives, evicted = self._lives, self._evicted
+        return {
+            key: RawEntry(data, modified, ARCHIVED if key in evicted else lives.get(ttl_key(key)))
+            for key, (data, modified) in self._data.items()
+        }
 
     def keys(self) -> Iterator[bytes]:
         """Every key that has a value, also of an archived entry."""

@@ -8,7 +8,7 @@ The other direction does not hold: a hit is only a hint, and the ledger is walke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from exporter.lake.close_meta import Change
@@ -49,4 +49,15 @@ class Watch:
 
     def wants(self, change: Change) -> bool:
         """Whether a change of contract data concerns what is watched; of another kind only its key's owner can tell."""
-        return change.key[8:_KEY_HEAD] in self._contracts or change.key in self._keys
+        return self.wants_key(change.key)
+
+    def wants_key(self, key: bytes) -> bool:
+        """Whether a LedgerKey XDR of contract data is watched."""
+        return key[8:_KEY_HEAD] in self._contracts or key in self._keys
+
+    def places(self, raw: bytes) -> Iterator[int]:
+        """Where LedgerKeys of watched contracts may begin, as in a footprint or among evicted keys."""
+        for match in _CONTRACT.finditer(raw):
+            contract, end = match[1], match.end(1)
+            if end - match.start() == 1 + 4 + 32 and (contract in self._contracts or contract in self._busy):
+                yield match.start() - 3

@@ -377,14 +377,22 @@ def _operation_results(data: bytes, position: int) -> int:
     return position
 
 
-def contract_events(data: bytes, position: int, head: int = 0) -> int:
-    """An array of ContractEvents, each after ``head`` bytes of what wraps it."""
+def contract_events(
+    data: bytes, position: int, head: int = 0, seen: Callable[[bytes, int, int], None] | None = None
+) -> int:
+    """An array of ContractEvents, each after ``head`` bytes of what wraps it.
+
+    ``seen`` is told of each that has a contract: its id, and where the event begins and ends.
+    """
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):
-        position += head + 4
-        (there,) = word(data, position)
-        position += 4 + (32 if there else 0) + 4 + 4
+        position += head
+        begin = position
+        (there,) = word(data, position + 4)
+        position += 8 + (32 if there else 0) + 4 + 4
         (topics,) = word(data, position)
         position = value(data, position + 4, topics + 1)
+        if seen is not None and there:
+            seen(data[begin + 8 : begin + 40], begin, position)
     return position

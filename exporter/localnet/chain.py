@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from exporter.ledger.codec.entries import is_temporary, seen_at
 from exporter.ledger.codec.scval import ScVal
@@ -38,11 +38,28 @@ class Change:
     live_until: int | None = None
 
 
+OnClose = Callable[
+    [int, int, Sequence[Change], Mapping[bytes, int], Mapping[bytes, int], Sequence[ContractEvent]], None
+]
+
+
 class _Version(NamedTuple):
     """A key's entry from ``ledger`` on, until its next version."""
 
     ledger: int
     entry: RawEntry | None
+
+
+class LedgerState(Protocol):
+    """What contract code sees of a chain."""
+
+    def entry(self, key: bytes, ledger: int) -> RawEntry | None:
+        """What a reader at ``ledger`` sees under a key."""
+        ...
+
+    def close_time(self, ledger: int) -> int:
+        """When a ledger closed, in unix seconds."""
+        ...
 
 
 class Chain:
@@ -75,6 +92,8 @@ class Chain:
         self._versions = {key: [_Version(0, entry)] for key, entry in (entries or {}).items()}
         self._events: dict[int, tuple[ContractEvent, ...]] = {}
         self._lock = threading.Lock()
+        self.on_close: OnClose | None = None
+        """Is told of each ledger before it closes: its number and time, writes, extensions, restorations, events."""
 
     @property
     def latest(self) -> int:
@@ -114,6 +133,11 @@ class Chain:
         """Everything a reader at ``ledger`` sees: the truth that tests compare with."""
         return {key: entry for key in self.known_keys() if (entry := self.entry(key, ledger)) is not None}
 
+    def stored(self, key: bytes) -> RawEntry | None:
+        """The newest entry under a key, also an expired one, with the true last ledger of its life."""
+        versions = self._versions.get(key)
+        return versions[-1].entry if versions else None
+
     def knows(self, key: bytes) -> bool:
         """Whether a key has a version in the window, present or not."""
         return key in self._versions
@@ -141,14 +165,17 @@ class Chain:
         """
         with self._lock:
             ledger = self._latest + 1
-            for key, live_until in (extensions or {}).items():
+            changes, extensions, restorations = list(changes), extensions or {}, restorations or {}
+            published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
+            if self.on_close is not None:
+                self.on_close(ledger, close_time, changes, extensions, restorations, published)
+            for key, live_until in extensions.items():
                 self._extend(key, live_until, ledger)
-            for key, live_until in (restorations or {}).items():
+            for key, live_until in restorations.items():
                 self._extend(key, live_until, ledger, archived=True)
             for change in changes:
                 entry = None if change.data is None else RawEntry(change.data, ledger, change.live_until)
                 self._append(change.key, _Version(ledger, entry))
-            published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
             if published:
                 self._events[ledger] = published
             while self._events and (oldest := next(iter(self._events))) <= ledger - self.event_window:

@@ -48,7 +48,7 @@ from exporter.ledger.codec.scval_encode import (
     vec,
 )
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.chain import Chain
+from exporter.localnet.chain import LedgerState
 
 MISSING_CONTRACT = "Error(Storage, MissingValue)"
 MISSING_FUNCTION = "Error(WasmVm, MissingValue)"
@@ -74,7 +74,7 @@ class Host:
     ``run`` is how a call of a contract is run: those that code makes itself share the footprint.
     """
 
-    def __init__(self, chain: Chain, ledger: int, run: Callable[[Host, ContractCall], ScVal]) -> None:
+    def __init__(self, chain: LedgerState, ledger: int, run: Callable[[Host, ContractCall], ScVal]) -> None:
         self._chain = chain
         self._run = run
         self._running: list[str] = []
@@ -143,7 +143,7 @@ class Contracts:
         self._by_wasm_hash = dict(by_wasm_hash or {})
         self._stellar_asset = stellar_asset
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
         """Run one call on the state of a ledger."""
         host = Host(chain, ledger, self._run)
         try:

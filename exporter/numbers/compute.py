@@ -164,8 +164,13 @@ def _pools_of(
         check_representable(kept)
         return kept
 
+    beyond = pools.select(
+        (~pl.col(name).is_between(pl.lit(-bound, dtype=pl.Int128), pl.lit(bound, dtype=pl.Int128))).any().alias(name)
+        for name, bound in BOUNDS.items()
+    ).row(0, named=True)
     pools = pools.with_columns(
-        exact.clamp(pools[name], -bound, bound).cast(POOLS[name]).alias(name) for name, bound in BOUNDS.items()
+        (exact.clamp(pools[name], -bound, bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
+        for name, bound in BOUNDS.items()
     )
     return _keep_exact(pools, representable, unread).select(POOLS.keys())
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -280,7 +281,7 @@ def _replace(
     gone = {file.key for file in piece.files}
     files = [file for file in manifest.files if file.key not in gone]
     files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)
-    replaced = HistoryManifest(manifest.schema_version, manifest.observed_ledger, files)
+    replaced = msgspec.structs.replace(manifest, files=files)
     rendered = render_document(replaced)
     store.put(HISTORY_MANIFEST_KEY, rendered.data)
     return replaced

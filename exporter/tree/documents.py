@@ -204,12 +204,29 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: Version
 
 
-class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Every Parquet file of the history. A file that is not named here is no part of it."""
+class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often the chain itself tried the math of a protocol's contract code: at each accrual that was replayed.
+
+    In `confirmed` ones, what the contract wrote is what is computed here from the entries before, in every number that
+    is compared. In `differing` ones it is not: the contract did more in the same call, or the math is wrong.
+    """
+
+    protocol: ProtocolName
+    wasm_hash: Digest | None
+    confirmed: Count
+    differing: Count
+
+
+class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Every Parquet file of the history. A file that is not named here is no part of it.
+
+    `transitions` is there where a past was replayed from the network's own ledgers.
+    """
 
     schema_version: Version
     observed_ledger: Ledger
     files: list[HistoryFile]
+    transitions: list[Transitions] = []
 
 
 class AssetPrice(Struct, frozen=True, forbid_unknown_fields=True):

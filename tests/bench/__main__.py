@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
-from tests.bench import backfill, decode, edge, history, job, math, one_ledger, publish, render, soak, startup
+from tests.bench import backfill, decode, edge, history, job, lake, math, one_ledger, publish, render, soak, startup
 from tests.bench.timing import Finding, Spread
 
 BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "job": job.run,
     "history": history.run,
     "backfill": backfill.run,
+    "lake": lake.run,
     "edge": edge.run,
     "publish": publish.run,
     "soak": soak.run,

@@ -33,7 +33,7 @@ from exporter.localnet.blend import (
     reserve_list,
     reward_zone,
 )
-from exporter.localnet.chain import Chain
+from exporter.localnet.chain import Chain, LedgerState
 from exporter.localnet.contracts import Contracts, Simulation, Token, asset_entry, oracle_instance
 from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
@@ -62,7 +62,7 @@ class _Counted(Contracts):
         super().__init__()
         self._called = called
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
         self._called[call.contract, call.function] += 1
         return CODE.simulate(chain, ledger, call)
 

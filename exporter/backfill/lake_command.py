@@ -1,0 +1,134 @@
+"""What ``exporter backfill --lake`` does."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+from pathlib import Path
+from time import monotonic
+
+from exporter.backfill.executors import Started, dask_cluster, processes
+from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult, Pace
+from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError
+from exporter.history.export import Moment, parse_moment
+from exporter.lake.boundaries import find_range
+from exporter.lake.objects import Lake, decode_config
+from exporter.numbers.wording import counted
+from exporter.stores import open_store
+
+CHANGES = "./lake-changes"
+CLUSTER_AT_ONCE = 64
+SHOWN = 20
+TOLD_EVERY_SECONDS = 10.0
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def parse_every(text: str) -> int:
+    """Seconds of a duration such as 10m, 1h or 1d. Raises `ConfigError`."""
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
+    if match is None:
+        raise ConfigError(f"--every: {text!r} is no duration such as 10m, 1h or 1d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def run_lake_backfill(
+    settings: Settings,
+    uri: str,
+    workers: int | None,
+    scheduler: str | None,
+    console: Console,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    every: str | None = None,
+    archive: str | None = None,
+    start_snapshot: Path | None = None,
+    lake_config: str | None = None,
+    changes: str | None = None,
+    on_gap: str | None = None,
+    range_ledgers: int | None = None,
+) -> int:
+    """Backfill from a lake and say what came of it; gives the exit code."""
+    if scheduler is not None and workers is not None:
+        raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
+    if archive is not None and start_snapshot is not None:
+        raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
+    seconds = parse_every(every or "1h")
+    begins = Moment() if start is None else parse_moment(start, "--from")
+    ends = Moment() if end is None else parse_moment(end, "--to")
+    config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
+    store = open_store(settings.output.uri)
+    store.try_writing()  # before the work that would be lost
+    kept = open_store(changes or CHANGES)
+    kept.try_writing()
+
+    lake = Lake.open(uri, config)
+    if lake.config.network_passphrase != settings.passphrase:
+        raise NetworkMismatchError(
+            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
+            f"{settings.passphrase!r}; set --network"
+        )
+    first, last, begin_time, end_time = find_range(lake, begins, ends)
+    if start_snapshot is not None:
+        state = snapshot_start(start_snapshot, settings.passphrase)
+    elif archive is not None:
+        state = archive_start(archive, first, settings.passphrase)
+    else:
+        state = empty_start(lake)
+    if state.ledger > first:
+        if begins != Moment():
+            raise ConfigError(
+                f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: what was before is not "
+                "in it; begin later, or give an older start"
+            )
+        first, begin_time = state.ledger, state.close_time
+    plan = LakePlan(
+        settings, uri, config, state, first, last, begin_time, end_time, seconds, on_gap or STOP,
+        range_ledgers or RANGE_LEDGERS,
+    )  # fmt: skip
+    count = workers or os.cpu_count() or 1
+    begun: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
+    doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
+    with console.step("backfill", doing) as facts:
+        pace, told = Pace(), [monotonic()]
+
+        def tell(what: str, done: int, of: int) -> None:
+            text = pace.told(what, done, of)
+            if done >= of or monotonic() - told[0] >= TOLD_EVERY_SECONDS:
+                told[0] = monotonic()
+                console.event("progress", text, what=what, done=done, of=of)
+
+        at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
+        result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=tell).run()
+        facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
+        facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
+        facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
+        facts.update(confirmed=sum(result.tally.confirmed.values()), differing=sum(result.tally.differing.values()))
+    return _exit_code(result, settings, console)
+
+
+def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
+    for gap in result.gaps[:SHOWN]:
+        console.warning(
+            f"ledgers {gap.first} to {gap.last} are not known: {gap.reason}", first=gap.first, last=gap.last
+        )
+    for ledger, reason in sorted((result.refused | result.failed).items())[:SHOWN]:
+        console.warning(f"ledger {ledger} was not added: {reason}", ledger=ledger)
+    if len(result.refused) + len(result.failed) > SHOWN:
+        console.warning(f"{counted(len(result.refused) + len(result.failed), 'ledger')} were not added in all")
+    for item in result.tally.mismatches[:SHOWN]:
+        console.warning(
+            f"ledger {item.ledger}: {item.protocol} made {item.field} {item.found}, computed is {item.computed} "
+            f"(key {item.key[:200]}, code {item.code})",
+            ledger=item.ledger,
+        )
+    surprises = {place for places in result.unread.values() for place in places if not settings.may_be_unread(place)}
+    for place in sorted(surprises)[:SHOWN]:
+        console.warning(f"{place} could not be read at some ledgers")
+    if result.refused or result.failed:
+        return EXIT_SOURCE
+    return EXIT_UNREAD if surprises else EXIT_DONE

@@ -1,0 +1,503 @@
+"""The past out of a ledger lake: extraction of what is watched, replay, and rows into the history.
+
+    1. find what is watched: a reading of the start state says what it looks at, until it looks at nothing new
+    2. extract, ranges of ledgers side by side; what was extracted before stands
+    3. replay in order, segments of boundaries side by side; each is read as a run reads
+    4. where a reading looked at what was not watched, watch that, too, and do 2 and 3 for what is left
+
+A row is made only of a state that is wholly known: behind a gap there is none until a checkpoint tells the state again.
+Ranges and segments are cut by ledgers and time alone, so neither workers nor interruptions change a byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from time import monotonic
+
+import msgspec
+
+from exporter.backfill.executors import Started, run_all
+from exporter.backfill.job import ledgers_of, merge_patiently, publish_transitions
+from exporter.backfill.segments import (
+    INCOMPLETE,
+    EventNames,
+    Segment,
+    SegmentResult,
+    Watched,
+    answers_of,
+    replay_segment,
+    used_by,
+)
+from exporter.backfill.start_state import StartState
+from exporter.backfill.work import DONE, FAILED
+from exporter.config import Settings
+from exporter.deployments import Deployment
+from exporter.deployments.networks import network_of
+from exporter.discovery import Surroundings
+from exporter.errors import LakeError, SourceError
+from exporter.history.manifest import HistoryPart
+from exporter.job.reading import OpenSource, read_protocols, view_limits
+from exporter.lake.boundaries import boundaries, last_before
+from exporter.lake.changes import Gap, LedgerChanges, RangeFacts, read_changes, read_facts, read_ledgers
+from exporter.lake.close_meta import STATE, Change
+from exporter.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
+from exporter.lake.objects import LakeConfig
+from exporter.lake.proof import UNKNOWN_CODE, Tally
+from exporter.lake.replay import ReplayedState
+from exporter.lake.replayed_source import ReplayedSource
+from exporter.lake.wrongly_archived import wrongly_archived
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.protocols import PROTOCOLS
+from exporter.stores.store import Store
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import Transitions
+
+JOURNAL_KEY = "state/backfill-lake.journal"
+"""Which segments are in the history, and what their transitions prove. It may be removed: they are done again then."""
+
+RANGE_LEDGERS = 8_192
+"""So many ledgers are extracted at a time: about 40 seconds' work on mainnet."""
+
+BOUNDARIES_A_SEGMENT = 24
+MAX_ROUNDS = 8
+MAX_FIXPOINT = 20
+STOP, SKIP = "stop", "skip"
+
+Close = tuple[int, int, int]
+"""A ledger, its close time in unix seconds, and its protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakePlan:
+    """What is asked for. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
+
+    ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed.
+    """
+
+    settings: Settings
+    lake: str
+    config: LakeConfig | None
+    start: StartState
+    first: int
+    last: int
+    begins: int
+    ends: int
+    every: int
+    on_gap: str = STOP
+    range_ledgers: int = RANGE_LEDGERS
+
+
+@dataclass(slots=True)
+class LakeResult:
+    """What came of it. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
+
+    boundaries: int = 0
+    added: int = 0
+    known: int = 0
+    empty: int = 0
+    rows: int = 0
+    refused: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    ledgers: int = 0
+    touched: int = 0
+    bytes: int = 0
+    rounds: int = 0
+
+
+class _Done(msgspec.Struct, frozen=True):
+    """A segment that is in the history: the ledgers replayed for it, those with rows, and its proof."""
+
+    first: int
+    last: int
+    boundaries: tuple[int, ...]
+    with_rows: tuple[int, ...]
+    tally: Tally
+
+
+class _Journal(msgspec.Struct):
+    segments: dict[str, _Done] = {}
+
+
+class LakeJob:
+    """One backfill. ``changes`` keeps the intermediate files, ``store`` is the output."""
+
+    def __init__(
+        self,
+        plan: LakePlan,
+        store: Store,
+        changes: Store,
+        start: Started,
+        *,
+        at_once: int,
+        on_progress: Callable[[str, int, int], None] = lambda what, done, of: None,  # noqa: ARG005
+    ) -> None:
+        """Args: ``on_progress`` is told what is being done (ledgers or boundaries), how much is, and of how much."""
+        self.plan = plan
+        self.result = LakeResult()
+        self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
+        self._tell = on_progress
+        self._network = network_of(plan.settings.passphrase)
+        self._watches: list[Watched] = []
+        self._tried: set[tuple[str, str]] = set()
+        self._deployments: tuple[Deployment, ...] = ()
+
+    def run(self) -> LakeResult:
+        """Do all of it.
+
+        Raises:
+            LakeError: an object cannot be fetched, or, unless gaps are skipped, is missing or damaged.
+            StoreError: something cannot be written; what was written before stays, and is not done again.
+        """
+        plan, result = self.plan, self.result
+        watched = self._fixpoint()
+        for _ in range(MAX_ROUNDS):
+            result.rounds += 1
+            self._watches.append(watched)
+            self._extract(watched)
+            segments = self._segments()
+            result.boundaries = sum(len(closes) for _, closes in segments)
+            if result.rounds == 1:
+                result.known = result.boundaries - sum(len(closes) for _, closes in self._left(segments))
+            missing = self._replay(segments)
+            watched = missing - self._all_watched
+            if not watched:
+                break
+        else:
+            for _, closes in self._left(segments):
+                reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
+                result.refused |= {ledger: reason for ledger, _, _ in closes}
+        self._publish_proof()
+        result.ledgers = plan.last - plan.start.ledger
+        return result
+
+    @property
+    def _all_watched(self) -> Watched:
+        total = Watched()
+        for each in self._watches:
+            total |= each
+        return total
+
+    # 1. What is watched.
+
+    def _fixpoint(self) -> Watched:
+        """What a reading of the start state looks at."""
+        plan, watched = self.plan, Watched()
+        self._deployments = tuple(self._network.deployments) if plan.settings.discovery.enabled else ()
+        for _ in range(MAX_FIXPOINT):
+            entries = plan.start.entries(watched.contracts, watched.keys)
+            state = ReplayedState(entries, plan.start.ledger)
+            source = ReplayedSource(
+                state.entry, state.ledger, plan.start.close_time, answers_of(self._network.passphrase)
+            )
+            if plan.settings.discovery.enabled:
+                self._deployments = tuple(asyncio.run(self._completed(source)))
+            names = EventNames(self._deployments)
+            program = partial(
+                read_protocols, settings=plan.settings, modules=PROTOCOLS,
+                opened=OpenSource(source, self._network, list(plan.start.instances), plan.start.label, None),
+                around=Surroundings(self._deployments),
+            )  # fmt: skip
+            reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
+            used = used_by(reading.result, source, self._deployments)
+            used = Watched(used.contracts | names.contracts, used.keys, names.contracts)
+            if not used - watched:
+                return watched
+            watched |= used
+        raise SourceError(f"after {MAX_FIXPOINT} readings of {plan.start.label} it still names further contracts")
+
+    async def _completed(self, source: ReplayedSource) -> list[Deployment]:
+        deployments = list(self._network.deployments)
+        view = LedgerView(source)
+        for name, module in PROTOCOLS.items():
+            own = [item for item in deployments if item.protocol == name]
+            completed = await module.complete(view, own)
+            deployments = [*(item for item in deployments if item.protocol != name), *completed]
+        return deployments
+
+    # 2. Extraction.
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        size, first = self.plan.range_ledgers, self.plan.start.ledger + 1
+        while first <= self.plan.last:
+            last = min(first - first % size + size - 1, self.plan.last)
+            yield first, last
+            first = last + 1
+
+    def _keys(self, watched: Watched, first: int, last: int) -> tuple[str, str]:
+        digest = digest_of_watch(watched.contracts, watched.keys, watched.events_of)
+        network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
+        name = f"changes/{network}-{digest}/{first}-{last}"
+        return f"{name}.changes.parquet", f"{name}.ledgers.parquet"
+
+    def _extract(self, watched: Watched) -> None:
+        plan, result = self.plan, self.result
+        done = 0
+        total = plan.last - plan.start.ledger
+
+        def todo() -> Iterator[RangeOfLedgers]:
+            nonlocal done
+            for first, last in self._ranges():
+                facts = self._facts(watched, first, last)
+                if facts is not None and (not facts.gaps or self._keys(watched, first, last) in self._tried):
+                    done += last - first + 1
+                    continue
+                yield RangeOfLedgers(
+                    plan.lake, plan.config, self._network.passphrase, first, last, watched.contracts, watched.keys,
+                    watched.events_of,
+                )  # fmt: skip
+
+        for work, extracted in run_all(self._start, extract, todo(), self._at_once):
+            if extracted.facts.gaps and plan.on_gap == STOP:
+                gap = extracted.facts.gaps[0]
+                raise LakeError(
+                    f"{_shown(gap)}: {gap.reason}. Nothing is lost: begin again when it is there, or with "
+                    "--on-gap skip to go on without the ledgers that cannot be known then"
+                )
+            self._keep(watched, work, extracted)
+            done += work.last - work.first + 1
+            result.touched += extracted.facts.touched
+            result.bytes += extracted.facts.bytes
+            self._tell("ledgers", done, total)
+        self._check_links(watched)
+
+    def _keep(self, watched: Watched, work: RangeOfLedgers, extracted: Extracted) -> None:
+        changes, ledgers = self._keys(watched, work.first, work.last)
+        self._changes.put(changes, extracted.changes)
+        self._changes.put(ledgers, extracted.ledgers)  # last: it says that the range is done
+        self._tried.add((changes, ledgers))
+
+    def _facts(self, watched: Watched, first: int, last: int) -> RangeFacts | None:
+        _, key = self._keys(watched, first, last)
+        stored = self._changes.get(key)
+        return None if stored is None else read_facts(stored.data, key)
+
+    def _check_links(self, watched: Watched) -> None:
+        """Each range must follow the one before. Raises `LakeError`."""
+        before = ""
+        self.result.gaps = []
+        for first, last in self._ranges():
+            facts = self._facts(watched, first, last)
+            assert facts is not None  # it was just extracted
+            if before and facts.previous_hash and before != facts.previous_hash:
+                raise LakeError(f"ledger {first} does not follow ledger {first - 1}: the lake is not one chain")
+            before = facts.last_hash
+            self.result.gaps += facts.gaps
+
+    # 3. Replay.
+
+    def _closes(self) -> Iterator[Close]:
+        """Every ledger that is known, ascending; the start's own first."""
+        start = self.plan.start
+        yield start.ledger, start.close_time, start.protocol
+        for first, last in self._ranges():
+            for ledger, facts in self._ledgers_of(first, last).items():
+                yield ledger, *facts
+
+    def _ledgers_of(self, first: int, last: int) -> dict[int, tuple[int, int]]:
+        stored = self._changes.get(self._keys(self._watches[0], first, last)[1])
+        assert stored is not None  # it was extracted
+        return read_ledgers(stored.data)
+
+    def _segments(self) -> list[tuple[str, list[Close]]]:
+        """The boundaries, by the grid of time that the segments are of."""
+        plan = self.plan
+        times = boundaries(plan.begins, plan.ends, plan.every)
+        width = plan.every * BOUNDARIES_A_SEGMENT
+        groups: dict[int, list[Close]] = {}
+        for close in last_before(times, (close for close in self._closes() if close[0] >= plan.first)):
+            groups.setdefault(close[1] // width, []).append(close)
+        return [(f"{plan.every}-{start * width}", closes) for start, closes in groups.items()]
+
+    def _left(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
+        """The segments that are not done, by the journal and the history."""
+        journal, has = self._journal(), ledgers_of(self._store)
+        left = []
+        for name, closes in segments:
+            done = journal.segments.get(f"{self._network.name}/{name}")
+            wanted = {ledger for ledger, _, _ in closes} - self.result.refused.keys()
+            if done is None or not wanted <= set(done.boundaries) or not all(map(has, done.with_rows)):
+                left.append((name, closes))
+        return left
+
+    def _replay(self, segments: Sequence[tuple[str, list[Close]]]) -> Watched:
+        """Replay what is left; gives what else ought to have been watched."""
+        left = self._left(segments)
+        done, total = 0, sum(len(closes) for _, closes in left)
+        missing = Watched()
+        for segment, outcome in run_all(self._start, replay_segment, self._work(left), self._at_once):
+            missing |= outcome.unwatched
+            self._take_in(segment, outcome)
+            done += len(segment.boundaries)
+            self._tell("boundaries", done, total)
+        return missing
+
+    def _epochs(self) -> Iterator[tuple[StartState, int]]:
+        """Where a state is known: from a start until the ledger before a gap, and from a checkpoint behind it."""
+        start: StartState | None = self.plan.start
+        for gap in sorted(self.result.gaps, key=lambda gap: gap.first):
+            if start is not None and gap.last > start.ledger:
+                yield start, gap.first - 1
+                later = start.later
+                start = None
+                if later is not None:
+                    with suppress(SourceError):
+                        start = later(gap.last)
+        if start is not None:
+            yield start, self.plan.last + 1
+
+    def _work(self, left: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
+        """The segments that are left, each with the state that it begins with, cut where the state is not known."""
+        wanted = [(name, close) for name, closes in left for close in closes]
+        at = 0
+        for start, until in self._epochs() if wanted else ():
+            while at < len(wanted) and wanted[at][1][0] < start.ledger:
+                self._refuse(wanted[at][1][0])
+                at += 1
+            mine: list[tuple[str, Close]] = []
+            while at < len(wanted) and wanted[at][1][0] < until:  # of the last one nobody knows if another followed
+                mine.append(wanted[at])
+                at += 1
+            if mine:
+                yield from self._work_from(start, mine)
+        for _, (ledger, _, _) in wanted[at:]:
+            self._refuse(ledger)
+
+    def _refuse(self, ledger: int) -> None:
+        gap = max((gap for gap in self.result.gaps if gap.first <= ledger + 1), key=lambda gap: gap.first)
+        self.result.refused[ledger] = f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since tells the state"
+
+    def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
+        plan, watched = self.plan, self._all_watched
+        wrong = wrongly_archived(self._network.passphrase, watched.has)
+        state = ReplayedState(start.entries(watched.contracts, watched.keys), start.ledger, wrong=wrong)
+        state.protocol = start.protocol
+        names = EventNames(self._deployments)
+        ledgers = self._ledgers(plan.start.ledger)
+        item = next(ledgers, None)
+        while item is not None and item.ledger <= start.ledger:
+            names.follow(item)  # what was announced before a gap
+            item = next(ledgers, None)
+        for name, group in groupby(wanted, key=itemgetter(0)):
+            closes = tuple(close for _, close in group)
+            begun = Segment(
+                name, plan.settings, state.ledger, state.protocol, state.stored(), [], closes, watched,
+                self._deployments, tuple(start.instances), tuple(names.found), wrong,
+            )  # fmt: skip
+            kept: list[LedgerChanges] = []
+            ledger, _, protocol = closes[-1]
+            while item is not None and item.ledger <= ledger:
+                state.take(item.ledger, item.protocol, (change for _, change in item.changes))
+                names.follow(item)
+                kept.append(item)
+                item = next(ledgers, None)
+            if state.ledger < ledger:
+                state.take(ledger, protocol, ())
+            yield replace(begun, changes=kept)
+
+    def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
+        """The ledgers after one that have changes, of all watches together, in order."""
+        for first, last in self._ranges():
+            if last <= after:
+                continue
+            streams = []
+            for watched in self._watches:
+                stored = self._changes.get(self._keys(watched, first, last)[0])
+                assert stored is not None  # it was extracted
+                streams.append(read_changes(stored.data))
+            closes = self._ledgers_of(first, last)
+            merged = heapq.merge(*streams, key=itemgetter(0))
+            for ledger, parts in groupby(merged, key=itemgetter(0)):
+                together: dict[int, Change] = {}
+                for _, changes in parts:
+                    together.update(changes)
+                if ledger > after:
+                    ordered = [each for each in sorted(together.items()) if each[1].kind != STATE]
+                    yield LedgerChanges(ledger, *closes[ledger], ordered)
+
+    # 4. Into the history.
+
+    def _take_in(self, segment: Segment, outcome: SegmentResult) -> None:
+        result = self.result
+        parts: dict[int, HistoryPart] = {}
+        complete = True
+        for ledger, each in outcome.outcomes:
+            if each.state == INCOMPLETE:
+                complete = False
+                continue
+            if each.state == FAILED:
+                result.failed[ledger] = each.problem
+                complete = False
+                continue
+            if each.unread:
+                result.unread[ledger] = each.unread
+            result.empty += each.state != DONE
+            if each.part is not None:
+                parts[ledger] = each.part
+        merged = merge_patiently(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
+        result.added += len(merged.added)
+        result.rows += merged.rows
+        result.refused |= merged.refused
+        if complete and not merged.refused:
+            journal = self._journal()
+            journal.segments[f"{self._network.name}/{segment.name}"] = _Done(
+                segment.ledger + 1, segment.boundaries[-1][0], tuple(item[0] for item in segment.boundaries),
+                tuple(sorted(parts)), outcome.tally,
+            )  # fmt: skip
+            self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
+
+    def _journal(self) -> _Journal:
+        stored = self._store.get(JOURNAL_KEY)
+        try:
+            return _Journal() if stored is None else decode_json(stored.data, _Journal)
+        except msgspec.DecodeError:
+            return _Journal()  # everything is done again, and found to be there
+
+    def _publish_proof(self) -> None:
+        """Sum up what the segments in the history prove, and say so in its manifest."""
+        tally = self.result.tally
+        for done in self._journal().segments.values():
+            tally.add(done.tally)
+        transitions = []
+        for name in sorted({*tally.confirmed, *tally.differing}):
+            protocol, _, code = name.partition("/")
+            counts = tally.confirmed.get(name, 0), tally.differing.get(name, 0)
+            transitions.append(Transitions(protocol, None if code == UNKNOWN_CODE else code, *counts))
+        publish_transitions(self._store, transitions)
+
+
+def _shown(gap: Gap) -> str:
+    return f"ledger {gap.first}" if gap.first == gap.last else f"ledgers {gap.first} to {gap.last}"
+
+
+class Pace:
+    """Tells how fast a long work goes, and how long it will take."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}
+
+    def told(self, what: str, done: int, of: int) -> str:
+        """In words."""
+        began, before = self._began.setdefault(what, (monotonic(), done))
+        seconds = monotonic() - began
+        text = f"{done:,} of {of:,} {what}"
+        if done <= before or seconds < 0.5:
+            return text
+        rate = (done - before) / seconds
+        left = (of - done) / rate
+        return f"{text}, {rate:,.0f}/s, {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"

@@ -1,0 +1,138 @@
+"""Where a replay begins: what stood after some ledger, out of a file, a history archive, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from exporter.deployments.networks import network_id
+from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, NetworkMismatchError
+from exporter.lake.boundaries import close_time_of, ledger_at
+from exporter.lake.close_meta import header_of
+from exporter.lake.extract import split
+from exporter.lake.objects import Lake
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.source import RawEntry
+
+CHECKPOINT_LEDGERS = 64
+SOROBAN_PROTOCOL = 20
+
+Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
+"""Gives all entries of some contracts (ids), and single ones by LedgerKey, with the true end of their lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """The state after ``ledger``, as far as it is asked for.
+
+    ``instances`` are contracts that a file happens to have. ``later`` gives the same at or after another ledger, to
+    begin anew behind a gap; None where that is not to be had.
+    """
+
+    ledger: int
+    close_time: int
+    protocol: int
+    entries: Entries
+    label: str
+    instances: list[tuple[str, ContractInstance]] = field(default_factory=list)
+    later: Callable[[int], StartState] | None = None
+
+
+def snapshot_start(path: Path, passphrase: str) -> StartState:
+    """The state in a ledger snapshot file. Raises `SnapshotFileError`, `NetworkMismatchError`."""
+    from exporter.ledger.snapshot_file import LedgerSnapshot
+
+    snapshot = LedgerSnapshot.load(path)
+    if snapshot.network_id != network_id(passphrase):
+        raise NetworkMismatchError(
+            f"--start-snapshot {path.name} is of the network with id {snapshot.network_id}, not of {passphrase!r}"
+        )
+    return StartState(
+        snapshot.ledger,
+        snapshot.close_time,
+        snapshot.protocol_version,
+        lambda contracts, keys: {
+            key: entry for key, entry in snapshot.entries.items() if key[8:40] in contracts or key in keys
+        },
+        f"ledger snapshot file {path.name}",
+        list(snapshot.contract_instances()),
+    )
+
+
+def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
+    """The newest checkpoint of a history archive at or before a ledger. Raises `ArchiveError`, `ConfigError`."""
+    from exporter.archive.archive_files import FolderFiles
+    from exporter.archive.checkpoint import HistoryArchive
+
+    archive = HistoryArchive(RemoteFiles(uri) if "://" in uri else FolderFiles(Path(uri)))
+
+    def at(checkpoint_ledger: int) -> StartState:
+        checkpoint = archive.checkpoint(checkpoint_ledger)
+        stated = checkpoint.state.passphrase
+        if stated is not None and stated != passphrase:
+            raise NetworkMismatchError(f"--archive is of the network {stated!r}, not of {passphrase!r}")
+
+        def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
+            named = [strkey.encode_contract(contract) for contract in sorted(contracts)]
+            return archive.entries(checkpoint, named, sorted(keys), code=False).entries
+
+        header = checkpoint.header
+        return StartState(
+            checkpoint_ledger,
+            header.close_time,
+            header.protocol_version,
+            entries,
+            f"checkpoint {checkpoint_ledger} of the history archive",
+            later=lambda after: at(after + (CHECKPOINT_LEDGERS - 1 - after) % CHECKPOINT_LEDGERS),
+        )
+
+    before = ledger - (ledger + 1) % CHECKPOINT_LEDGERS
+    if before < CHECKPOINT_LEDGERS - 1:
+        raise ConfigError(
+            f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from"
+        )
+    return at(before)
+
+
+def empty_start(lake: Lake) -> StartState:
+    """Nothing, before the ledger that brought Soroban to the network: no contract is older.
+
+    Raises:
+        ConfigError: the lake begins later, so that what stood before is not known.
+        LakeError: it cannot be read.
+    """
+    oldest, newest = lake.span()
+
+    def protocol(ledger: int) -> int:
+        batch = lake.batch_of(ledger)
+        return next(header_of(meta).protocol for meta, number in split(batch) if number == ledger)
+
+    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, protocol)
+    if before is None:
+        raise ConfigError(
+            f"{lake.label} begins at ledger {oldest}, where the network had contracts already, so what stood before "
+            "has to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
+        )
+    time = close_time_of(lake, before)
+    return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")
+
+
+class RemoteFiles:
+    """The files of a history archive behind https:// or in s3://."""
+
+    def __init__(self, uri: str) -> None:
+        from exporter.lake.objects import open_place
+
+        self._place, self.label = open_place(uri)
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """The file, in pieces. Raises `ArchiveFileMissingError`, `ArchiveError`."""
+        try:
+            for piece in self._place.get(name).stream(min_chunk_size=1 << 20):
+                yield bytes(piece)
+        except FileNotFoundError:
+            raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
+        except Exception as error:  # obstore's own errors have no common base
+            raise ArchiveError(f"{self.label}: {name} cannot be fetched ({type(error).__name__}); try again") from error

@@ -1,0 +1,100 @@
+"""The state that was replayed as a source for the one-ledger view, so that readers of protocols run on it unchanged.
+
+Nothing executes contract code here. A call is answered from entries, by the rules of the contract's code, where there
+are any (`Answers`); every other call has the error "not from storage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from exporter.errors import SourceError
+from exporter.ledger.source import (
+    MAX_KEYS_PER_REQUEST,
+    ContractCall,
+    EntriesAnswer,
+    RawEntry,
+    SimulationAnswer,
+)
+
+Read = Callable[[bytes], RawEntry | None]
+"""Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
+
+
+class Answers(Protocol):
+    """What answers calls of one ledger from its entries."""
+
+    def answer(self, call: ContractCall) -> SimulationAnswer:
+        """The result with the keys that were read as its footprint, or an error."""
+        ...
+
+
+AnswersAt = Callable[[Read, int, int], Answers]
+"""Makes the answers of a ledger: from its entries, its number and its close time."""
+
+
+class NoAnswers:
+    """For where no rules of contract code are known."""
+
+    def __init__(self, read: Read, ledger: int, close_time: int) -> None:  # noqa: ARG002 - part of the interface
+        self._ledger = ledger
+
+    def answer(self, call: ContractCall) -> SimulationAnswer:
+        """An error."""
+        error = f"not from storage: no rule for {call.function}()"
+        return SimulationAnswer(self._ledger, None, error, (), "storage")
+
+
+def storage_answers() -> AnswersAt:
+    """The rules of real contracts' code, where this version has them."""
+    try:
+        from exporter.ledger.contract_storage import StorageAnswers  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        return NoAnswers
+    answers: AnswersAt = StorageAnswers
+    return answers
+
+
+class ReplayedSource:
+    """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
+
+    def __init__(
+        self, read: Read, ledger: int, close_time: int, answers: AnswersAt = NoAnswers, label: str = "the ledger lake"
+    ) -> None:
+        """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
+        self.asked: dict[bytes, None] = {}
+        self.called: dict[str, None] = {}
+        self._entry = read
+        self._ledger, self._close_time = ledger, close_time
+        self._label = label
+        self._answers = answers(self._read, ledger, close_time)
+
+    def _read(self, key: bytes) -> RawEntry | None:
+        self.asked[key] = None
+        return self._entry(key)
+
+    async def tip(self) -> int:
+        """The ledger."""
+        return self._ledger
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        """Read any number of keys, in answers of at most 200."""
+        distinct = tuple(dict.fromkeys(keys))
+        answers = []
+        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
+            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
+            found = {key: entry for key in asked if (entry := self._read(key)) is not None}
+            answers.append(EntriesAnswer(self._ledger, asked, found, self._label))
+        return answers
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """The answer from storage, or an error that says why there is none."""
+        self.called[call.contract] = None
+        return self._answers.answer(call)
+
+    async def close_time(self, ledger: int) -> int:
+        """The close time of the ledger. Raises `SourceError` for any other."""
+        if ledger != self._ledger:
+            raise SourceError(f"{self._label} was read at ledger {self._ledger} only, not at {ledger}")
+        return self._close_time

@@ -1,0 +1,244 @@
+"""The embedded network's own ledger lake: what its chain closes, as the exporter of a real network writes it.
+
+    with LakeWriter(network.chain, network.passphrase, folder):
+        for _ in range(1000):
+            network.advance()
+
+Objects, headers, hashes, links and the signature of the closing value are real; what a made chain has not (accounts,
+fees, the bucket list) is empty or made. All changes of a ledger are of one transaction, whose footprint names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from exporter.deployments.networks import network_id
+from exporter.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
+from exporter.lake.objects import CONFIG, ENDINGS, LakeConfig
+from exporter.lake.replay import ttl_key
+from exporter.ledger.codec.entries import instance_key, is_temporary
+from exporter.ledger.codec.scval_encode import encode_address, encode_scval
+from exporter.ledger.events import ContractEvent
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain, Change
+
+if TYPE_CHECKING:
+    from nacl.signing import SigningKey
+
+EVICTED_AFTER = 12
+"""So many ledgers after its last one an expired entry is evicted."""
+
+_word, _long = struct.Struct(">I").pack, struct.Struct(">q").pack
+_NOTHING = bytes(4)
+
+
+class LakeWriter:
+    """Writes a lake into a folder while a chain moves on; the newest object is whole when the writer is closed."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        passphrase: str,
+        folder: Path,
+        *,
+        ledgers_per_batch: int = 1,
+        batches_per_partition: int = 64_000,
+        protocol: int = 28,
+    ) -> None:
+        """Begin after the chain's latest ledger."""
+        from nacl.signing import SigningKey
+
+        self.config = LakeConfig(passphrase, ledgers_per_batch, batches_per_partition)
+        self.protocol = protocol
+        self._chain, self._folder = chain, folder
+        self._network_id = bytes.fromhex(network_id(passphrase))
+        self._signer: SigningKey = SigningKey(hashlib.sha256(b"localnet validator").digest())
+        self._previous = hashlib.sha256(f"made ledger {chain.latest}".encode()).digest()
+        self._batch: list[tuple[int, bytes]] = []
+        self._ends: list[tuple[int, bytes]] = []
+        self._evicted: set[bytes] = set()
+        for key in chain.known_keys():
+            entry = chain.stored(key)
+            if entry is not None and entry.live_until is not None:
+                heapq.heappush(self._ends, (entry.live_until, key))
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "networkPassphrase": passphrase,
+            "version": "1.0",
+            "compression": "zstd",
+            "ledgersPerBatch": ledgers_per_batch,
+            "batchesPerPartition": batches_per_partition,
+        }
+        (folder / CONFIG).write_text(json.dumps(content), encoding="utf-8")
+
+    def __enter__(self) -> LakeWriter:
+        self._chain.on_close = self._write
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._chain.on_close = None
+        self._flush()
+
+    def _write(
+        self,
+        ledger: int,
+        close_time: int,
+        changes: Sequence[Change],
+        extensions: Mapping[bytes, int],
+        restorations: Mapping[bytes, int],
+        events: Sequence[ContractEvent],
+    ) -> None:
+        written: list[bytes] = []
+        named: dict[bytes, None] = {}
+        stored: dict[bytes, RawEntry | None] = {}
+
+        def before(key: bytes) -> RawEntry | None:
+            return stored[key] if key in stored else self._chain.stored(key)
+
+        def set_life(key: bytes, kind: int, until: int | None, known: int | None) -> None:
+            if until is None or (kind == UPDATED and until == known):
+                return
+            if kind == UPDATED:
+                written.append(_word(STATE) + _life(key, known or 0, ledger - 1))
+            written.append(_word(kind) + _life(key, until, ledger))
+            heapq.heappush(self._ends, (until, key))
+
+        for key, until in extensions.items():
+            entry = before(key)
+            if entry is not None and entry.live_until is not None and ledger <= entry.live_until < until:
+                named[key] = None
+                set_life(key, UPDATED, until, entry.live_until)
+                stored[key] = RawEntry(entry.data, entry.last_modified, until)
+        for key, until in restorations.items():
+            entry = before(key)
+            expired = entry is not None and entry.live_until is not None and entry.live_until < ledger
+            if entry is not None and expired and not is_temporary(key):
+                named[key] = None
+                self._evicted.discard(key)
+                written.append(_word(RESTORED) + _entry(entry.data, entry.last_modified))
+                set_life(key, RESTORED, until, None)
+                stored[key] = RawEntry(entry.data, entry.last_modified, until)
+        for change in changes:
+            key, entry = change.key, before(change.key)
+            named[key] = None
+            if entry is not None and entry.live_until is not None and entry.live_until < ledger:
+                if is_temporary(key):
+                    if key not in self._evicted:
+                        written += [_word(REMOVED) + ttl_key(key), _word(REMOVED) + key]
+                    entry = None
+                else:
+                    life = change.live_until or ledger
+                    written.append(_word(RESTORED) + _entry(entry.data, entry.last_modified))
+                    set_life(key, RESTORED, life, None)
+                    entry = RawEntry(entry.data, entry.last_modified, life)
+                self._evicted.discard(key)
+            if entry is not None:
+                written.append(_word(STATE) + _entry(entry.data, entry.last_modified))
+            if change.data is None:
+                if entry is not None:
+                    written.append(_word(REMOVED) + key)
+                    if entry.live_until is not None:
+                        written.append(_word(REMOVED) + ttl_key(key))
+                stored[key] = None
+                continue
+            kind = CREATED if entry is None else UPDATED
+            written.append(_word(kind) + _entry(change.data, ledger))
+            set_life(key, kind, change.live_until, None if entry is None else entry.live_until)
+            stored[key] = RawEntry(change.data, ledger, change.live_until)
+        evicted = self._evictions(ledger, stored)
+        named.update(dict.fromkeys(instance_key(event.contract) for event in events))
+        self._append(ledger, close_time, written, list(named), evicted, [_event(event) for event in events])
+
+    def _evictions(self, ledger: int, changed: Mapping[bytes, RawEntry | None]) -> list[bytes]:
+        """The keys that the scan of this ledger takes out, each after its own TTL key."""
+        keys: dict[bytes, None] = {}
+        while self._ends and self._ends[0][0] + EVICTED_AFTER < ledger:
+            until, key = heapq.heappop(self._ends)
+            entry = None if key in changed else self._chain.stored(key)
+            if entry is not None and entry.live_until == until and key not in self._evicted:
+                self._evicted.add(key)
+                keys |= {ttl_key(key): None, key: None}
+        return list(keys)
+
+    def _append(
+        self, ledger: int, close_time: int, changes: list[bytes], named: list[bytes], evicted: list[bytes],
+        events: list[bytes],
+    ) -> None:  # fmt: skip
+        envelope = _envelope(ledger, named) if named else b""
+        parallel = _word(1) + _word(1) + _word(1) + envelope if named else _NOTHING
+        tx_set = _word(1) + self._previous + _word(2) + bytes(8) + _word(1) + _NOTHING + parallel
+        pair = hashlib.sha256(envelope).digest() + _long(100) + _NOTHING + _word(1)
+        pair += _NOTHING + _word(25) + _NOTHING + _NOTHING
+        count = _word(1 if named else 0)
+        results = count + (pair if named else b"")
+        header = self._header(ledger, close_time, tx_set, results)
+        meta = _NOTHING + pair + _NOTHING + _word(4) + _NOTHING + _NOTHING + _word(1) + _NOTHING
+        meta += _word(len(changes)) + b"".join(changes) + _word(len(events)) + b"".join(events)
+        meta += _NOTHING + _NOTHING + bytes(8) + _NOTHING  # nothing after, of Soroban, two kinds of events, refunds
+        close = _word(2) + _NOTHING + self._previous + header + _NOTHING + tx_set + count + (meta if named else b"")
+        close += _NOTHING + _NOTHING + bytes(8) + _word(len(evicted)) + b"".join(evicted)
+        self._batch.append((ledger, close))
+        if (ledger + 1) % self.config.ledgers_per_batch == 0:
+            self._flush()
+
+    def _header(self, ledger: int, close_time: int, tx_set: bytes, results: bytes) -> bytes:
+        """The header's bytes; its hash becomes that of the newest ledger."""
+        tx_set_hash = hashlib.sha256(tx_set).digest()
+        proposed = tx_set_hash + _long(close_time)
+        signature = self._signer.sign(self._network_id + _word(4) + proposed).signature
+        validator = _NOTHING + bytes(self._signer.verify_key)
+        header = _word(self.protocol) + self._previous + proposed + _NOTHING + _word(1) + validator + _word(64)
+        header += signature + hashlib.sha256(results).digest()
+        header += hashlib.sha256(f"made bucket list {ledger}".encode()).digest() + _word(ledger)
+        header += _long(10**18) + _long(0) + _NOTHING + _long(0) + _word(100) + _word(5_000_000) + _word(100)
+        header += bytes(128) + _NOTHING
+        self._previous = hashlib.sha256(header).digest()
+        return header
+
+    def _flush(self) -> None:
+        if not self._batch:
+            return
+        first, last = self._batch[0][0], self._batch[-1][0]
+        raw = _word(first) + _word(last) + _word(len(self._batch)) + b"".join(close for _, close in self._batch)
+        self._batch = []
+        path = self._folder / (self.config.key_of(first) + ENDINGS[0])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pa.compress(raw, codec="zstd", asbytes=True))
+
+
+def _entry(data: bytes, last_modified: int) -> bytes:
+    """LedgerEntry XDR."""
+    return _word(last_modified) + data + _NOTHING
+
+
+def _life(key: bytes, until: int, ledger: int) -> bytes:
+    """LedgerEntry XDR of the TTL entry of a key."""
+    own = ttl_key(key)
+    return _entry(own + _word(until), ledger)
+
+
+def _event(event: ContractEvent) -> bytes:
+    """ContractEvent XDR."""
+    topics = _word(len(event.topics)) + b"".join(map(encode_scval, event.topics))
+    head = _NOTHING + _word(1) + encode_address(event.contract)[4:] + _word(1) + _NOTHING
+    return head + topics + encode_scval(event.value)
+
+
+def _envelope(ledger: int, keys: list[bytes]) -> bytes:
+    """A transaction that extends the life of all keys, or would; what counts is that its footprint names them."""
+    footprint = _NOTHING + _word(len(keys)) + b"".join(keys)
+    soroban = _word(1) + _NOTHING + footprint + bytes(12) + _long(100)
+    operation = _NOTHING + _word(25) + _NOTHING + _word(100)
+    transaction = _NOTHING + bytes(32) + _word(100) + _long(ledger) + _NOTHING + _NOTHING + _word(1) + operation
+    return _word(2) + transaction + soroban + _NOTHING

@@ -1,0 +1,54 @@
+"""A past for the embedded network: weeks of moving markets, replayed from its own lake into a history."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from exporter.backfill.executors import Started, processes
+from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
+from exporter.backfill.start_state import StartState
+from exporter.config import Settings
+from exporter.localnet.lake_writer import LakeWriter
+from exporter.localnet.made import MadeNetwork
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
+
+RANGE_LEDGERS = 64
+MAX_WORKERS = 8
+
+
+def live_through(network: MadeNetwork, ledgers: int, folder: Path) -> StartState:
+    """Let a network close so many ledgers, and write them into a lake; gives the state before."""
+    chain = network.chain
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    state = StartState(
+        chain.latest, chain.close_time(chain.latest), network.protocol_version,
+        lambda contracts, keys: {
+            key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys
+        },
+        "the embedded network",
+    )  # fmt: skip
+    with LakeWriter(chain, network.passphrase, folder, protocol=network.protocol_version):
+        for _ in range(ledgers):
+            network.advance()
+    return state
+
+
+def remember(
+    network: MadeNetwork, state: StartState, folder: Path, every: int, settings: Settings, store: Store,
+    workers: Started | None = None,
+) -> LakeResult:  # fmt: skip
+    """Put into a history what runs would have published since a state, by the network's lake.
+
+    The history gets the last ledger at or before each multiple of ``every`` seconds. ``workers`` starts what does the
+    work: processes of this machine, unless it is given.
+    """
+    chain = network.chain
+    plan = LakePlan(
+        settings, str(folder), None, state, state.ledger, chain.latest, state.close_time,
+        chain.close_time(chain.latest), every, range_ledgers=RANGE_LEDGERS,
+    )  # fmt: skip
+    count = min(os.cpu_count() or 1, MAX_WORKERS)
+    return LakeJob(plan, store, MemoryStore(), workers or partial(processes, count), at_once=2 * count).run()

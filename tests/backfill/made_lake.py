@@ -1,0 +1,108 @@
+"""A lake of the embedded network, with what live runs at some of its ledgers published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from exporter.backfill.executors import Started
+from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
+from exporter.backfill.start_state import snapshot_start
+from exporter.config import load
+from exporter.console import Silence
+from exporter.deployments.networks import network_id
+from exporter.job.report import RunReport
+from exporter.job.run import execute
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.lake_writer import LakeWriter
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores import open_store
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
+
+
+@dataclass
+class MadeLake:
+    """The lake's folder, the snapshot of the ledger before it, and live files of the history by key."""
+
+    folder: Path
+    start: Path
+    network: MadeNetwork
+    first: int
+    live: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        return self.network.chain.latest
+
+    def plan(self, every: int, **options: Any) -> LakePlan:
+        """A plan for all of it."""
+        settings = load(None, {"network.name": "local"}, environment={}).settings
+        start = snapshot_start(self.start, self.network.passphrase)
+        time = self.network.chain.close_time
+        given: Mapping[str, Any] = {
+            "lake": str(self.folder), "config": None, "start": start, "first": start.ledger, "last": self.last,
+            "begins": time(start.ledger), "ends": time(self.last), "every": every, "range_ledgers": 64,
+        }  # fmt: skip
+        return LakePlan(settings, **{**given, **options})
+
+    def backfill(
+        self, workers: Started, every: int, store: Store, changes: Store | None = None, **options: Any
+    ) -> LakeResult:
+        """Do all of it."""
+        kept = MemoryStore() if changes is None else changes
+        return LakeJob(self.plan(every, **options), store, kept, workers, at_once=4).run()
+
+
+def make_lake(
+    folder: Path,
+    network: MadeNetwork,
+    ledgers: int,
+    *,
+    live_at: Collection[int] = (),
+    events: Mapping[int, Callable[[MadeNetwork], object]] | None = None,
+    **writer: Any,
+) -> MadeLake:
+    """Let a network move on by so many ledgers, with a live run at some; ``events`` happen instead of its own moves."""
+    chain = network.chain
+    folder.mkdir(parents=True, exist_ok=True)
+    first = chain.latest
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    time = chain.close_time(first)
+    snapshot = LedgerSnapshot(network.protocol_version, first, time, network_id(network.passphrase), entries)
+    snapshot.write(folder / "start.json")
+    made = MadeLake(folder / "lake", folder / "start.json", network, first)
+    live = folder / "live"
+    with LakeWriter(chain, network.passphrase, made.folder, **writer), running(create_app(network, Behaviour())) as url:
+        for count in range(1, ledgers + 1):
+            happens = (events or {}).get(count)
+            if happens is None:
+                network.advance()
+            else:
+                happens(network)
+            if count in live_at:
+                run_live(url, live, folder / "report.json")
+    store = FolderStore(live)
+    made.live = {
+        info.key: stored.data for info in store.list("history/") if (stored := store.get(info.key)) is not None
+    }
+    return made
+
+
+def run_live(url: str, out: Path, report: Path) -> None:
+    """One run against the served network."""
+    flags = {
+        "network.name": "local",
+        "network.rpc_urls": [url],
+        "network.requests_per_second": 1000.0,
+        "output.uri": str(out),
+        "history.compact": False,
+    }
+    settings = load(None, flags, environment={}).settings
+    execute(settings, open_store(str(out)), Silence(), RunReport(report, command="run"))

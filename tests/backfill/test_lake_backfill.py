@@ -1,0 +1,265 @@
+"""The past out of a lake: what runs at these ledgers published, whoever does the work and whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from exporter.backfill.executors import processes
+from exporter.backfill.lake_job import SKIP
+from exporter.backfill.start_state import StartState
+from exporter.cli import main
+from exporter.errors import LakeError, StoreError
+from exporter.history.manifest import read_history_manifest
+from exporter.lake.changes import read_ledgers
+from exporter.lake.extract import RangeOfLedgers, extract
+from exporter.lake.objects import Lake, decompress
+from exporter.localnet.blend import reserve_config, reserve_data
+from exporter.localnet.made import SOME, MadeNetwork
+from exporter.stores.folder import FolderStore
+from exporter.stores.memory import MemoryStore
+from tests.backfill.made_lake import MadeLake, make_lake
+from tests.backfill.test_backfill import history_of, in_line
+
+LEDGERS, EVERY = 150, 3 * 3600
+BOUNDARIES = 8  # the ledgers 12, 30, 48, ... 138
+BEFORE_GAP = 4
+
+
+def restore(network: MadeNetwork) -> None:
+    """Bring the archived reserve back."""
+    chain, (market, reserve) = network.chain, network.archived[0]
+    keys = (key for key, _ in (reserve_config(market, reserve), reserve_data(market, reserve)))
+    time = chain.close_time(chain.latest) + network.close_seconds
+    chain.close([], close_time=time, restorations=dict.fromkeys(keys, chain.latest + 500_000))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
+    """A day of all six protocols: a market is deployed that only an event names, and an archived pool is restored."""
+    network = MadeNetwork(
+        pools=12, alula_markets=1, others=SOME, close_seconds=600, changes_per_ledger=2, archived=1, missing=1
+    )
+    return make_lake(
+        tmp_path_factory.mktemp("made"), network, LEDGERS, live_at=(48, 102),
+        events={30: lambda made: made.deploy_market(2), 60: lambda made: made.empty_reward_zones(), 90: restore},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(lake: MadeLake) -> MemoryStore:
+    """The history out of the whole lake."""
+    store = MemoryStore()
+    result = lake.backfill(in_line, EVERY, store)
+    assert ({}, {}, []) == (result.failed, result.refused, result.gaps)
+    assert (BOUNDARIES, BOUNDARIES) == (result.boundaries, result.added)
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    assert {"blend", "k2", "slender", "xoxno"} == {item.protocol for item in manifest.transitions}
+    assert all(item.confirmed and not item.differing for item in manifest.transitions)
+    assert 2 == result.rounds  # the pool that was deployed is watched only in the second
+    return store
+
+
+def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemoryStore) -> None:
+    """Field for field, and so byte for byte: amounts, rates, prices, reasons, and the market that events announced."""
+    backfilled = history_of(whole)
+
+    assert 2 == len(lake.live)
+    for key, data in lake.live.items():
+        assert data == backfilled[key]
+
+
+@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), (150, 40)])
+def test_no_byte_depends_on_ranges_or_interruptions(
+    lake: MadeLake, whole: MemoryStore, range_ledgers: int, at: int
+) -> None:
+    """Other ranges, and a job that stops in the middle and is begun again, give the same bytes."""
+    store, changes = MemoryStore(), MemoryStore()
+    if at:
+        lake.backfill(
+            in_line, EVERY, store, changes, last=lake.first + at, ends=lake.network.chain.close_time(lake.first + at)
+        )
+    result = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
+
+    assert history_of(whole) == history_of(store)
+    again = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
+    assert (0, result.boundaries, 0) == (again.added, again.known, again.touched)
+
+
+def test_processes_and_a_killed_worker(lake: MadeLake, whole: MemoryStore) -> None:
+    """Two processes, one of which is killed, give the same bytes."""
+    store = MemoryStore()
+    victims: list[int] = []
+
+    @contextmanager
+    def once_killed() -> Iterator[Executor]:
+        with processes(2) as executor:
+            if not victims:
+                victims.append(executor.submit(os.getpid).result())
+                executor.submit(os.kill, victims[0], signal.SIGKILL)
+            yield executor
+
+    result = lake.backfill(once_killed, EVERY, store)
+
+    assert result.boundaries == result.added
+    assert history_of(whole) == history_of(store)
+
+
+class FullAfter(MemoryStore):
+    """A store that refuses every write after so many."""
+
+    left = 0
+
+    def put(self, key: str, data: bytes) -> bool:
+        if self.left == 0:
+            raise StoreError(f"{key}: No space left on device")
+        self.left -= 1
+        return super().put(key, data)
+
+
+def test_a_full_disk_is_named_and_gone_on_from(lake: MadeLake, whole: MemoryStore) -> None:
+    """What was extracted before the disk was full stands, and the job goes on from there."""
+    store, changes = MemoryStore(), FullAfter()
+    changes.left = 3
+    with pytest.raises(StoreError, match="No space left"):
+        lake.backfill(in_line, EVERY, store, changes)
+    kept = len(list(changes.list("changes/")))
+    changes.left = 1000
+    result = lake.backfill(in_line, EVERY, store, changes)
+
+    assert 3 == kept
+    assert result.touched < LEDGERS
+    assert history_of(whole) == history_of(store)
+
+
+def damaged(lake: MadeLake, folder: Path, ledger: int, data: bytes | None) -> MadeLake:
+    """The lake with another object in the place of one, or none."""
+    copy = folder / "lake"
+    for path in lake.folder.rglob("*"):
+        if path.is_file():
+            target = copy / path.relative_to(lake.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(path)
+    key = copy / (Lake.open(str(copy)).config.key_of(ledger) + ".xdr.zst")
+    key.unlink()
+    if data is not None:
+        key.write_bytes(data)
+    return MadeLake(copy, lake.start, lake.network, lake.first)
+
+
+def object_of(lake: MadeLake, ledger: int) -> bytes:
+    return (lake.folder / (Lake.open(str(lake.folder)).config.key_of(ledger) + ".xdr.zst")).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
+    """A lake of another network that has the same ledgers."""
+    network = MadeNetwork(pools=3, close_seconds=600)
+    network.passphrase = "Another Network ; November 2026"
+    return make_lake(tmp_path_factory.mktemp("foreign"), network, LEDGERS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("missing", "has no object"),
+        ("cut", "is damaged"),
+        ("foreign", "of another network"),
+        ("other", "holds 1 ledgers"),
+        ("flipped", "hash"),
+    ],
+)
+def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Path, fault: str, reason: str) -> None:
+    """An object that is missing, damaged, or another's is a gap with its reason; the ledgers around it are read."""
+    at = lake.first + 80
+    raw = bytearray(decompress(object_of(lake, at)))
+    raw[200] ^= 1
+    data = {
+        "missing": None,
+        "cut": object_of(lake, at)[:400],
+        "foreign": object_of(foreign, at),
+        "other": object_of(lake, at + 1),
+        "flipped": pa.compress(bytes(raw), codec="zstd", asbytes=True),
+    }[fault]
+    broken = damaged(lake, tmp_path, at, data)
+    work = RangeOfLedgers(
+        str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, frozenset(), frozenset()
+    )  # fmt: skip
+    extracted = extract(work)
+
+    assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.facts.gaps]
+    assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(read_ledgers(extracted.ledgers))
+
+
+def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+    """The job stops and names the ledger; told to go on, it refuses every row behind; repaired, it gives all."""
+    at = lake.first + 80
+    broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
+
+    with pytest.raises(LakeError, match=f"ledger {at}: .*has no object"):
+        broken.backfill(in_line, EVERY, store, changes)
+    assert read_history_manifest(store) is None
+    result = broken.backfill(in_line, EVERY, store, changes, on_gap=SKIP)
+    assert [(at, at)] == [(gap.first, gap.last) for gap in result.gaps]
+    assert (BEFORE_GAP, BOUNDARIES - BEFORE_GAP) == (result.added, len(result.refused))
+    expected = history_of(whole)
+    assert all(data == expected[key] for key, data in history_of(store).items())
+
+    repaired = lake.backfill(in_line, EVERY, store, changes, on_gap=SKIP)
+    assert {} == repaired.refused
+    assert expected == history_of(store)
+
+
+def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+    """Where a later state can be had, only the rows between the gap and that state are refused."""
+    at = lake.first + 80
+    broken, store = damaged(lake, tmp_path, at, None), MemoryStore()
+    plan = broken.plan(EVERY)
+
+    def later(ledger: int) -> StartState:
+        assert ledger == at
+        state = lake.network.chain.state(at + 10)
+        entries = {key: state[key] for key in state}
+        return replace(
+            plan.start, ledger=at + 10, close_time=lake.network.chain.close_time(at + 10),
+            entries=lambda contracts, keys: {
+                key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys
+            },
+        )  # fmt: skip
+
+    result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
+
+    assert [lake.first + 84] == list(result.refused)  # of 12, 30, ..., 84, 102: the gap is 80, the checkpoint 90
+    assert BOUNDARIES - 1 == result.added
+    expected = history_of(whole)
+    assert all(data == expected[key] for key, data in history_of(store).items())
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["backfill", "--network", "local", *arguments])
+
+
+def test_the_command(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+    """The command reads the range by dates, says what it does, and refuses what cannot be meant."""
+    out, changes = tmp_path / "tree", tmp_path / "changes"
+    where = ("--lake", str(lake.folder), "--out", str(out), "--changes", str(changes), "--workers", "1")
+    done = run(*where, "--start-snapshot", str(lake.start), "--every", "3h", "--log-format", "json")
+    unstarted = run(*where)
+    wrong = run(*where, "--every", "soon")
+    both = run(*where, str(lake.start))
+
+    assert 7 == done.exit_code, done.output  # one pool is archived, one missing
+    assert history_of(whole) == history_of(FolderStore(out))
+    assert (2, True) == (unstarted.exit_code, "had contracts already" in unstarted.stderr)
+    assert (2, True) == (wrong.exit_code, "--every: 'soon'" in wrong.stderr)
+    assert (2, True) == (both.exit_code, "--lake takes no files" in both.stderr)

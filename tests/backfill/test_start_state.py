@@ -1,0 +1,91 @@
+"""Where a replay begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.backfill.lake_job import LakeJob, LakePlan
+from exporter.backfill.start_state import archive_start, empty_start
+from exporter.config import load
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import ArchiveFileMissingError, ConfigError, NetworkMismatchError
+from exporter.lake.objects import Lake
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import instance_key
+from exporter.localnet.chain import Chain, Change
+from exporter.localnet.lake_writer import LakeWriter
+from exporter.localnet.made import MadeNetwork
+from exporter.stores.memory import MemoryStore
+from tests.backfill.test_backfill import in_line, rows_of
+
+POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+TESTNET = NETWORKS["testnet"].passphrase
+
+
+def test_sorobans_own_beginning(tmp_path: Path) -> None:
+    """From a lake that begins before Soroban, everything is found: markets, their tokens, and what oracles say."""
+    network = MadeNetwork(pools=6, close_seconds=600)
+    made, begins = network.chain, network.chain.close_time(network.chain.latest)
+    chain = network.chain = Chain({}, start_ledger=made.latest - 3, start_time=begins - 1_800)
+    with LakeWriter(chain, network.passphrase, tmp_path, protocol=19) as writer:
+        chain.close([], close_time=begins - 1_200)
+        chain.close([], close_time=begins - 600)
+        writer.protocol = 28
+        entries = {key: entry for key in made.known_keys() if (entry := made.stored(key)) is not None}
+        chain.close([Change(key, item.data, item.live_until) for key, item in entries.items()], close_time=begins)
+        for _ in range(12):
+            network.advance()
+    start = empty_start(Lake.open(str(tmp_path)))
+    settings = load(None, {"network.name": "local"}, environment={}).settings
+    ends = chain.close_time(chain.latest)
+    store = MemoryStore()
+    plan = LakePlan(
+        settings, str(tmp_path), None, start, start.ledger, chain.latest, start.close_time, ends, 3600, range_ledgers=5
+    )
+    result = LakeJob(plan, store, MemoryStore(), in_line, at_once=2).run()
+    rows = rows_of(store)
+
+    assert made.latest - 1 == start.ledger
+    assert ({}, {}) == (result.refused, result.failed)
+    assert result.rounds > 1  # the start names nothing but the lists
+    assert 6 == rows.select("market", "pool").n_unique()
+    assert "valid" in set(rows["price_reason"])
+
+
+def test_a_lake_that_begins_later_needs_a_start(tmp_path: Path) -> None:
+    """Where contracts were there before the lake begins, nothing is assumed of them."""
+    network = MadeNetwork(pools=3)
+    with LakeWriter(network.chain, network.passphrase, tmp_path):
+        network.advance()
+
+    with pytest.raises(ConfigError, match="give --archive URI"):
+        empty_start(Lake.open(str(tmp_path)))
+
+
+def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
+    """The state is that of the newest checkpoint at or before the ledger; a later one can be had from it."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    start = archive_start(str(folder), 960, TESTNET)
+    contract = strkey.decode(POOL)[1]
+    entries = start.entries([contract], [])
+    assert start.later is not None
+    later = start.later(960)
+
+    assert (959, 22, 1023) == (start.ledger, start.protocol, later.ledger)
+    assert instance_key(POOL) in entries
+    assert {920, 924} <= {entry.last_modified for entry in entries.values()}
+    assert all(entry.live_until is not None and entry.live_until > 959 for entry in entries.values())
+    with pytest.raises(NetworkMismatchError, match="--archive is of the network"):
+        archive_start(str(folder), 960, NETWORKS["mainnet"].passphrase)
+    with pytest.raises(ConfigError, match="the first checkpoint is of ledger 63"):
+        archive_start(str(folder), 62, TESTNET)
+
+
+def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
+    """A folder that is none is named."""
+    with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
+        archive_start(str(tmp_path / "none"), 1_000, TESTNET)
