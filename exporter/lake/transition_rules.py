@@ -15,6 +15,7 @@ from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.ledger.observation import Entry
+from exporter.numbers import exact
 from exporter.protocols.blend import layout as blend
 from exporter.protocols.blend import math as blend_math
 from exporter.protocols.k2 import layout as k2
@@ -91,7 +92,7 @@ def _xoxno(before: Entry, after: Entry, look: Look, time: int) -> Iterator[Trans
 
 def _xoxno_after(frame: pl.DataFrame) -> pl.DataFrame:
     state = frame.select(pl.col(xoxno_math.POOL_COLUMNS).cast(pl.Int128))
-    accrued = xoxno_math.accrue(state, frame["close_time"].cast(pl.Int128) * 1_000)
+    accrued = xoxno_math.accrue(state, exact.multiply(frame["close_time"].cast(pl.Int128), 1_000))
     return pl.DataFrame({"borrow_index": accrued.borrow_index, "supply_index": accrued.supply_index})
 
 
