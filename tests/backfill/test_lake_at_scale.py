@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-LEDGERS = int(os.environ.get("LAKE_LEDGERS", "100000"))
+LEDGERS = 100_000
 EVERY = 4 * 3600  # of ledgers of 5 seconds: 2,880
 
 

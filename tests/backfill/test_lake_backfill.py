@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -96,21 +97,35 @@ def test_no_byte_depends_on_ranges_or_interruptions(
     assert (0, result.boundaries, 0) == (again.added, again.known, again.touched)
 
 
-def test_processes_and_a_killed_worker(lake: MadeLake, whole: MemoryStore) -> None:
+class KillingOnce:
+    """An executor whose first piece of work kills the process that does it."""
+
+    def __init__(self, executor: Executor, marker: Path) -> None:
+        self._executor, self._marker = executor, marker
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self._executor.submit(killed_once, self._marker, function, *arguments)
+
+
+def killed_once(marker: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*arguments)
+
+
+def test_processes_and_a_killed_worker(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Two processes, one of which is killed, give the same bytes."""
     store = MemoryStore()
-    victims: list[int] = []
 
     @contextmanager
-    def once_killed() -> Iterator[Executor]:
+    def start() -> Iterator[Any]:
         with processes(2) as executor:
-            if not victims:
-                victims.append(executor.submit(os.getpid).result())
-                executor.submit(os.kill, victims[0], signal.SIGKILL)
-            yield executor
+            yield KillingOnce(executor, tmp_path / "killed")
 
-    result = lake.backfill(once_killed, EVERY, store)
+    result = lake.backfill(start, EVERY, store)
 
+    assert (tmp_path / "killed").exists()
     assert result.boundaries == result.added
     assert history_of(whole) == history_of(store)
 
