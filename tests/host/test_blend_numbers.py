@@ -202,7 +202,6 @@ def changed(entry: RawEntry, values: dict[str, int]) -> RawEntry:
     )
 
 
-@pytest.mark.xfail(reason="the contract adds the three rates in 32 bits, our math in 128", strict=True)
 def test_rates_whose_sum_needs_more_than_32_bits_have_no_result(
     untouched: Machine, archive_state: CheckpointState, assets: list[str]
 ) -> None:

@@ -68,6 +68,8 @@ def borrow_rate(generation: str, u: int, ir_mod: int, t: int, r_base: int, r_one
         part = ce(i128(u - t) * S7, 9500000 - t)
         return ce(i128(ce(part * r_two, S7) + r_one + r_base) * ir_mod, m)
     part = ce(i128(u - 9500000) * S7, 500000)
+    if r_two + r_one + r_base >= 2**32:
+        raise OverflowError("the contract adds these as u32")
     return i128(ce(part * r_three, S7) + ce(ir_mod * (r_two + r_one + r_base), m))
 
 

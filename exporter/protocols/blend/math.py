@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from exporter.errors import ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
@@ -199,7 +200,8 @@ def borrow_rate(
                    ceil(part × r_three / S7) + ceil((r_two + r_one + r_base) × ir_mod / M)
 
     Both knots belong to the lower slope, and r_three is not multiplied by the modifier. With u = 0 the part is 0,
-    also for a target of 0 (the contract never asks for that rate; the SDK 3.3.0 does).
+    also for a target of 0 (the contract never asks for that rate; the SDK 3.3.0 does). Beyond, the contract adds the
+    three rates as u32, and fails from 2^32 on (interest.rs, calc_accrual). Raises `ExactOverflowError` there.
     """
     first = utilization <= target
     third = ~first & (utilization > _STEEP_UTILIZATION)
@@ -215,6 +217,9 @@ def borrow_rate(
 
     reached = exact.select(first, r_base, exact.add(r_base, r_one))
     reached = exact.select(third, exact.add(reached, r_two), reached)
+    beyond = (third & (reached >= 2**32)).arg_true()
+    if beyond.len():
+        raise ExactOverflowError("the sum of the three rates has more than 32 bits", beyond.to_list())
     modified = exact.add(reached, exact.select(third, 0, sloped))
     rate = exact.multiply_divide_ceil(modified, ir_mod, modifier_scale)
     return exact.add(rate, exact.select(third, sloped, 0))
