@@ -26,10 +26,11 @@ from exporter.lake.close_meta import EVENT
 from exporter.lake.contract_event import decode_event
 from exporter.lake.proof import Prover, Tally
 from exporter.lake.replay import ReplayedState, WronglyArchived
-from exporter.lake.replayed_source import AnswersAt, ReplayedSource, storage_answers
+from exporter.lake.replayed_source import AnswersAt, ReplayedSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import Reading, read_at_one_ledger
@@ -103,7 +104,7 @@ def answers_of(passphrase: str) -> AnswersAt:
         from exporter.localnet.stand_in_answers import StandInAnswers
 
         return StandInAnswers
-    return storage_answers()
+    return StorageAnswers
 
 
 def replay_segment(work: Segment) -> SegmentResult:

@@ -1,7 +1,7 @@
 """The state that was replayed as a source for the one-ledger view, so that readers of protocols run on it unchanged.
 
-Nothing executes contract code here. A call is answered from entries, by the rules of the contract's code, where there
-are any (`Answers`); every other call has the error "not from storage".
+Nothing executes contract code here. A call is answered from entries, by the rules of the contract's code
+(`exporter.ledger.contract_storage`); where there is none, its error is "not from storage".
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from exporter.errors import SourceError
+from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import (
     MAX_KEYS_PER_REQUEST,
     ContractCall,
@@ -34,33 +35,16 @@ AnswersAt = Callable[[Read, int, int], Answers]
 """Makes the answers of a ledger: from its entries, its number and its close time."""
 
 
-class NoAnswers:
-    """For where no rules of contract code are known."""
-
-    def __init__(self, read: Read, ledger: int, close_time: int) -> None:  # noqa: ARG002 - part of the interface
-        self._ledger = ledger
-
-    def answer(self, call: ContractCall) -> SimulationAnswer:
-        """An error."""
-        error = f"not from storage: no rule for {call.function}()"
-        return SimulationAnswer(self._ledger, None, error, (), "storage")
-
-
-def storage_answers() -> AnswersAt:
-    """The rules of real contracts' code, where this version has them."""
-    try:
-        from exporter.ledger.contract_storage import StorageAnswers  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        return NoAnswers
-    answers: AnswersAt = StorageAnswers
-    return answers
-
-
 class ReplayedSource:
     """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
 
     def __init__(
-        self, read: Read, ledger: int, close_time: int, answers: AnswersAt = NoAnswers, label: str = "the ledger lake"
+        self,
+        read: Read,
+        ledger: int,
+        close_time: int,
+        answers: AnswersAt = StorageAnswers,
+        label: str = "the ledger lake",
     ) -> None:
         """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
         self.asked: dict[bytes, None] = {}
