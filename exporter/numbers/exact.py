@@ -17,7 +17,7 @@ Polars itself wraps `+ - *` silently. See `exporter.numbers.exact` for how that 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -444,14 +444,21 @@ def at_most(bound: int) -> Callable[[Function], Function]:
                     if not rows:
                         raise
                     beyond.update(rows)
+                    # Into new Series: the operands are the caller's, who goes on with them.
                     operands = tuple(
-                        operand.scatter(rows, 0) if isinstance(operand, pl.Series) else operand for operand in operands
+                        select(_among(rows, operand.len()), 0, operand) if isinstance(operand, pl.Series) else operand
+                        for operand in operands
                     )
-            return result.scatter(sorted(beyond), bound) if beyond else result
+            return select(_among(beyond, result.len()), bound, result) if beyond else result
 
         return bounded
 
     return bounding
+
+
+def _among(rows: Collection[int], count: int) -> pl.Series:
+    """Whether each of so many positions is among the rows."""
+    return pl.Series(range(count), dtype=pl.Int64).is_in(list(rows))
 
 
 def basis_points(function: Function) -> Function:
@@ -507,7 +514,7 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
             result = _power(base, exponent, scale)
         except ExactOverflowError as error:
             overflowing.update(error.rows)
-            base = base.scatter(list(error.rows), 0)
+            base = select(_among(error.rows, base.len()), 0, base)  # a new Series: the old one is the caller's
         else:
             break
     if overflowing:

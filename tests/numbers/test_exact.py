@@ -484,3 +484,14 @@ def test_frame_is_exact_in_its_wide_columns() -> None:
     with pytest.raises(ExactOverflowError) as caught:
         exact.frame({"name": ["a", "b"], "amount": [1, 2**127]}, schema)
     assert (1,) == caught.value.rows
+
+
+def test_operands_stay_as_they_are() -> None:
+    """What is set aside on the way to a result is set aside in a copy: the caller goes on with his columns."""
+    large, small = exact.column([2**126, 7], "large"), exact.column([5, 6], "small")
+    product = exact.at_most(10**38 - 1)(exact.multiply)(large, small)
+
+    assert [10**38 - 1, 42] == product.to_list()
+    with pytest.raises(ExactOverflowError):
+        exact.power_floor(large, 3, 1)
+    assert ([2**126, 7], [5, 6]) == (large.to_list(), small.to_list())
