@@ -133,7 +133,8 @@ def curve(reserve: Mapping[str, Any]) -> tuple[int, int, int, int, int]:
 
 
 def supply_rate(ir: int, u: int, bstop_rate: int) -> int:
-    return min(ir * ((S7 - bstop_rate) * u // S7) // S7, 2**127 - 1)  # not on the chain, so it does not fail there
+    rate = ir * ((S7 - bstop_rate) * u // S7) // S7
+    return max(1 - 2**127, min(rate, 2**127 - 1))  # not on the chain, so it does not fail there
 
 
 # APY: the exact rational, rounded down to basis points, at most what every JSON reader keeps

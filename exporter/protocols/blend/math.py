@@ -225,15 +225,22 @@ def borrow_rate(
     return exact.add(rate, exact.select(third, sloped, 0))
 
 
-@exact.at_most(exact.INT128_MAX)
 @exact.naming("supply rate")
 def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.Series) -> pl.Series:
     """The rate a year that suppliers earn, 7 decimals: floor(ir × floor((S7 - bstop_rate) × u / S7) / S7).
 
-    It is not on the chain; this is the definition of Blend's SDK. One beyond 128 bits is the largest of 128 bits.
+    It is not on the chain; this is the definition of Blend's SDK. One beyond 128 bits is INT128_MAX, or minus that
+    where an odd number of the three factors is negative.
     """
-    kept = exact.multiply_divide_floor(exact.subtract(S7, bstop_rate), utilization, S7)
-    return exact.multiply_divide_floor(borrow_rate, kept, S7)
+
+    @exact.at_most(exact.INT128_MAX)
+    def limited(ir: pl.Series, u: pl.Series, taken: pl.Series) -> pl.Series:
+        kept = exact.multiply_divide_floor(exact.subtract(S7, taken), u, S7)
+        return exact.multiply_divide_floor(ir, kept, S7)
+
+    rate = limited(borrow_rate, utilization, bstop_rate)
+    negative = (borrow_rate < 0) ^ (utilization < 0) ^ (bstop_rate > S7)
+    return exact.select(negative & (rate == exact.INT128_MAX), -exact.INT128_MAX, rate)
 
 
 def accrue(
