@@ -30,7 +30,7 @@ MUTATIONS = (
     ("borrow_rate", "rate = exact.multiply_divide_ceil", "rate = exact.multiply_divide_floor"),
     ("borrow_rate", "exact.select(third, 0, sloped)", "sloped"),
     ("borrow_rate", "exact.add(reached, r_two)", "r_two"),
-    ("accrue", "state['last_time'] < state['close_time']", "state['last_time'] < state['close_time'] - 1"),
+    ("accrue", "state['last_time'] < state['close_time']", "exact.add(state['last_time'], 1) < state['close_time']"),
     ("accrue", "& (utilization != 0)", ""),
     ("accrue", "& (state['b_supply'] != 0)", ""),
     ("accrue", "d_rate = exact.multiply_divide_ceil", "d_rate = exact.multiply_divide_floor"),
