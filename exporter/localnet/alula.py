@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, ContractData, code_key, data_key, encode_contract_data
+from exporter.ledger.codec.entries import TEMPORARY, code_key
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
@@ -29,10 +29,12 @@ from exporter.ledger.codec.scval_encode import (
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
+    Entry,
     Host,
     TrapError,
     made_wasm,
     run_oracle,
+    stored_entry,
     wasm_hash,
 )
 
@@ -288,9 +290,6 @@ STATUSES = (
 
 UPGRADE_DELAY = 43_200  # seconds
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
-
 
 @dataclass(slots=True)
 class Market:
@@ -333,23 +332,23 @@ def market_instance(market: Market) -> Entry:
 
 def pool_list(market: Market) -> Entry:
     """``AllPools``: the pools in the order of their registration. A market without any has no such entry."""
-    return _entry(market.address, vec(symbol("AllPools")), vec(*(address(pool.address) for pool in market.pools)))
+    return stored_entry(market.address, vec(symbol("AllPools")), vec(*(address(pool.address) for pool in market.pools)))
 
 
 def pool_entry(market: Market, pool: Pool) -> Entry:
     """``Pool(address)``: the 21 fields of a pool; its address is that of its token."""
-    return _entry(market.address, pool_key(pool.address), pool_value(pool))
+    return stored_entry(market.address, pool_key(pool.address), pool_value(pool))
 
 
 def queued_entry(market: Market, token: str, time: int) -> Entry:
     """``QueuedPoolSet(address)``: a configuration that waits for its time, here for a token that is no pool yet."""
     value = struct_map({"new_config": config_value(PoolConfig()), "queued_in_timestamp": u64(time)})
-    return _entry(market.address, vec(symbol("QueuedPoolSet"), address(token)), value)
+    return stored_entry(market.address, vec(symbol("QueuedPoolSet"), address(token)), value)
 
 
 def cached_price_entry(market: str, token: str, price: int, time: int) -> Entry:
     """``CachedPrice(token)``, temporary: the price that a transaction used, with its ledger's time."""
-    return _entry(market, cached_price_key(token), vec(i128(price), u64(time)), TEMPORARY)
+    return stored_entry(market, cached_price_key(token), vec(i128(price), u64(time)), TEMPORARY)
 
 
 def manager_entries(manager: str, admin: str, markets: list[Market]) -> list[Entry]:
@@ -357,7 +356,7 @@ def manager_entries(manager: str, admin: str, markets: list[Market]) -> list[Ent
     entries = [_instance(manager, MANAGER_WASM_HASH, {"Admin": address(admin)})]
     for market in markets:
         key = vec(symbol("DeployedMarket"), address(market.address))
-        entries.append(_entry(manager, key, u64(UPGRADE_DELAY)))
+        entries.append(stored_entry(manager, key, u64(UPGRADE_DELAY)))
     return entries
 
 
@@ -437,12 +436,7 @@ def config_value(config: PoolConfig) -> ScVal:
 
 def _instance(contract: str, wasm: bytes, storage: dict[str, ScVal]) -> Entry:
     pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
-    return _entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
-
-
-def _entry(contract: str, key: ScVal, value: ScVal, durability: int = PERSISTENT) -> Entry:
-    data = encode_contract_data(ContractData(contract, key, durability, value))
-    return data_key(contract, key, durability), data
+    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
 
 
 def _bool(value: bool) -> ScVal:

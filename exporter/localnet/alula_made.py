@@ -21,7 +21,6 @@ from exporter.localnet.alula import (
     MARKET_WASM_HASH,
     STATUSES,
     Curve,
-    Entry,
     Market,
     Pool,
     PoolConfig,
@@ -33,7 +32,7 @@ from exporter.localnet.alula import (
     queued_entry,
 )
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Token, asset_entry, oracle_instance, price_entry
+from exporter.localnet.contracts import Entry, Token, asset_entry, oracle_instance, price_entry
 from exporter.localnet.made_assets import made_account
 
 ORACLE_DECIMALS = 14

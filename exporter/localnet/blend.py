@@ -11,10 +11,17 @@ from random import Random
 from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host, TrapError, storage_of
+from exporter.localnet.contracts import (
+    MISSING_FUNCTION,
+    WRONG_ARGUMENTS,
+    Entry,
+    Host,
+    TrapError,
+    storage_of,
+    stored_entry,
+)
 
 SCALE_7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -187,8 +194,6 @@ BACKSTOP_WASM_HASHES = {
     "v2": bytes.fromhex("c1f4502a757e25c611f5a159bc1ab0eef64085adac6c68123dca66e87faffbc2"),
 }
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR; every entry here is persistent."""
 
 Event = tuple[str, tuple[ScVal, ...], ScVal]
 """The contract that publishes an event, the event's topics and its value."""
@@ -247,7 +252,7 @@ def pool_instance(market: Market, deployment: Deployment) -> Entry:
 def reserve_list(market: Market) -> Entry:
     """``ResList``: the tokens of a pool, by the index of their reserve."""
     tokens = vec(*(address(reserve.token) for reserve in market.reserves))
-    return _entry(market.address, symbol("ResList"), tokens)
+    return stored_entry(market.address, symbol("ResList"), tokens)
 
 
 def reserve_config(market: Market, reserve: Reserve) -> Entry:
@@ -258,7 +263,7 @@ def reserve_config(market: Market, reserve: Reserve) -> Entry:
     if market.generation is not V1:
         fields["enabled"] = (scval.BOOL, config.enabled)
         fields["supply_cap"] = i128(config.supply_cap)
-    return _entry(market.address, vec(symbol("ResConfig"), address(reserve.token)), struct_map(fields))
+    return stored_entry(market.address, vec(symbol("ResConfig"), address(reserve.token)), struct_map(fields))
 
 
 def reserve_data(market: Market, reserve: Reserve) -> Entry:
@@ -266,7 +271,7 @@ def reserve_data(market: Market, reserve: Reserve) -> Entry:
     numbers = ("b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod")
     fields = {name: i128(getattr(reserve, name)) for name in numbers}
     fields["last_time"] = u64(reserve.last_time)
-    return _entry(market.address, vec(symbol("ResData"), address(reserve.token)), struct_map(fields))
+    return stored_entry(market.address, vec(symbol("ResData"), address(reserve.token)), struct_map(fields))
 
 
 def backstop_entries(deployment: Deployment, markets: list[Market]) -> list[Entry]:
@@ -287,7 +292,7 @@ def backstop_entries(deployment: Deployment, markets: list[Market]) -> list[Entr
 
 def reward_zone(deployment: Deployment, markets: list[Market]) -> Entry:
     """The reward zone of a backstop, which may list any of the deployment's pools, or none."""
-    return _entry(deployment.backstop, symbol("RZ"), vec(*(address(market.address) for market in markets)))
+    return stored_entry(deployment.backstop, symbol("RZ"), vec(*(address(market.address) for market in markets)))
 
 
 def factory_entries(deployment: Deployment, markets: list[Market]) -> list[Entry]:
@@ -306,7 +311,7 @@ def factory_entries(deployment: Deployment, markets: list[Market]) -> list[Entry
 def deployed_entry(deployment: Deployment, market: Market) -> Entry:
     """``Contracts(pool)``: the factory's word that it deployed a pool."""
     deployed: ScVal = (scval.BOOL, True)
-    return _entry(deployment.factory, vec(symbol("Contracts"), address(market.address)), deployed)
+    return stored_entry(deployment.factory, vec(symbol("Contracts"), address(market.address)), deployed)
 
 
 def deploy_event(deployment: Deployment, market: Market) -> Event:
@@ -318,12 +323,9 @@ def _instance(contract: str, generation: Generation, wasm_hash: bytes, storage: 
     if generation is V1:
         storage["IsInit"] = (scval.BOOL, True)
     pairs = tuple((symbol(name), storage[name]) for name in sorted(storage))
-    return _entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm_hash, None, pairs)))
-
-
-def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
-    data = encode_contract_data(ContractData(contract, key, PERSISTENT, value))
-    return data_key(contract, key, PERSISTENT), data
+    return stored_entry(
+        contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm_hash, None, pairs))
+    )
 
 
 _DATA_FIELDS = ("b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod")

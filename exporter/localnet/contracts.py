@@ -188,13 +188,14 @@ def wasm_entry(wasm: bytes) -> Entry:
     return code_key(wasm_hash(wasm)), code
 
 
-def _stored(contract: str, key: ScVal, value: ScVal, durability: int = PERSISTENT) -> Entry:
+def stored_entry(contract: str, key: ScVal, value: ScVal, durability: int = PERSISTENT) -> Entry:
+    """What a contract keeps under a key, as the ledger has it."""
     data = encode_contract_data(ContractData(contract, key, durability, value))
     return data_key(contract, key, durability), data
 
 
 def _instance(contract: str, instance: ContractInstance) -> Entry:
-    return _stored(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
 
 
 # SEP-40 price oracles. An oracle's instance storage has ``Decimals`` and ``Durability``. Each asset it knows has a
@@ -221,13 +222,13 @@ def oracle_instance(oracle: str, decimals: int, durability: int = PERSISTENT) ->
 def asset_entry(oracle: str, token: str, constant: int | None = None) -> Entry:
     """The entry that makes an asset known: a feed, or with ``constant`` a price that is always of now."""
     value = VOID if constant is None else i128(constant)
-    return _stored(oracle, vec(symbol("Asset"), address(token)), value)
+    return stored_entry(oracle, vec(symbol("Asset"), address(token)), value)
 
 
 def price_entry(oracle: str, token: str, price: int, timestamp: int, durability: int) -> Entry:
     """The newest price of a feed: ``price`` in the oracle's decimals, ``timestamp`` in unix seconds."""
     value = struct_map({"price": i128(price), "timestamp": u64(timestamp)})
-    return _stored(oracle, vec(symbol("Price"), address(token)), value, durability)
+    return stored_entry(oracle, vec(symbol("Price"), address(token)), value, durability)
 
 
 def price_key(oracle: str, token: str, durability: int) -> bytes:
@@ -343,7 +344,7 @@ def balance_entry(token: Token, holder: str, amount: int) -> Entry:
     if token.layout is TokenLayout.STELLAR_ASSET:
         rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
         value = struct_map({"amount": value, **rights})
-    return _stored(token.contract, key, value)
+    return stored_entry(token.contract, key, value)
 
 
 def amount_of(balance: ScVal | None) -> int:

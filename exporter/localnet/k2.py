@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
@@ -25,16 +24,19 @@ from exporter.ledger.codec.scval_encode import (
     symbol,
     u32,
     u64,
+    u128,
     vec,
 )
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
     Code,
+    Entry,
     Host,
     TrapError,
     made_wasm,
     storage_of,
+    stored_entry,
     wasm_hash,
 )
 
@@ -169,9 +171,6 @@ ROUTER_WASM_HASH, TOKEN_WASM_HASH, RATES_WASM_HASH, ORACLE_WASM_HASH = (
     wasm_hash(wasm) for wasm in (ROUTER_WASM, TOKEN_WASM, RATES_WASM, ORACLE_WASM)
 )
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
-
 
 @dataclass(slots=True)
 class Market:
@@ -204,12 +203,12 @@ def router_instance(market: Market) -> Entry:
 
 def reserve_list(market: Market) -> Entry:
     """``RLIST``: the reserves in the order of their making."""
-    return _entry(market.address, symbol("RLIST"), vec(*(address(item.asset) for item in market.reserves)))
+    return stored_entry(market.address, symbol("RLIST"), vec(*(address(item.asset) for item in market.reserves)))
 
 
 def reserve_entry(market: Market, reserve: Reserve) -> Entry:
     """``RDATA`` of a reserve."""
-    return _entry(market.address, reserve_key(reserve.asset), reserve_value(market, reserve))
+    return stored_entry(market.address, reserve_key(reserve.asset), reserve_value(market, reserve))
 
 
 def reserve_key(asset: str) -> ScVal:
@@ -264,7 +263,7 @@ def rates_entry(market: Market, reserve: Reserve) -> Entry:
         "variable_rate_slope2": reserve.model.slope2,
     }
     value = struct_map({name: u128(number) for name, number in fields.items()})
-    return _entry(market.rates, vec(symbol("APARAMS"), address(reserve.asset)), value)
+    return stored_entry(market.rates, vec(symbol("APARAMS"), address(reserve.asset)), value)
 
 
 def oracle_instance(oracle: str, admin: str, *, fresh: bool = True) -> Entry:
@@ -274,17 +273,12 @@ def oracle_instance(oracle: str, admin: str, *, fresh: bool = True) -> Entry:
 
 def price_entry(oracle: str, token: str, price: int, time: int) -> Entry:
     """What the oracle has last seen of a token: a price with 14 decimals, and its time."""
-    return _entry(oracle, price_key(token), struct_map({"price": u128(price), "timestamp": u64(time)}))
+    return stored_entry(oracle, price_key(token), struct_map({"price": u128(price), "timestamp": u64(time)}))
 
 
 def price_key(token: str) -> ScVal:
     """The key of a price."""
     return vec(symbol("LastPriceData"), vec(symbol("Stellar"), address(token)))
-
-
-def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
-    return (scval.U128, value)
 
 
 def boolean(value: bool) -> ScVal:
@@ -307,11 +301,7 @@ def _symbols(storage: dict[str, ScVal]) -> tuple[tuple[ScVal, ScVal], ...]:
 
 
 def _instance(contract: str, wasm: bytes, storage: tuple[tuple[ScVal, ScVal], ...]) -> Entry:
-    return _entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, storage)))
-
-
-def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
-    return data_key(contract, key, PERSISTENT), encode_contract_data(ContractData(contract, key, PERSISTENT, value))
+    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, storage)))
 
 
 MATH_OVERFLOW, RESERVE_NOT_FOUND = "Error(Contract, #37)", "Error(Contract, #24)"

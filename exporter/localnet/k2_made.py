@@ -15,7 +15,7 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Token, wasm_hash
+from exporter.localnet.contracts import Entry, Token, wasm_hash
 from exporter.localnet.k2 import (
     ACTIVE,
     BORROWING,
@@ -26,7 +26,6 @@ from exporter.localnet.k2 import (
     RAY,
     ROUTER_WASM,
     TOKEN_WASM,
-    Entry,
     Market,
     Model,
     Reserve,

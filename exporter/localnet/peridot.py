@@ -12,17 +12,30 @@ from dataclasses import dataclass, field
 from random import Random
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import ContractData, code_key, data_key, encode_contract_data
+from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import (
+    INSTANCE_KEY,
+    address,
+    i128,
+    string,
+    struct_map,
+    symbol,
+    u32,
+    u64,
+    u128,
+    vec,
+)
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
     Code,
+    Entry,
     Host,
     TrapError,
     made_wasm,
     storage_of,
+    stored_entry,
     wasm_hash,
 )
 from exporter.localnet.reflector_contract import REFLECTOR_CODE
@@ -226,10 +239,6 @@ class Vault:
             self.cash += missing
 
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
-
-
 @dataclass(slots=True)
 class Market:
     """A controller with its vaults; ``symbols`` are those by which its oracle knows some tokens."""
@@ -259,11 +268,11 @@ def controller_entries(market: Market) -> Iterator[Entry]:
         "PauseBorrow": flags({vault: True for vault in vaults if vault in market.borrowing_paused}),
     }
     for name, value in values.items():
-        yield entry(market.address, vec(symbol(name)), value)
+        yield stored_entry(market.address, vec(symbol(name)), value)
     for vault in vaults:
-        yield entry(market.address, vec(symbol("MarketCF"), address(vault)), u128(700_000))
+        yield stored_entry(market.address, vec(symbol("MarketCF"), address(vault)), u128(700_000))
     for token, name in market.symbols.items():
-        yield entry(market.address, vec(symbol("OracleAssetSymbol"), address(token)), symbol(name))
+        yield stored_entry(market.address, vec(symbol("OracleAssetSymbol"), address(token)), symbol(name))
 
 
 def model_entries(model: RateModel, admin: str) -> Iterator[Entry]:
@@ -277,7 +286,7 @@ def model_entries(model: RateModel, admin: str) -> Iterator[Entry]:
         "Kink": u128(model.kink),
     }
     for name, value in values.items():
-        yield entry(model.address, vec(symbol(name)), value)
+        yield stored_entry(model.address, vec(symbol(name)), value)
 
 
 def vault_configuration(vault: Vault, admin: str) -> Iterator[Entry]:
@@ -301,7 +310,7 @@ def vault_configuration(vault: Vault, admin: str) -> Iterator[Entry]:
     if vault.boost:
         values["BoostedVault"] = address(vault.boost.address)
     for name, value in values.items():
-        yield entry(vault.address, vec(symbol(name)), value)
+        yield stored_entry(vault.address, vec(symbol(name)), value)
 
 
 def vault_state(vault: Vault) -> Iterator[Entry]:
@@ -322,20 +331,15 @@ def vault_state(vault: Vault) -> Iterator[Entry]:
         values["BoostedUnderlyingUpdatedAt"] = u64(vault.cached_at)
         values["BoostedAssetCount"] = u32(1)
     for name, value in values.items():
-        yield entry(vault.address, vec(symbol(name)), value)
+        yield stored_entry(vault.address, vec(symbol(name)), value)
 
 
 def boost_entries(vault: Vault, boost: Boost) -> Iterator[Entry]:
     """A DeFindex vault as far as it matters here: who has how many shares, and what all are worth."""
     yield _instance(boost.address, BOOST_WASM, {})
-    yield entry(boost.address, vec(symbol("Balance"), address(vault.address)), i128(boost.shares))
-    yield entry(boost.address, vec(symbol("Shares")), i128(boost.all_shares))
-    yield entry(boost.address, vec(symbol("Assets")), i128(boost.all_assets))
-
-
-def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
-    return (scval.U128, value)
+    yield stored_entry(boost.address, vec(symbol("Balance"), address(vault.address)), i128(boost.shares))
+    yield stored_entry(boost.address, vec(symbol("Shares")), i128(boost.all_shares))
+    yield stored_entry(boost.address, vec(symbol("Assets")), i128(boost.all_assets))
 
 
 def flags(values: Mapping[str, bool]) -> ScVal:
@@ -343,15 +347,10 @@ def flags(values: Mapping[str, bool]) -> ScVal:
     return (scval.MAP, tuple((address(key), (scval.BOOL, values[key])) for key in sorted(values)))
 
 
-def entry(contract: str, key: ScVal, value: ScVal) -> Entry:
-    """A persistent entry of a contract."""
-    return data_key(contract, key), encode_contract_data(ContractData(contract, key, 1, value))
-
-
 def _instance(contract: str, wasm: bytes, storage: Mapping[str, ScVal]) -> Entry:
     pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
     instance = ContractInstance(WASM, wasm_hash(wasm), None, pairs)
-    return entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
 
 
 _UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"  # what unwrapping a missing value in wasm ends as

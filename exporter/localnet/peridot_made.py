@@ -14,12 +14,11 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Token, balance_entry, wasm_hash
+from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_hash
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.peridot import (
     WASMS,
     Boost,
-    Entry,
     Market,
     RateModel,
     Vault,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, ContractData, data_key, encode_contract_data
+from exporter.ledger.codec.entries import TEMPORARY
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
@@ -27,10 +27,12 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
+    Entry,
     Host,
     TrapError,
     made_wasm,
     storage_of,
+    stored_entry,
     wasm_hash,
 )
 
@@ -42,9 +44,6 @@ RESOLUTION = 300  # seconds
 UNKNOWN_ASSET = "Error(Contract, #105)"
 
 _PANIC = "Error(WasmVm, InvalidAction)"
-
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
 
 
 def by_symbol(name: str) -> ScVal:
@@ -71,10 +70,10 @@ def reflector_entries(oracle: str, decimals: int, prices: Mapping[ScVal, int | N
     ]
     storage += [(asset[1][1], u32(index)) for index, asset in enumerate(prices)]
     instance = ContractInstance(WASM, REFLECTOR_WASM_HASH, None, tuple(storage))
-    yield _entry(oracle, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    yield stored_entry(oracle, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
     for index, price in enumerate(prices.values()):
         if price:
-            yield _entry(oracle, (scval.U128, stamp << 64 | index), i128(price), TEMPORARY)
+            yield stored_entry(oracle, (scval.U128, stamp << 64 | index), i128(price), TEMPORARY)
 
 
 def aggregator_entry(
@@ -97,7 +96,7 @@ def aggregator_entry(
     }
     pairs = tuple((symbol(name), value) for name, value in storage.items())
     instance = ContractInstance(WASM, AGGREGATOR_WASM_HASH, None, pairs)
-    return _entry(aggregator, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return stored_entry(aggregator, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
 
 
 def run_reflector(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -165,10 +164,6 @@ def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[Sc
             return VOID
     scaled = price // 10 ** (upstream["decimals"] - settings["Decimals"][1])
     return struct_map({"price": i128(scaled), "timestamp": u64(time)})
-
-
-def _entry(contract: str, key: ScVal, value: ScVal, durability: int = PERSISTENT) -> Entry:
-    return data_key(contract, key, durability), encode_contract_data(ContractData(contract, key, durability, value))
 
 
 REFLECTOR_CODE = {REFLECTOR_WASM_HASH: run_reflector, AGGREGATOR_WASM_HASH: run_aggregator}

@@ -14,12 +14,11 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change
-from exporter.localnet.contracts import Token, wasm_hash
+from exporter.localnet.contracts import Entry, Token, wasm_hash
 from exporter.localnet.reflector_contract import (
     AGGREGATOR_WASM,
     REFLECTOR_WASM,
     RESOLUTION,
-    Entry,
     aggregator_entry,
     by_address,
     reflector_entries,

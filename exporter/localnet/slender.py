@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
@@ -29,10 +28,12 @@ from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     WRONG_ARGUMENTS,
     Code,
+    Entry,
     Host,
     TrapError,
     made_wasm,
     storage_of,
+    stored_entry,
     wasm_hash,
 )
 from exporter.localnet.reflector_contract import REFLECTOR_CODE
@@ -150,9 +151,6 @@ POOL_WASM_HASH = wasm_hash(POOL_WASM)
 NO_RESERVE = "Error(Contract, #1)"
 """Uninitialized: what the contract says of anything that is not in its storage."""
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
-
 
 @dataclass(slots=True)
 class Market:
@@ -201,22 +199,18 @@ def pool_instance(market: Market) -> Entry:
             storage[vec(symbol("ProtocolFeeVault"), address(reserve.token))] = i128(reserve.fees)
         storage[vec(symbol("PriceFeed"), address(reserve.token))] = price_feed(market, reserve)
     pairs = tuple(sorted(storage.items(), key=lambda pair: encode_scval(pair[0])))
-    return _entry(
+    return stored_entry(
         market.address, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, market.wasm_hash, None, pairs))
     )
 
 
 def cash_entry(market: Market, reserve: Reserve) -> Entry:
     """What lies in a reserve: the balance of its sToken, an entry of its own."""
-    return _entry(market.address, _cash_key(reserve.token, reserve.s_token), i128(reserve.cash))
+    return stored_entry(market.address, _cash_key(reserve.token, reserve.s_token), i128(reserve.cash))
 
 
 def _cash_key(token: str, s_token: str) -> ScVal:
     return vec(symbol("TokenBalance"), address(token), address(s_token))
-
-
-def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
-    return data_key(contract, key), encode_contract_data(ContractData(contract, key, PERSISTENT, value))
 
 
 def reserve_value(reserve: Reserve, index: int) -> ScVal:

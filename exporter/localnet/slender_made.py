@@ -14,12 +14,11 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Token
+from exporter.localnet.contracts import Entry, Token
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.reflector_contract import (
     REFLECTOR_WASM,
     REFLECTOR_WASM_HASH,
-    Entry,
     by_address,
     by_symbol,
     reflector_entries,

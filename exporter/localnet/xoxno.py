@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
@@ -29,7 +28,16 @@ from exporter.ledger.codec.scval_encode import (
     vec,
 )
 from exporter.ledger.events import ContractEvent
-from exporter.localnet.contracts import MISSING_FUNCTION, WRONG_ARGUMENTS, Host, TrapError, made_wasm, wasm_hash
+from exporter.localnet.contracts import (
+    MISSING_FUNCTION,
+    WRONG_ARGUMENTS,
+    Entry,
+    Host,
+    TrapError,
+    made_wasm,
+    stored_entry,
+    wasm_hash,
+)
 
 RAY = 10**27
 BPS = 10_000
@@ -217,8 +225,6 @@ FEED_UNIT = 10**10
 
 AGGREGATOR_WASM_HASH = wasm_hash(AGGREGATOR_WASM)
 
-Entry = tuple[bytes, bytes]
-"""LedgerKey XDR and LedgerEntryData XDR."""
 
 STATE_FIELDS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
 
@@ -275,12 +281,12 @@ def hub_asset_key(market: HubMarket) -> ScVal:
 
 def parameters_entry(pool: str, market: HubMarket) -> Entry:
     """``Params`` of a hub market."""
-    return _entry(pool, vec(symbol("Params"), hub_asset_key(market)), parameters_value(market))
+    return stored_entry(pool, vec(symbol("Params"), hub_asset_key(market)), parameters_value(market))
 
 
 def state_entry(pool: str, market: HubMarket) -> Entry:
     """``State`` of a hub market."""
-    return _entry(pool, vec(symbol("State"), hub_asset_key(market)), state_value(market))
+    return stored_entry(pool, vec(symbol("State"), hub_asset_key(market)), state_value(market))
 
 
 def parameters_value(market: HubMarket) -> ScVal:
@@ -339,13 +345,13 @@ def oracle_entry(
             "tolerance": struct_map({"lower_ratio_bps": u32(9_091), "upper_ratio_bps": u32(upper_ratio_bps)}),
         }
     )
-    return _entry(aggregator, vec(symbol("Oracle"), price_key(token)), value)
+    return stored_entry(aggregator, vec(symbol("Oracle"), price_key(token)), value)
 
 
 def feeds_instance() -> Entry:
     """The instance of the contract that has the feeds, a RedStone adapter."""
     instance = ContractInstance(WASM, FEEDS_WASM_HASH, None, ((string("owner"), address(FEEDS)),))
-    return _entry(FEEDS, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return stored_entry(FEEDS, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
 
 
 def feed_entries(token: str, answers: Sequence[Answer | None]) -> Iterator[Entry]:
@@ -357,7 +363,7 @@ def feed_entries(token: str, answers: Sequence[Answer | None]) -> Iterator[Entry
                 "price": (scval.U256, item.price // FEED_UNIT),
                 "write_timestamp": u64(item.time * 1000),
             }
-            yield _entry(FEEDS, string(_feed_id(token, place)), struct_map(value))
+            yield stored_entry(FEEDS, string(_feed_id(token, place)), struct_map(value))
 
 
 def _feed_id(token: str, place: int) -> str:
@@ -370,7 +376,7 @@ def answers_entry(aggregator: str, token: str, answers: Sequence[Answer | None])
         VOID if item is None else struct_map({"price_wad": i128(item.price), "timestamp": u64(item.time)})
         for item in answers
     )
-    return _entry(aggregator, vec(symbol("Answers"), price_key(token)), vec(*said))
+    return stored_entry(aggregator, vec(symbol("Answers"), price_key(token)), vec(*said))
 
 
 def created_event(controller: str, pool: str, market: HubMarket, ledger: int) -> ContractEvent:
@@ -409,11 +415,7 @@ def state_event(pool: str, markets: Sequence[HubMarket], ledger: int) -> Contrac
 
 def _instance(contract: str, wasm: bytes, storage: dict[str, ScVal]) -> Entry:
     pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
-    return _entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
-
-
-def _entry(contract: str, key: ScVal, value: ScVal) -> Entry:
-    return data_key(contract, key, PERSISTENT), encode_contract_data(ContractData(contract, key, PERSISTENT, value))
+    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
 
 
 POOL_NOT_INITIALIZED = "Error(Contract, #30)"

@@ -16,7 +16,7 @@ from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Token
+from exporter.localnet.contracts import Entry, Token
 from exporter.localnet.xoxno import (
     AGGREGATOR_WASM,
     AGGREGATOR_WASM_HASH,
@@ -30,7 +30,6 @@ from exporter.localnet.xoxno import (
     POOL_WASM_HASH,
     RAY,
     Answer,
-    Entry,
     HubMarket,
     Params,
     Source,

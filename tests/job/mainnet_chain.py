@@ -23,7 +23,6 @@ from exporter.localnet.blend import (
     V1,
     V2,
     Deployment,
-    Entry,
     Market,
     backstop_entries,
     factory_entries,
@@ -34,7 +33,7 @@ from exporter.localnet.blend import (
     reward_zone,
 )
 from exporter.localnet.chain import Chain, LedgerState
-from exporter.localnet.contracts import Contracts, Simulation, Token, asset_entry, oracle_instance
+from exporter.localnet.contracts import Contracts, Entry, Simulation, Token, asset_entry, oracle_instance
 from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made import make_deployments, make_market

@@ -14,8 +14,8 @@ import pytest
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
+from exporter.localnet.contracts import Entry
 from exporter.localnet.k2 import (
-    Entry,
     a_token_instance,
     debt_token_instance,
     rates_entry,

@@ -10,9 +10,8 @@ from exporter.deployments import deployments_of
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
-from exporter.localnet.peridot import u128
 from exporter.protocols.base import Absent, Compared, Unread, ViewCall
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.reader import balance_call

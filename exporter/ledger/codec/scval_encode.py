@@ -41,6 +41,11 @@ def u64(value: int) -> ScVal:
     return (scval.U64, value)
 
 
+def u128(value: int) -> ScVal:
+    """An unsigned 128-bit value."""
+    return (scval.U128, value)
+
+
 def i128(value: int) -> ScVal:
     """A signed 128-bit value."""
     return (scval.I128, value)
