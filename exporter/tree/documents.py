@@ -284,7 +284,7 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     no_limit: bool
 
 
-class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
+class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot, with what an analyst wants beside it.
 
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
@@ -293,19 +293,6 @@ class AssetDetail(Struct, frozen=True, forbid_unknown_fields=True):
     `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates.
     """
 
-    market: ContractAddress
-    pool: PoolId
-    token_address: ContractAddress
-    symbol: TokenSymbol
-    decimals: TokenDecimals
-    supply_apy_bps: BasisPoints
-    borrow_apy_bps: BasisPoints
-    utilization_bps: BasisPoints
-    total_supplied: Amount
-    total_borrowed: Amount
-    oracle_price_usd: Price | None
-    tvl_usd_cents: UsdCents | None
-    observed_ledger: Ledger
     ledger_close_time: Timestamp
     protocol: ProtocolName
     version: Words
