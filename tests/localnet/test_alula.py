@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, data_key
-from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import read_at_one_ledger
@@ -33,6 +31,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
 from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
+from tests.localnet.view_values import result
 
 
 def pool(config: PoolConfig | None = None, **fields: int) -> Pool:
@@ -94,21 +93,6 @@ def view(network: MadeNetwork, market: Market, function: str = "get_market_data"
     """A simulated call of a market."""
     call = ContractCall(market.address, function, arguments)
     return network.contracts.simulate(network.chain, network.chain.latest, call)
-
-
-def plain(value: ScVal) -> Any:
-    """A value as Python has it: structs as dicts, in the ledger's order."""
-    kind, payload = value
-    if kind == scval.MAP:
-        return {name: plain(item) for (_, name), item in payload}
-    return [plain(item) for item in payload] if kind == scval.VEC else payload
-
-
-def result(simulation: Simulation) -> Any:
-    """The result of a call that must not fail."""
-    assert simulation.error is None
-    assert simulation.result is not None
-    return plain(decode_scval(simulation.result))
 
 
 def exported(network: MadeNetwork) -> Tables:

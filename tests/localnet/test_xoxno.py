@@ -44,6 +44,7 @@ from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.judges import xoxno_judge as judge
 from tests.localnet.direct_source import DirectSource
+from tests.localnet.view_values import plain, result
 
 
 class XoxnoNetwork(LocalNetwork):
@@ -99,21 +100,6 @@ def network() -> XoxnoNetwork:
     for _ in range(40):
         made.advance()
     return made
-
-
-def plain(value: ScVal) -> Any:
-    """A value as Python has it: structs as dicts, in the ledger's order."""
-    kind, payload = value
-    if kind == scval.MAP:
-        return {name: plain(item) for (_, name), item in payload}
-    return [plain(item) for item in payload] if kind == scval.VEC else payload
-
-
-def result(simulation: Simulation) -> Any:
-    """The result of a call that must not fail."""
-    assert simulation.error is None
-    assert simulation.result is not None
-    return plain(decode_scval(simulation.result))
 
 
 def compared(network: XoxnoNetwork) -> tuple[list[Compared], ProtocolReading]:

@@ -97,7 +97,7 @@ class _Call:
 
     def answer(self, name: tuple[str, str], *arguments: int) -> int:
         if name not in self.functions:
-            raise NotImplementedError(f"the host function {name[0]}.{name[1]}")
+            raise WasmError(f"the contract imports {name[0]}.{name[1]}, which this host does not have")
         return _signed(self.functions[name](*(value % 2**64 for value in arguments)) % 2**64)
 
     def encode(self, value: ScVal) -> int:
