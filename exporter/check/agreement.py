@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from exporter.check.whole import Whole, number
 from exporter.errors import ConfigError
+from exporter.history.manifest import file_ledgers
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
 from exporter.render.openapi import openapi_document
@@ -24,6 +26,7 @@ from exporter.tree.documents import (
     SCHEMA_VERSION,
     AssetDetail,
     AssetHistory,
+    DataPackage,
     MarketEntry,
     MarketList,
     MarketPool,
@@ -289,6 +292,21 @@ def _judge_history(whole: Whole, status: SystemStatus, key: str, kept: KeptHisto
         yield f"next_cursor leads to {target}, whose buckets are not all older"
 
 
+def _judge_package(whole: Whole, status: SystemStatus, key: str, package: DataPackage) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, package.observed_ledger)
+    tables = {resource.name: resource.path for resource in package.resources}
+    yield from _differs("resources", [*tables], ["latest", "history"], "the tables are")
+    for path in [path for paths in tables.values() for path in paths]:
+        # A file of the history may have been compacted into another since; it stays until the next run's package.
+        if kind_of(path) is not FileKind.HISTORY and not whole.there(path):
+            yield f"leads to {path}, which is not there"
+    spans = [file_ledgers(path) for path in tables.get("history", [])]
+    if None in spans or any(
+        later[0] <= earlier[1] for earlier, later in pairwise(span for span in spans if span is not None)
+    ):
+        yield "$.resources has files of the history that do not ascend, or have ledgers in common"
+
+
 def _judge_openapi(whole: Whole, status: SystemStatus, key: str, document: OpenApiDocument) -> Iterator[str]:  # noqa: ARG001
     ours = openapi_document()
     version = "x-exporter-version"
@@ -306,6 +324,7 @@ KINDS: Mapping[type, Kind] = {
     ProtocolList: Kind(_judge_coverage),
     AssetDetail: Kind(_judge_detail, _keep_detail),
     AssetHistory: Kind(_judge_history, _keep_history),
+    DataPackage: Kind(_judge_package),
     OpenApiDocument: Kind(_judge_openapi),
 }
 """The kinds, by model. Pages, the status and the manifests have modules of their own."""

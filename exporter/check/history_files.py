@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from exporter.check.whole import Whole, number, value_in_cents
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
@@ -84,6 +84,9 @@ def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFa
             fault(f"{earlier.key} reaches to ledger {earlier.last_ledger}, and {later.key} begins at or before it")
     if len({file.key for file in history.files}) != len(history.files):
         fault("$.files has a key twice")
+    latest = whole.seen.get(LATEST_PARQUET.template)
+    if latest is not None and latest.sha256 not in {file.sha256 for file in history.files[-1:]}:
+        whole.faults.add(LATEST_PARQUET.template, "is not the newest file of the history")
     for file in history.files:
         try:
             whole.faults.add_all(file.key, _file_faults(whole, status, file, facts.get(file.key)))

@@ -54,6 +54,7 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
+from exporter.render.data_package import render_tables
 from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
@@ -369,7 +370,7 @@ def publish(
         assert history is not None  # the run has a Parquet file
 
         def checked() -> Iterator[RenderedFile]:
-            for file in render(settings, store, tables, series, history):
+            for file in render(settings, store, tables, part, series, history):
                 progress.advance()
                 checker.add(file.key, file.data)
                 yield file
@@ -393,12 +394,13 @@ def _expected_files(store: Store) -> int | None:
 
 
 def render(
-    settings: Settings, store: Store, tables: Tables, series: Series, history: HistoryManifest
+    settings: Settings, store: Store, tables: Tables, part: HistoryPart, series: Series, history: HistoryManifest
 ) -> Iterator[RenderedFile]:
     """Everything but the pointer and the records of the run, in a stream of which no part is kept.
 
-    ``series`` is carried on by this run, and by one that came between since it was brought up to date; pages that are
-    complete by now come first. ``history`` is the manifest with this run's file.
+    ``part`` is the run's own Parquet file. ``series`` is carried on by this run, and by one that came between since
+    it was brought up to date; pages that are complete by now come first. ``history`` is the manifest with this run's
+    file.
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
@@ -408,6 +410,7 @@ def render(
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads()
     yield from render_overview(tables, series.first_seen)
+    yield from render_tables(part, history, tables.close_time)
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
     yield render_document(covered)
     yield render_document(openapi_document())

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from exporter.tree.problems import Problem
 from exporter.tree.values import (
@@ -227,6 +227,51 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     observed_ledger: Ledger
     files: list[HistoryFile]
     transitions: list[Transitions] = []
+
+
+class DataField(Struct, frozen=True, forbid_unknown_fields=True):
+    """A column, as a data package describes it."""
+
+    name: Words
+    type: Words
+    description: Words
+    constraints: dict[str, bool]
+
+
+class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The columns of a table, and those that tell one row from another."""
+
+    fields: list[DataField]
+    primary_key: list[Words]
+
+
+class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a data package: one file, or several with the same columns and no row twice.
+
+    `path` is relative to the root of the tree. Columns that an older file lacks are null in its rows.
+    """
+
+    name: Words
+    title: Words
+    path: list[ObjectKey]
+    format: Words
+    mediatype: Words
+    schema: DataSchema
+
+
+class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the Parquet files are, in the form of a Data Package 2.0, for tools that read those.
+
+    `latest` is the newest run alone, `history` every run up to it.
+    """
+
+    schema: Words = field(name="$schema")
+    name: Words
+    title: Words
+    description: Words
+    created: Timestamp
+    observed_ledger: Ledger
+    resources: list[DataResource]
 
 
 class AssetPrice(Struct, frozen=True, forbid_unknown_fields=True):
@@ -533,6 +578,7 @@ Document: TypeAlias = (
     | ProtocolSummary
     | ProtocolList
     | HistoryManifest
+    | DataPackage
     | SystemStatus
     | RunManifest
     | OpenApiDocument

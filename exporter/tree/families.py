@@ -26,6 +26,7 @@ from exporter.tree.documents import (
     AssetDetail,
     AssetHistory,
     AssetsPage,
+    DataPackage,
     Document,
     HistoryManifest,
     MarketList,
@@ -267,6 +268,18 @@ HISTORY_MANIFEST = _document(
     aliased=True,
     sweep=Sweep.NEVER,
 )
+LATEST_PARQUET = _document("v1/latest.parquet")
+"""The Parquet file of the published run once more, under a name that stays."""
+DATA_PACKAGE = _document(
+    "datapackage.json",
+    DataPackage,
+    operation=Operation(
+        "getDataPackage",
+        "history",
+        "The Parquet files as a Data Package",
+        "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
+    ),
+)
 RUN_PARQUET = Family(
     template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
 )
@@ -382,6 +395,8 @@ FAMILIES = (
     POINTER,
     RUN,
     HISTORY_MANIFEST,
+    DATA_PACKAGE,
+    LATEST_PARQUET,
     RUN_PARQUET,
     Family(
         template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",

@@ -21,7 +21,7 @@ from exporter.tree.documents import page_token
 from tests.check.trees import Change, Files, change, check, encoded, good_tree, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
-MANIFEST = "v1/history.json"
+MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
 
 
 @pytest.fixture
@@ -59,6 +59,46 @@ def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) ->
     change(files, MANIFEST, describe)
     seal(files)
     return key
+
+
+class TestTables:
+    """What stands beside the manifest for analysts."""
+
+    def test_the_newest_run_and_the_package(self, files: Files) -> None:
+        """The lasting name has the newest run's bytes; the package has every file once, and the file's own columns."""
+        package = json.loads(files[PACKAGE])
+        latest, history = package["resources"]
+        columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
+        kinds = {"string": pa.types.is_large_string, "integer": _is_whole, "datetime": pa.types.is_timestamp}
+
+        assert files[parquet(files, -1)] == files[LATEST]
+        assert [LATEST] == latest["path"]
+        assert [file["key"] for file in json.loads(files[MANIFEST])["files"]] == history["path"]
+        for resource in (latest, history):
+            fields = resource["schema"]["fields"]
+            assert columns.names == [field["name"] for field in fields]
+            assert all(kinds[field["type"]](columns.field(field["name"]).type) for field in fields)
+            rows = pa.concat_tables(
+                [pq.read_table(io.BytesIO(files[path]), partitioning=None) for path in resource["path"]],
+                promote_options="default",
+            )
+            primary = rows.select(resource["schema"]["primaryKey"])
+            assert len({tuple(row.values()) for row in primary.to_pylist()}) == rows.num_rows
+            required = [field["name"] for field in fields if field["constraints"]["required"]]
+            assert 0 == sum(rows.column(name).null_count for name in required)
+
+    def test_lies(self, files: Files) -> None:
+        """Another run under the lasting name is a fault, and a package that would count rows twice."""
+        files[LATEST] = files[parquet(files, 0)]
+        change(files, PACKAGE, lambda package: package["resources"][1]["path"].append(parquet(files, 0)))
+        seal(files)
+
+        assert_named(files, LATEST, "is not the newest file of the history")
+        assert_named(files, PACKAGE, "have ledgers in common")
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(kind) or pa.types.is_decimal128(kind))
 
 
 class TestManifest:

@@ -1,0 +1,67 @@
+"""The tables for analysts: the newest run under a name that stays, and a Data Package of it and of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporter.history.manifest import HistoryPart
+from exporter.history.schema import HISTORY_COLUMNS, ParquetType
+from exporter.tree.documents import (
+    DataField,
+    DataPackage,
+    DataResource,
+    DataSchema,
+    HistoryManifest,
+    timestamp,
+)
+from exporter.tree.families import LATEST_PARQUET
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.headers import CONTENT_TYPES
+from exporter.tree.read_back import render_document
+
+_TYPES = {
+    ParquetType.UTF8: "string",
+    ParquetType.INT64: "integer",
+    ParquetType.DECIMAL: "integer",  # of any size, as Data Packages have them
+    ParquetType.TIMESTAMP: "datetime",
+}
+
+
+def render_tables(part: HistoryPart, history: HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
+    """Render the newest run's table under its lasting name, and the package.
+
+    Args:
+        part: the Parquet file of the run.
+        history: the manifest with this run's file.
+        close_time: when the run's ledger closed, in unix seconds.
+    """
+    yield RenderedFile(LATEST_PARQUET.template, part.file.data, FileKind.DOCUMENT)
+    yield render_document(data_package(history, close_time))
+
+
+def data_package(history: HistoryManifest, close_time: int) -> DataPackage:
+    """Describe the tables of a tree."""
+    schema = DataSchema(
+        fields=[
+            DataField(column.name, _TYPES[column.type], column.meaning, {"required": not column.nullable})
+            for column in HISTORY_COLUMNS
+        ],
+        primary_key=["market", "pool", "observed_ledger"],
+    )
+
+    def resource(name: str, title: str, path: list[str]) -> DataResource:
+        return DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
+
+    return DataPackage(
+        schema="https://datapackage.org/profiles/2.0/datapackage.json",
+        name="lending-markets",
+        title="Lending markets of Soroban",
+        description="Every pool of every lending market at one ledger a run, exact. A column x that has decimals is an "
+        "integer in units of 10^-decimals.",
+        created=timestamp(close_time),
+        observed_ledger=history.observed_ledger,
+        resources=[
+            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.template]),
+            resource("history", "Every pool at every run", [file.key for file in history.files]),
+        ],
+    )
