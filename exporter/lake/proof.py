@@ -15,7 +15,7 @@ import polars as pl
 from exporter.errors import DecodeError
 from exporter.lake.changes import LedgerChanges
 from exporter.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
-from exporter.lake.transition_rules import RULES, Rule, Transition
+from exporter.lake.transition_rules import RULES, Look, Rule, Step, Transition
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.observation import Entry
@@ -84,49 +84,50 @@ class Prover:
 
     def follow(self, item: LedgerChanges) -> None:
         """Take the changes of the next ledger."""
-        seen: set[bytes] = set()
+        before: dict[bytes, bytes | None] = {}
+        first: dict[bytes, bytes | None] = {}
+        updated: list[bytes] = []
         for _, change in item.changes:
             key = change.key
             if change.kind in (STATE, EVENT) or key[:4] != _DATA:
                 continue
-            if change.kind not in _STANDS or change.entry is None:
+            data = change.entry[4:-4] if change.kind in _STANDS and change.entry is not None else None
+            if key not in before:  # what follows in the same ledger has had no time to accrue in
+                before[key], first[key] = self._data.get(key), data
+                if change.kind == UPDATED and before[key] is not None:
+                    updated.append(key)
+            if data is None:
                 self._data.pop(key, None)
-                continue
-            data = change.entry[4:-4]
-            before = self._data.get(key)
-            if change.kind == UPDATED and before is not None and key not in seen:
-                for rule in RULES:
-                    if rule.owns(key):
-                        self._try(rule, item, key, before, data)
-            seen.add(key)  # what follows in the same ledger has had no time to accrue in
-            self._data[key] = data
+            else:
+                self._data[key] = data
+        step = Step(item.close_time, self._looking_at(before), self._looking_at(first), self._looking_at({}))
+        for key in updated:
+            for rule in RULES:
+                if rule.owns(key):
+                    self._try(rule, item.ledger, key, step)
 
-    def _try(self, rule: Rule, item: LedgerChanges, key: bytes, before: bytes, after: bytes) -> None:
-        was, is_now = (Entry(key, RawEntry(data, item.ledger, None)) for data in (before, after))
+    def _looking_at(self, others: Mapping[bytes, bytes | None]) -> Look:
+        """What is known now, but of some entries another state of theirs."""
+
+        def look(key: bytes) -> Entry | None:
+            data = others[key] if key in others else self._data.get(key)
+            return None if data is None else Entry(key, RawEntry(data, 0, None))
+
+        return look
+
+    def _try(self, rule: Rule, ledger: int, key: bytes, step: Step) -> None:
         waiting = self._waiting[rule.protocol]
         try:
-            found = list(rule.read(was, is_now, self._entry, item.close_time))
+            found = list(rule.read(key, step))
         except DecodeError:
             return  # another contract's entry that looks like one, or one that the reader calls unread
         for transition in found:
-            waiting.ledgers.append(item.ledger)
+            waiting.ledgers.append(ledger)
             waiting.keys.append(key)
-            waiting.codes.append(self._code_of(key))
+            waiting.codes.append(_code_of(key, step))
             waiting.transitions.append(transition)
         if len(waiting.transitions) >= TOGETHER:
             self._compute(rule)
-
-    def _entry(self, key: bytes) -> Entry | None:
-        data = self._data.get(key)
-        return None if data is None else Entry(key, RawEntry(data, 0, None))
-
-    def _code_of(self, key: bytes) -> str:
-        entry = self._entry(instance_key(strkey.encode_contract(key[8:40])))
-        try:
-            wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
-        except DecodeError:
-            wasm_hash = None
-        return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()
 
     def finish(self) -> Tally:
         """Compute what waits; gives the count of all."""
@@ -167,3 +168,12 @@ class Prover:
             differing.setdefault(code, []).append(mismatch)
         for code in {*confirmed, *differing}:
             self.tally.count(f"{rule.protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
+
+
+def _code_of(key: bytes, step: Step) -> str:
+    entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
+    try:
+        wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
+    except DecodeError:
+        wasm_hash = None
+    return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()

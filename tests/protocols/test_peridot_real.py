@@ -21,9 +21,11 @@ import pytest
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, variant_key
+from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
 from exporter.ledger.codec.xdr_json import entry_data_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.localnet.contracts import stored_entry
 from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import (
@@ -88,8 +90,13 @@ def documents(folder: Path) -> Iterator[tuple[str, Any]]:
 @pytest.fixture(scope="module")
 def snapshots(real_data: Path) -> list[Snapshot]:
     """All contract data of all snapshots, through the reader of XDR-JSON."""
+    return read_snapshots(real_data)
+
+
+def read_snapshots(folder: Path) -> list[Snapshot]:
+    """The snapshots of the folder; skips where there are none."""
     found = []
-    for name, document in documents(real_data):
+    for name, document in documents(folder):
         snapshot = Snapshot(name)
         for item in document["ledger"]["ledger_entries"]:
             data, live_until = (item["entry"], item["live_until"]) if isinstance(item, dict) else item[1]
@@ -134,7 +141,8 @@ def test_all_entries_decode(snapshots: list[Snapshot], real_data: Path) -> None:
 class Accrual:
     """The last accrual of a vault with one borrower, as its contract stored it, and what was before."""
 
-    name: str
+    snapshot: Snapshot
+    contract: str
     vault: Vault
     before: dict[str, int]
     seconds: int
@@ -153,6 +161,17 @@ class Accrual:
         frame = pl.DataFrame([exact.column([row[name]], name) for name in math.VAULT_COLUMNS])
         found: dict[str, int] = math.project(at(frame, self.vault.numbers["last_update_time"])).row(0, named=True)
         return found
+
+    def entries_before(self) -> dict[bytes, bytes]:
+        """The entries that the accrual changed, as they were before: nothing was set aside yet."""
+        values = {
+            "BorrowIndex": u128(self.before["interest_index"]),
+            "LastUpdateTime": u64(self.vault.numbers["last_update_time"] - self.seconds),
+            "TotalAdminFees": u128(0),
+            "TotalBorrowed": u128(self.before["principal"]),
+            "TotalReserves": u128(0),
+        }
+        return dict(stored_entry(self.contract, vec(symbol(name)), value) for name, value in values.items())
 
     def agrees(self, found: dict[str, int]) -> bool:
         """Whether the contract has stored exactly this debt, index and part set aside."""
@@ -183,7 +202,8 @@ def accruals(snapshots: list[Snapshot]) -> Iterator[Accrual]:
                 continue  # a test's own model, whose rate is in its code
             balance = snapshot.entries.get(balance_key(vault.token, contract))
             yield Accrual(
-                snapshot.name,
+                snapshot,
+                contract,
                 vault,
                 before,
                 vault.numbers["last_update_time"] // periods,
@@ -203,7 +223,7 @@ def test_interest(snapshots: list[Snapshot]) -> None:
         if accrual.agrees(accrual.projected(0)):
             plain += 1
         else:
-            assert accrual.agrees(accrual.projected(accrual.earned)), accrual.name
+            assert accrual.agrees(accrual.projected(accrual.earned)), accrual.snapshot.name
             with_earnings += 1
     print(f"{plain} accruals from the balance, {with_earnings} from the balance and earnings")
 

@@ -15,6 +15,7 @@ row: `exact.set_aside_failures` then computes the others.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,6 +29,9 @@ SCALED_ONE = 10**18
 SECONDS_PER_YEAR = 31_556_926
 """The contract's year, 365.2422 days."""
 
+LOWEST_MODIFIER, HIGHEST_MODIFIER = 1_000, 100_000
+MODIFIER_SECONDS = 900
+"""More time than this does not move the modifier further, in the newest contract."""
 
 POOL_COLUMNS = (
     "total_available",
@@ -182,6 +186,59 @@ def supply_apr(borrow_apr: pl.Series, utilization: pl.Series, take_rate: pl.Seri
     """The rate a year that suppliers earn: floor(floor(borrow_apr × U / 10000) × (10000 - take_rate) / 10000)."""
     earned = exact.multiply_divide_floor(borrow_apr, utilization, BPS)
     return exact.multiply_divide_floor(earned, exact.subtract(BPS, take_rate), BPS)
+
+
+class Accrued(NamedTuple):
+    """What an accrual makes of a pool, before the operation that it comes with.
+
+    Older contracts round the fees up (``fees_up``), and let all the time move the modifier (``modifier_wholly``).
+    """
+
+    borrow_apr: pl.Series
+    supply_apr: pl.Series
+    total_borrowed: pl.Series
+    fees: pl.Series
+    fees_up: pl.Series
+    modifier: pl.Series
+    modifier_wholly: pl.Series
+
+
+def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
+    """What the next transaction makes of pools some seconds after their last accrual.
+
+    Args:
+        state: POOL_COLUMNS, `target_utilization_ratio_bps` and `ir_reactivity_constant`, Int128.
+        seconds: since the last accrual, at least 0.
+    """
+    borrowed = state["total_borrowed"]
+    supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
+    used = utilization(borrowed, supplied)
+    apr = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
+    with exact.naming("accrued debt"):
+        owed = exact.multiply_divide_ceil(borrowed, multiplier(apr, seconds), SCALED_ONE)
+    grown, take_rate = exact.subtract(owed, borrowed), state["take_rate_bps"]
+    return Accrued(
+        apr,
+        supply_apr(apr, used, take_rate),
+        owed,
+        exact.add(state["take_rate_fees_sum"], exact.multiply_divide_floor(grown, take_rate, BPS)),
+        exact.add(state["take_rate_fees_sum"], exact.multiply_divide_ceil(grown, take_rate, BPS)),
+        _modifier(state, used, exact.clamp(seconds, 0, MODIFIER_SECONDS)),
+        _modifier(state, used, seconds),
+    )
+
+
+def _modifier(state: pl.DataFrame, used: pl.Series, seconds: pl.Series) -> pl.Series:
+    """The modifier after some seconds: lower above the target utilization by floor(seconds × difference × reactivity /
+    10000), higher below it by the like, and always from 0.1 to 10.
+    """
+    difference = exact.subtract(used, state["target_utilization_ratio_bps"])
+    above = difference >= 0
+    distance = exact.select(above, difference, exact.subtract(0, difference))
+    step = exact.multiply_divide_floor(exact.multiply(seconds, distance), state["ir_reactivity_constant"], BPS)
+    before = state["interest_rate_modifier_bps"]
+    moved = exact.select(above, exact.subtract(before, step), exact.add(before, step))
+    return exact.clamp(moved, LOWEST_MODIFIER, HIGHEST_MODIFIER)
 
 
 def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:

@@ -9,6 +9,7 @@ which one does not raises an ExactError that carries its row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import polars as pl
 
@@ -63,6 +64,18 @@ that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``
 """
 
 
+class Accrued(NamedTuple):
+    """The utilization and the rate before an accrual, and after it the debt, its index, and what is set aside."""
+
+    used: pl.Series
+    rate: pl.Series
+    borrowed: pl.Series
+    borrow_index: pl.Series
+    reserves: pl.Series
+    admin_fees: pl.Series
+    boost_cached: pl.Series
+
+
 _RATES = ("stored_utilization", "stored_borrow_apr", "accrued_utilization", "accrued_borrow_apr", "borrowed")
 
 
@@ -102,45 +115,34 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             raise failure("one rate: its code is not known, and may count boosted cash in two ways that differ", rows)
         return either
     state = numbers_of(frame, (*VAULT_COLUMNS, "close_time"))
-    borrowed, index = state["total_borrowed"], state["borrow_index"]
-    aside = exact.add(state["total_reserves"], state["total_admin_fees"])
+    accrued = accrue(state)
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
-    curve = [state[name] for name in ("base_rate", "multiplier", "jump_multiplier", "kink")]
-
-    def rates(
-        borrowed: pl.Series, aside: pl.Series, owned: pl.Series, boosted: pl.Series
-    ) -> tuple[pl.Series, pl.Series, pl.Series]:
-        used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
-        rate = accepted(exact.select(refused, state["fixed_rate"], borrow_rate(exact.select(refused, 0, used), *curve)))
-        return used, rate, supply_rate(rate, lent_share(borrowed, owned), kept)
-
-    boosted, later_cached = boosted_cash(state, borrowed, aside, state["boost_cached"])
-    used, rate, earned = rates(borrowed, aside, total_underlying(state["net_cash"], borrowed), boosted)
-    interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], state["close_time"]))
-    set_aside = exact.add(
-        exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE),
-        exact.multiply_divide_floor(interest, state["admin_fee"], SCALE),
+    stored_aside = exact.add(state["total_reserves"], state["total_admin_fees"])
+    aside = exact.add(accrued.reserves, accrued.admin_fees)
+    owned = total_underlying(state["net_cash"], state["total_borrowed"])
+    supplied = total_underlying(
+        exact.subtract(state["net_cash"], exact.subtract(aside, stored_aside)), accrued.borrowed
     )
-    owed, aside = exact.add(borrowed, interest), exact.add(aside, set_aside)
-    supplied = total_underlying(exact.subtract(state["net_cash"], set_aside), owed)
-    later_boosted, _ = boosted_cash(state, owed, aside, later_cached)
-    accrued_used, accrued_rate, accrued_earned = rates(owed, aside, supplied, later_boosted)
+    later_boosted, _ = boosted_cash(state, accrued.borrowed, aside, accrued.boost_cached)
+    accrued_used, accrued_rate = _rate(state, accrued.borrowed, aside, later_boosted)
+    earned = supply_rate(accrued.rate, lent_share(state["total_borrowed"], owned), kept)
+    accrued_earned = supply_rate(accrued_rate, lent_share(accrued.borrowed, supplied), kept)
     exchange = exchange_rate(supplied, state["receipt_supply"], state["initial_exchange_rate"])
     return frame.with_columns(
-        used.alias("stored_utilization"),
-        rate.alias("stored_borrow_apr"),
+        accrued.used.alias("stored_utilization"),
+        accrued.rate.alias("stored_borrow_apr"),
         earned.alias("stored_supply_apr"),
         accrued_used.alias("accrued_utilization"),
         accrued_rate.alias("accrued_borrow_apr"),
         accrued_earned.alias("accrued_supply_apr"),
         supplied.alias("supplied"),
-        owed.alias("borrowed"),
+        accrued.borrowed.alias("borrowed"),
         aside.alias("set_aside"),
         exact.multiply(exchange, _SCALES_TO_INDEX).alias("supply_index"),
-        grown_index(index, interest, borrowed).alias("accrued_borrow_index"),
-        utilization_bps(owed, supplied).alias("utilization_bps"),
+        accrued.borrow_index.alias("accrued_borrow_index"),
+        utilization_bps(accrued.borrowed, supplied).alias("utilization_bps"),
         simple_yield_bps(earned).alias("supply_apy_bps"),
-        simple_yield_bps(rate).alias("borrow_apy_bps"),
+        simple_yield_bps(accrued.rate).alias("borrow_apy_bps"),
     )
 
 
@@ -168,6 +170,34 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier_decimals=0,
         backstop_credit="set_aside",
     )
+
+
+def accrue(state: pl.DataFrame) -> Accrued:
+    """Bring vaults to their `close_time`, as their next operation would. Takes and raises what `project` does."""
+    borrowed = state["total_borrowed"]
+    aside = exact.add(state["total_reserves"], state["total_admin_fees"])
+    boosted, cached = boosted_cash(state, borrowed, aside, state["boost_cached"])
+    used, rate = _rate(state, borrowed, aside, boosted)
+    interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], state["close_time"]))
+    return Accrued(
+        used,
+        rate,
+        exact.add(borrowed, interest),
+        grown_index(state["borrow_index"], interest, borrowed),
+        exact.add(state["total_reserves"], exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE)),
+        exact.add(state["total_admin_fees"], exact.multiply_divide_floor(interest, state["admin_fee"], SCALE)),
+        cached,
+    )
+
+
+def _rate(
+    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, boosted: pl.Series
+) -> tuple[pl.Series, pl.Series]:
+    """The utilization and the rate a year that borrowers pay at these totals."""
+    used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
+    curve = [state[name] for name in ("base_rate", "multiplier", "jump_multiplier", "kink")]
+    rate = borrow_rate(exact.select(refused, 0, used), *curve)
+    return used, accepted(exact.select(refused, state["fixed_rate"], rate))
 
 
 @exact.naming("boosted cash")
