@@ -44,14 +44,55 @@ PROTOCOL_COLUMNS: dict[str, pl.DataType] = {
 }
 """What a protocol's `project` gives, one row a pool."""
 
+TERMS: dict[str, pl.DataType] = {
+    "can_supply": pl.Boolean(),  # whether the contract's own gates let anybody do this now; null: can_reason says why
+    "can_withdraw": pl.Boolean(),
+    "can_borrow": pl.Boolean(),
+    "can_repay": pl.Boolean(),
+    "can_liquidate": pl.Boolean(),
+    "can_reason": pl.String(),
+    "pool_status": pl.String(),  # in the protocol's own words; null where a pool has none beside its market's
+    "available_to_withdraw": pl.Int128(),  # token base units that the pool can pay out, to all suppliers together
+    "available_to_borrow": pl.Int128(),
+    "available_to_supply": pl.Int128(),  # null without a bound
+    "risk_scope": pl.String(),  # market, reserve or spoke: what the columns below hold for; null: not known
+    "collateral_factor_bps": pl.Int64(),  # of the value of collateral, what counts when a debt is opened
+    "liquidation_threshold_bps": pl.Int64(),  # of the value of collateral, what counts against liquidation
+    "liability_factor_bps": pl.Int64(),  # what the value of a debt counts, rounded up: 10000 is the value itself
+    "liquidation_bonus_bps": pl.Int64(),  # null where liquidation_kind does not fix it
+    "liquidation_kind": pl.String(),  # fixed, range (the bonus is its least or most), auction or dynamic
+    "supply_cap": pl.Int128(),  # token base units; null: no cap, 0: closed
+    "borrow_cap": pl.Int128(),
+    "max_utilization_bps": pl.Int64(),  # for borrowers; null: none
+    "reserve_factor_bps": pl.Int64(),  # of the borrowers' interest, what suppliers do not get
+    "can_be_collateral": pl.Boolean(),  # by the pool's configuration, whatever the gates say now
+    "can_be_borrowed": pl.Boolean(),
+}
+"""What a protocol's `project` may give besides: what can be done, how much of it, and at what risk; the rest is null.
+
+An amount is only told for what can be done: `exporter.numbers.compute` makes it 0 where its gate is closed, and null
+where that is not known.
+"""
+
+GATES = {
+    "can_withdraw": "available_to_withdraw",
+    "can_borrow": "available_to_borrow",
+    "can_supply": "available_to_supply",
+}
+"""The gate of each amount."""
+
 POOLS: dict[str, pl.DataType] = {
     **PROTOCOL_COLUMNS,
+    **TERMS,
     "symbol": pl.String(),  # as the token contract gives it
     "oracle_decimals": pl.Int64(),  # null when there is no valid price, as the next four
     "oracle_price": pl.Int128(),
     "price_timestamp": pl.Int64(),  # as the oracle gives it
     "oracle_price_usd": pl.String(),  # the price printed with all of the oracle's decimals
     "tvl_usd_cents": pl.Int128(),  # floor((total_supplied + total_collateral) * price * 100)
+    "supplied_usd_cents": pl.Int128(),  # floor(total_supplied * price * 100), and so on for the other two
+    "borrowed_usd_cents": pl.Int128(),
+    "available_usd_cents": pl.Int128(),  # of available_to_withdraw
     "price_reason": pl.String(),  # "valid", or why there is no price
     "observed_ledger": pl.Int64(),
     "ledger_close_time": pl.Int64(),

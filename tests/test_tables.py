@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS
-from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS, VALID_PRICE
+from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS, VALID_PRICE
 from exporter.tree.documents import MarketSummary, PoolSnapshot
 
 
@@ -16,7 +16,7 @@ def test_protocol_columns_come_first() -> None:
 
 def test_no_floats() -> None:
     """No column of either frame can hold a float, nor a number that wraps or rounds by its type."""
-    allowed = {pl.String(), pl.Int64(), pl.Int128()}
+    allowed = {pl.String(), pl.Int64(), pl.Int128(), pl.Boolean()}
 
     assert allowed == set(POOLS.values()) | set(MARKETS.values())
 
@@ -28,7 +28,9 @@ def test_amounts_prices_and_rates_have_128_bits() -> None:
     assert {
         "total_supplied", "total_borrowed", "total_collateral", "supply_index", "borrow_index", "stored_supply_apr",
         "stored_borrow_apr", "accrued_supply_apr", "accrued_borrow_apr", "stored_utilization", "accrued_utilization",
-        "rate_modifier", "backstop_credit", "oracle_price", "tvl_usd_cents",
+        "rate_modifier", "backstop_credit", "oracle_price", "tvl_usd_cents", "supplied_usd_cents",
+        "borrowed_usd_cents", "available_usd_cents", "available_to_withdraw", "available_to_borrow",
+        "available_to_supply", "supply_cap", "borrow_cap",
     } == wide  # fmt: skip
     assert {"tvl_usd_cents"} == {name for name, dtype in MARKETS.items() if dtype == pl.Int128}
 
@@ -55,11 +57,11 @@ def test_history_has_every_column() -> None:
     assert dict(POOLS) == {column.name: FRAME_DTYPES[column.type] for column in HISTORY_COLUMNS}
 
 
-def test_only_prices_oracles_and_code_may_be_null() -> None:
-    """Nothing may be null but what hangs on a price, the oracle itself, and the code's hash."""
+def test_only_prices_oracles_code_and_terms_may_be_null() -> None:
+    """Nothing may be null but what hangs on a price, the oracle itself, the code's hash, and a pool's terms."""
     assert {
         "oracle", "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents",
-        "wasm_hash",
+        "wasm_hash", "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents", *TERMS,
     } == {column.name for column in HISTORY_COLUMNS if column.nullable}  # fmt: skip
 
 

@@ -15,17 +15,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from exporter.check.whole import Whole, number
+from exporter.check.whole import Whole, number, value_in_cents
 from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
 from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import market_pool
+from exporter.tables import POOLS
 from exporter.tree.documents import (
     SCHEMA_VERSION,
     AssetDetail,
     AssetHistory,
+    AssetLiquidity,
+    AssetOperations,
+    AssetRisk,
     DataPackage,
     MarketEntry,
     MarketList,
@@ -222,15 +226,27 @@ _SNAPSHOT_FIELDS = PoolSnapshot.__struct_fields__
 _snapshot_of = attrgetter(*_SNAPSHOT_FIELDS)
 
 
+TERM_PATHS = {
+    name: f"{part}.{name}"
+    for part, model in (("operations", AssetOperations), ("liquidity", AssetLiquidity), ("risk", AssetRisk))
+    for name in model.__struct_fields__
+    if name in POOLS
+}
+"""The columns of the history that an asset's detail has in its parts, and where."""
+
+_terms_of = attrgetter(*TERM_PATHS.values())
+
+
 class KeptDetail(Struct, frozen=True):
-    """What is kept of an asset's detail: the fields of its snapshot, and the close time that it states."""
+    """What is kept of an asset's detail: the fields of its snapshot, those of `TERM_PATHS`, and its close time."""
 
     snapshot: tuple[Any, ...]
+    terms: tuple[Any, ...]
     close_time: str
 
 
 def _keep_detail(detail: AssetDetail) -> KeptDetail:
-    return KeptDetail(_snapshot_of(detail), detail.ledger_close_time)
+    return KeptDetail(_snapshot_of(detail), _terms_of(detail), detail.ledger_close_time)
 
 
 def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail) -> Iterator[str]:  # noqa: ARG001
@@ -242,6 +258,13 @@ def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail
     for name in _SNAPSHOT_FIELDS:
         yield from _differs(name, found[name], getattr(row, name), "the listing of all pools has")
     yield from _differs("ledger_close_time", kept.close_time, status.ledger_close_time, "the status has")
+    terms = dict(zip(TERM_PATHS, kept.terms, strict=True))
+    amounts = {"supplied": row.total_supplied, "borrowed": row.total_borrowed}
+    for part, amount in (amounts | {"available": terms["available_to_withdraw"]}).items():
+        name = f"{part}_usd_cents"
+        if row.oracle_price_usd is not None and amount is not None:
+            worth_of_it = str(value_in_cents(number(amount), row.oracle_price_usd, row.decimals))
+            yield from _differs(TERM_PATHS[name], terms[name], worth_of_it, "the amount at the price is")
 
 
 class KeptHistory(Struct, frozen=True, gc=False):

@@ -12,15 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exporter.check.agreement import TERM_PATHS
 from exporter.check.whole import Whole, number, value_in_cents
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
-from exporter.tree.documents import HistoryFile, PoolSnapshot, SystemStatus, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
+from exporter.tree.documents import AssetDetail, HistoryFile, PoolSnapshot, SystemStatus, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET, asset_key
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
 _AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
-_VALUE_COLUMNS = (*PoolSnapshot.__struct_fields__, "total_collateral")
+_VALUE_COLUMNS = (*PoolSnapshot.__struct_fields__, "total_collateral", *TERM_PATHS)
 _CLOSED = "ledger_close_time"
 _FOLDER = re.compile(
     rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
@@ -40,7 +41,7 @@ class ParquetFacts:
     closed: tuple[str, str] | None
     metadata: dict[str, str]
     values: tuple[tuple[object, ...], ...] | None
-    """The rows in the columns of the wire and with the plain collateral, for a file of one ledger."""
+    """The rows in the columns that documents have, and with the plain collateral, for a file of one ledger."""
 
 
 def read_parquet(data: bytes, ledger: int | None) -> ParquetFacts | str:
@@ -149,7 +150,13 @@ def _newest_faults(whole: Whole, status: SystemStatus, facts: ParquetFacts) -> I
         yield f"has {len(facts.values)} pools of the run's ledger, but the documents have {len(whole.listing)}"
         return
     for values, row in zip(facts.values, whole.by_name.values(), strict=True):
-        *fields, collateral = values
+        fields, collateral = values[: len(PoolSnapshot.__struct_fields__)], values[len(PoolSnapshot.__struct_fields__)]
+        detail = whole.of(AssetDetail).get(asset_key(row.market, row.pool))
+        if detail is not None:
+            terms = values[-len(TERM_PATHS) :]
+            for name, value, published in zip(TERM_PATHS, terms, detail.terms, strict=True):
+                if _wire(value) != published:
+                    yield f"{row.market} {row.pool}: {name} is {_wire(value)!r}, its own document has {published!r}"
         for name, value in zip(PoolSnapshot.__struct_fields__, fields, strict=True):
             if _wire(value) != getattr(row, name):
                 yield f"{row.market} {row.pool}: {name} is {_wire(value)!r}, the documents have {getattr(row, name)!r}"

@@ -30,6 +30,7 @@ class ParquetType(StrEnum):
     INT64 = "int64"
     DECIMAL = "decimal(38,0)"
     TIMESTAMP = "timestamp[us, UTC]"
+    BOOLEAN = "boolean"
 
 
 PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
@@ -37,6 +38,7 @@ PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
     ParquetType.INT64: pl.Int64(),
     ParquetType.DECIMAL: pl.Decimal(38, 0),
     ParquetType.TIMESTAMP: pl.Datetime("us", "UTC"),
+    ParquetType.BOOLEAN: pl.Boolean(),
 }
 """How each type is written."""
 
@@ -45,6 +47,7 @@ ARROW_TYPES: dict[ParquetType, pa.DataType] = {
     ParquetType.INT64: pa.int64(),
     ParquetType.DECIMAL: pa.decimal128(38, 0),
     ParquetType.TIMESTAMP: pa.timestamp("us", "UTC"),
+    ParquetType.BOOLEAN: pa.bool_(),
 }
 """How pyarrow has each type."""
 
@@ -53,6 +56,7 @@ FRAME_DTYPES: dict[ParquetType, pl.DataType] = {
     ParquetType.INT64: pl.Int64(),
     ParquetType.DECIMAL: pl.Int128(),
     ParquetType.TIMESTAMP: pl.Int64(),  # unix seconds
+    ParquetType.BOOLEAN: pl.Boolean(),
 }
 """What the pools frame has where the file has the type."""
 
@@ -81,6 +85,10 @@ def _decimal(name: str, meaning: str, *, nullable: bool = False) -> HistoryColum
 
 def _time(name: str, meaning: str) -> HistoryColumn:
     return HistoryColumn(name, ParquetType.TIMESTAMP, False, meaning)
+
+
+def _flag(name: str, meaning: str) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.BOOLEAN, True, meaning)
 
 
 HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
@@ -143,6 +151,55 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _int("rate_modifier_decimals", "decimals of rate_modifier"),
     _decimal("backstop_credit", "interest set aside for the backstop, accrued, in token base units"),
     _text("wasm_hash", "SHA-256 of the market contract's code, 64 hex digits; null when unknown", nullable=True),
+    _flag("can_supply", "whether the contract's gates let anybody supply, whatever caps leave; null when unknown"),
+    _flag("can_withdraw", "the same for withdrawing"),
+    _flag("can_borrow", "the same for borrowing"),
+    _flag("can_repay", "the same for repaying"),
+    _flag("can_liquidate", "the same for liquidating debt of this pool"),
+    _text("can_reason", "why one of the five is not known", nullable=True),
+    _text("pool_status", "the pool's own status in the protocol's own words; null when it has none", nullable=True),
+    _decimal(
+        "available_to_withdraw",
+        "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false",
+        nullable=True,
+    ),
+    _decimal(
+        "available_to_borrow",
+        "what can be borrowed at the most, in token base units; 0 when can_borrow is false",
+        nullable=True,
+    ),
+    _decimal(
+        "available_to_supply",
+        "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap",
+        nullable=True,
+    ),
+    _text(
+        "risk_scope",
+        "what the columns that follow hold for: market, reserve or spoke; null when they are unknown",
+        nullable=True,
+    ),
+    _int("collateral_factor_bps", "share of the value of collateral that counts when a debt is opened", nullable=True),
+    _int(
+        "liquidation_threshold_bps", "share of the value of collateral that counts against liquidation", nullable=True
+    ),
+    _int(
+        "liability_factor_bps", "what the value of a debt counts, rounded up; 10000 is the value itself", nullable=True
+    ),
+    _int("liquidation_bonus_bps", "what a liquidator gets above the debt; null when it is not fixed", nullable=True),
+    _text("liquidation_kind", "how the bonus comes about: fixed, range, auction or dynamic", nullable=True),
+    _decimal("supply_cap", "most that may be supplied, in token base units; null: no cap, 0: closed", nullable=True),
+    _decimal("borrow_cap", "most that may be borrowed, in token base units; null: no cap, 0: closed", nullable=True),
+    _int("max_utilization_bps", "utilization that no borrower may exceed; null: none", nullable=True),
+    _int("reserve_factor_bps", "share of the borrowers' interest that suppliers do not get", nullable=True),
+    _flag("can_be_collateral", "whether the pool's configuration lets its supply secure a debt"),
+    _flag("can_be_borrowed", "whether the pool's configuration lets it be borrowed"),
+    _decimal("supplied_usd_cents", "floor(total_supplied * price * 100); null without a valid price", nullable=True),
+    _decimal("borrowed_usd_cents", "floor(total_borrowed * price * 100); null without a valid price", nullable=True),
+    _decimal(
+        "available_usd_cents",
+        "floor(available_to_withdraw * price * 100); null without a valid price",
+        nullable=True,
+    ),
 )
 """Every column, in the order of the file."""
 

@@ -16,7 +16,7 @@ from exporter.numbers import exact
 from exporter.numbers.prices import price_frame, refuse_older, with_values
 from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
-from exporter.tables import MARKETS, POOLS, VALID_PRICE
+from exporter.tables import GATES, MARKETS, POOLS, TERMS, VALID_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,12 @@ BOUNDS: dict[str, int] = {
         MAX_DECIMAL,
     ),
     "last_accrual_time": MAX_TIMESTAMP_SECONDS,
+    **{name: exact.JSON_INTEGER_MAX for name, dtype in TERMS.items() if dtype == pl.Int64},
+    **{name: MAX_DECIMAL for name, dtype in TERMS.items() if dtype == pl.Int128},
 }  # fmt: skip
-"""The most that a field is published as. The totals have no such bound: they are given exactly, or the pool is unread.
-Neither have price and value, which are null together where they cannot be given."""
+"""The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
+bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they
+cannot be given."""
 
 
 @dataclass(slots=True)
@@ -138,7 +141,7 @@ def _pools_of(
         positions = kept["position"].to_list()
         columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
         columns["close_time"] = [tables.close_time] * len(positions)
-        return module.project(columns).with_columns(kept["position"])
+        return _with_terms(module.project(columns)).with_columns(kept["position"])
 
     pools = _keep_exact(rows, project, unread)
     pools = pools.with_columns(
@@ -164,15 +167,25 @@ def _pools_of(
         check_representable(kept)
         return kept
 
+    least = {name: 0 if name in TERMS else -bound for name, bound in BOUNDS.items()}
     beyond = pools.select(
-        (~pl.col(name).is_between(pl.lit(-bound, dtype=pl.Int128), pl.lit(bound, dtype=pl.Int128))).any().alias(name)
+        (~pl.col(name).is_between(pl.lit(least[name], pl.Int128), pl.lit(bound, pl.Int128))).any().alias(name)
         for name, bound in BOUNDS.items()
     ).row(0, named=True)
     pools = pools.with_columns(
-        (exact.clamp(pools[name], -bound, bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
+        (exact.clamp(pools[name], least[name], bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
         for name, bound in BOUNDS.items()
     )
     return _keep_exact(pools, representable, unread).select(POOLS.keys())
+
+
+def _with_terms(projected: pl.DataFrame) -> pl.DataFrame:
+    """With all of `TERMS`: null where the protocol says nothing, and amounts of 0 behind a gate that is closed."""
+    missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
+    return projected.with_columns(missing).with_columns(
+        pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
+        for gate, amount in GATES.items()
+    )
 
 
 def _symbol(reading: ProtocolReading, position: int) -> str | None:

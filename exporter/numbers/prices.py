@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 
 import polars as pl
 
@@ -86,10 +87,10 @@ def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], clo
 
 
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:
-    """Add ``tvl_usd_cents``: floor((total_supplied + total_collateral) * price * 100 / 10^(all decimals)).
+    """Add the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
-    Where the value, or the sum over the market, has more than 38 digits, a price is absurd: it is taken away, and
-    ``price_reason`` says so. So it is where the plain collateral alone has more.
+    Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
+    is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
     """
     large = pools["total_collateral"] > MAX_DECIMAL
     priced = pools["oracle_price"].is_not_null() & ~large
@@ -97,10 +98,13 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     positions = priced.arg_true().to_list()
     unusable = {positions[row] for row in failures}
     kept = [position for position in positions if position not in unusable]
-    known = dict(zip(kept, values["tvl_usd_cents"].to_list(), strict=True))
-    unusable |= _beyond_sums(known, pools["market"])
-    tvl = [None if position in unusable else known.get(position) for position in range(pools.height)]
-    pools = pools.with_columns(exact.column(tvl, "tvl_usd_cents"))
+    known = {name: dict(zip(kept, values[name].to_list(), strict=True)) for name in VALUES}
+    unusable |= {row for worth in known.values() for row, value in worth.items() if (value or 0) > MAX_DECIMAL}
+    unusable |= _beyond_sums(known["tvl_usd_cents"], pools["market"])
+    pools = pools.with_columns(
+        exact.column([None if row in unusable else worth.get(row) for row in range(pools.height)], name)
+        for name, worth in known.items()
+    )
     unusable |= {*(pools["oracle_price"].is_not_null() & large).arg_true()}
     if not unusable:
         return pools
@@ -137,8 +141,16 @@ def _beyond_sums(values: Mapping[int, int], markets: pl.Series) -> set[int]:
     }
 
 
+VALUES = {
+    "tvl_usd_cents": ("total_supplied", "total_collateral"),
+    "supplied_usd_cents": ("total_supplied",),
+    "borrowed_usd_cents": ("total_borrowed",),
+    "available_usd_cents": ("available_to_withdraw",),
+}
+"""The amounts whose sum each value is of."""
+
+
 def _values(pools: pl.DataFrame) -> pl.DataFrame:
-    amount = exact.add(pools["total_supplied"], pools["total_collateral"])
     exponent = [
         token + oracle - 2  # cents
         for token, oracle in zip(pools["decimals"].to_list(), pools["oracle_decimals"].to_list(), strict=True)
@@ -148,7 +160,10 @@ def _values(pools: pl.DataFrame) -> pl.DataFrame:
         "divisor": [10 ** min(max(power, 0), _MAX_POWER) for power in exponent],
         "rest": [10 ** max(power - _MAX_POWER, 0) for power in exponent],  # floor(floor(x / a) / b) is floor(x / ab)
     }
-    amount = exact.multiply(amount, exact.column(powers["factor"], "factor"))
-    value = exact.multiply_divide_floor(amount, pools["oracle_price"], exact.column(powers["divisor"], "divisor"))
-    value = exact.floor_divide(value, exact.column(powers["rest"], "rest"))
-    return pl.DataFrame([value.alias("tvl_usd_cents")])
+    factor, divisor, rest = (exact.column(values, name) for name, values in powers.items())
+
+    def value(amounts: Sequence[str]) -> pl.Series:
+        amount = exact.multiply(reduce(exact.add, [pools[name] for name in amounts]), factor)
+        return exact.floor_divide(exact.multiply_divide_floor(amount, pools["oracle_price"], divisor), rest)
+
+    return pl.DataFrame([value(amounts).alias(name) for name, amounts in VALUES.items()])

@@ -252,13 +252,15 @@ class ProtocolViews:
 class ProtocolModule(ABC):
     """A protocol. What most protocols do without has a default here.
 
-    ``statuses`` says in a sentence what each status of its markets means. A price that is older than ``max_price_age``
+    ``statuses`` says in a sentence what each status of its markets means, ``pool_statuses`` what those of single pools
+    do where the protocol has such. A price that is older than ``max_price_age``
     seconds is refused, and one of after the ledger unless ``takes_future_prices``.
     """
 
     name: ClassVar[str]
     coverage: ClassVar[Coverage]
     statuses: ClassVar[Mapping[str, str]]
+    pool_statuses: ClassVar[Mapping[str, str]] = {}
     max_price_age: ClassVar[int]
     takes_future_prices: ClassVar[bool] = False
     views: ClassVar[ProtocolViews] = ProtocolViews()
@@ -271,7 +273,7 @@ class ProtocolModule(ABC):
 
     @abstractmethod
     def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`.
+        """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`, and any of `TERMS` there.
 
         ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
         many ledgers may stand in one call. Raises `ExactError` with the positions of pools for which the contract's

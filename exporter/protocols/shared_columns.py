@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.tables import PROTOCOL_COLUMNS
+from exporter.tables import PROTOCOL_COLUMNS, TERMS
 
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 """The columns of text that the raw state of every pool has."""
@@ -43,13 +43,15 @@ def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, each as given, or else of its own name in ``rows``.
 
+    After them stand those of `exporter.tables.TERMS` that are given.
+
     Args:
         rows: the projected pools, one a row.
         protocol: the protocol's name.
         version: that of the contracts, or an expression of it.
         given: by shared column.
     """
-    unknown = given.keys() - PROTOCOL_COLUMNS.keys()
+    unknown = given.keys() - PROTOCOL_COLUMNS.keys() - TERMS.keys()
     if unknown:
         raise TypeError(f"no protocol has the columns {', '.join(sorted(unknown))}")
     sources: dict[str, Given] = {
@@ -57,9 +59,8 @@ def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **
         "version": pl.lit(version) if isinstance(version, str) else version,
         **given,
     }
-    return rows.select(
-        _expression(sources.get(name, name)).cast(dtype).alias(name) for name, dtype in PROTOCOL_COLUMNS.items()
-    )
+    columns = PROTOCOL_COLUMNS | {name: dtype for name, dtype in TERMS.items() if name in given}
+    return rows.select(_expression(sources.get(name, name)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 
 def _expression(source: Given) -> pl.Expr:

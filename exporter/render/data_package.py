@@ -24,6 +24,7 @@ _TYPES = {
     ParquetType.INT64: "integer",
     ParquetType.DECIMAL: "integer",  # of any size, as Data Packages have them
     ParquetType.TIMESTAMP: "datetime",
+    ParquetType.BOOLEAN: "boolean",
 }
 
 

@@ -22,13 +22,17 @@ from exporter.deployments import Deployment
 from exporter.errors import CheckError
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.numbers.compute import Tables
-from exporter.protocols.base import Coverage, Parameter, ProtocolModule
+from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
+from exporter.tables import POOLS
 from exporter.tree.documents import (
     AssetDetail,
     AssetIndexes,
+    AssetLiquidity,
+    AssetOperations,
     AssetPrice,
     AssetRates,
+    AssetRisk,
     ContractVersion,
     Excluded,
     KnownAddress,
@@ -138,15 +142,25 @@ def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Ite
     """Render the detail of each pool that was read. CheckError for a value that the API does not allow."""
     for row in tables.pools.iter_rows(named=True):
         parameters = tables.parameters.get((row["market"], row["pool"]), ())
-        yield render_document(asset_detail(row, parameters, modules[row["protocol"]].coverage))
+        yield render_document(asset_detail(row, parameters, modules[row["protocol"]]))
 
 
-def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], coverage: Coverage) -> AssetDetail:
-    """The detail from a row of the pools frame, the parameters of its pool, and what the protocol's numbers mean."""
+def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], module: ProtocolModule) -> AssetDetail:
+    """The detail from a row of the pools frame, the parameters of its pool, and what its protocol says of itself."""
 
     def struct_of(model: Any, names: Mapping[str, str]) -> Any:
         return model(
             **{field: row[name] if name.endswith("decimals") else str(row[name]) for field, name in names.items()}
+        )
+
+    def shared(model: Any, **more: object) -> Any:
+        return model(
+            **more,
+            **{
+                field: _digits(row[field]) if POOLS[field] == pl.Int128 else row[field]
+                for field in model.__struct_fields__
+                if field not in more
+            },
         )
 
     return AssetDetail(
@@ -186,8 +200,15 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], covera
         rate_model=[
             RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
         ],
-        supply_compounding=coverage.supply_compounding,
-        borrow_compounding=coverage.borrow_compounding,
+        supply_compounding=module.coverage.supply_compounding,
+        borrow_compounding=module.coverage.borrow_compounding,
+        operations=shared(
+            AssetOperations,
+            market_status_meaning=module.statuses.get(row["market_status"]),
+            pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
+        ),
+        liquidity=shared(AssetLiquidity),
+        risk=shared(AssetRisk),
     )
 
 

@@ -30,12 +30,14 @@ from exporter.tree.values import (
     FileReference,
     FixedPoint,
     Ledger,
+    LiquidationKind,
     ObjectKey,
     PoolId,
     Positive,
     Price,
     ProtocolName,
     Reason,
+    RiskScope,
     RunId,
     Scale,
     Timestamp,
@@ -329,6 +331,66 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     no_limit: bool
 
 
+class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the contract's own gates let somebody do in the pool now, before caps, balances, health and prices.
+
+    `can_liquidate` is of debt in this pool. One that is null is not known, and `can_reason` says why.
+    `pool_status` is the pool's own status, null where it has none beside its market's; the two meanings say in words
+    what the statuses mean, null where the status has no known meaning.
+    """
+
+    can_supply: bool | None
+    can_withdraw: bool | None
+    can_borrow: bool | None
+    can_repay: bool | None
+    can_liquidate: bool | None
+    can_reason: Words | None
+    market_status_meaning: Words | None
+    pool_status: Words | None
+    pool_status_meaning: Words | None
+
+
+class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down.
+
+    `available_to_withdraw` and `available_to_borrow` are the most that the contract pays out, `available_to_supply` the
+    most that its cap lets in (null without a cap); each is "0" where its gate is closed and null where that is not
+    known. `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
+    """
+
+    available_to_withdraw: Amount | None
+    available_to_borrow: Amount | None
+    available_to_supply: Amount | None
+    supplied_usd_cents: UsdCents | None
+    borrowed_usd_cents: UsdCents | None
+    available_usd_cents: UsdCents | None
+
+
+class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the pool's configuration says of collateral, debt and limits, in the same words for every protocol.
+
+    `risk_scope` says what it holds for: `market`, `reserve` or `spoke`; it is null where nothing of this is known.
+    Collateral of this pool lets one borrow collateral_factor_bps / liability_factor_bps of its value, with the
+    liability factor of the pool that the debt is in. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
+    position, and the number is the one that the protocol's page names), `auction` or `dynamic` (then it is null).
+    Of the two caps null is none, and "0" closed; null is none for `max_utilization_bps` too. The raw numbers are in
+    `rate_model`.
+    """
+
+    risk_scope: RiskScope | None
+    collateral_factor_bps: BasisPoints | None
+    liquidation_threshold_bps: BasisPoints | None
+    liability_factor_bps: BasisPoints | None
+    liquidation_bonus_bps: BasisPoints | None
+    liquidation_kind: LiquidationKind | None
+    supply_cap: Amount | None
+    borrow_cap: Amount | None
+    max_utilization_bps: BasisPoints | None
+    reserve_factor_bps: BasisPoints | None
+    can_be_collateral: bool | None
+    can_be_borrowed: bool | None
+
+
 class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot, with what an analyst wants beside it.
 
@@ -353,6 +415,9 @@ class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     rate_model: list[RateModelParameter]
     supply_compounding: Compounding
     borrow_compounding: Compounding
+    operations: AssetOperations
+    liquidity: AssetLiquidity
+    risk: AssetRisk
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):

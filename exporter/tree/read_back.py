@@ -14,6 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from exporter.errors import CheckError
+from exporter.tables import GATES
 from exporter.tree.documents import (
     AssetDetail,
     AssetHistory,
@@ -100,10 +101,20 @@ def _page(page: AssetsPage, names: Mapping[str, str]) -> str | None:
 
 def _detail(detail: AssetDetail) -> str | None:
     price = detail.price
-    parts = (price.value, price.decimals, detail.oracle_price_usd, detail.tvl_usd_cents)
+    liquidity = detail.liquidity
+    parts = (
+        price.value, price.decimals, detail.oracle_price_usd, detail.tvl_usd_cents, liquidity.supplied_usd_cents,
+        liquidity.borrowed_usd_cents,
+    )  # fmt: skip
     priced = price.validity == "valid"
     if any((part is not None) != priced for part in parts) or (price.time is not None and not priced):
-        return f"$.price.validity is {price.validity!r}: price and value must be there if and only if it is valid"
+        return f"$.price.validity is {price.validity!r}: price and values must be there if and only if it is valid"
+    if (liquidity.available_usd_cents is not None) != (priced and liquidity.available_to_withdraw is not None):
+        return "$.liquidity.available_usd_cents must be there if and only if the price and the amount are"
+    for gate, amount in GATES.items():
+        is_open, available = getattr(detail.operations, gate), getattr(liquidity, amount)
+        if (is_open is None and available is not None) or (is_open is False and available != "0"):
+            return f"$.liquidity.{amount} is {available}, but $.operations.{gate} is {is_open}"
     return None
 
 

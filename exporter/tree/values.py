@@ -166,6 +166,17 @@ Compounding: TypeAlias = Annotated[
         examples=["365", "simple"],
     ),
 ]
+RiskScope: TypeAlias = Annotated[
+    str, Meta(pattern="^(market|reserve|spoke)$", description="What a risk parameter holds for.", examples=["reserve"])
+]
+LiquidationKind: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^(fixed|range|auction|dynamic)$",
+        description="How a liquidator's bonus comes about.",
+        examples=["auction"],
+    ),
+]
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
 BucketName: TypeAlias = Annotated[
     str,

@@ -306,6 +306,12 @@ def detail(files: Files) -> str:
     return next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
 
 
+def priced_detail(files: Files) -> str:
+    """The key of the detail of a pool that has a price."""
+    details = (key for key in keys(files, "v1/assets/C") if "/history/" not in key)
+    return next(key for key in details if json.loads(files[key])["oracle_price_usd"])
+
+
 def head_of_truncated(files: Files) -> str:
     """The first page, of two rows, of a market with several."""
     return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/limit/2.json"
@@ -330,6 +336,10 @@ LIES: dict[str, tuple[str | Callable[[Files], str], Edit, str]] = {
     "detail of a pool": (
         detail, put(total_borrowed="12345678901234567890"),
         "total_borrowed is '12345678901234567890', but the listing",
+    ),
+    "worth of what is supplied": (
+        priced_detail, lambda document: document["liquidity"].update(supplied_usd_cents="1"),
+        "liquidity.supplied_usd_cents is '1', but the amount at the price is",
     ),
     "ledger of one row": (
         "v1/assets/limit/1.json", put_first("data", observed_ledger=65_000_001),

@@ -188,11 +188,20 @@ class TestParquet:
             (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
             (0, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
             (-1, filled("borrow_apy_bps", 424_242), "borrow_apy_bps is 424242, the documents have"),
+            (-1, filled("supply_cap", 424_242), "supply_cap is '424242', its own document has"),
             (-1, filled("total_collateral", lambda value: value + 10**20), "tvl_usd_cents is .*, but its parts give"),
             (-1, filled("total_collateral", None), "holds values of another kind"),
             (-1, lambda table: table.slice(1), "rows, but"),
         ],
-        ids=["another ledger", "no ledger", "other than the documents", "value", "nothing in a column", "rows lost"],
+        ids=[
+            "another ledger",
+            "no ledger",
+            "other than the documents",
+            "other than its document",
+            "value",
+            "nothing in a column",
+            "rows lost",
+        ],
     )
     def test_rows(self, files: Files, position: int, how: Callable[[pa.Table], pa.Table], said: str) -> None:
         """Rows that are not those of the manifest and, in the run's own file, of the documents are named."""

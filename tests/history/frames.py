@@ -16,6 +16,7 @@ _DEFAULTS: Mapping[ParquetType, object] = {
     ParquetType.INT64: 7,
     ParquetType.DECIMAL: 126_430_667_051_058,
     ParquetType.TIMESTAMP: CLOSE_TIME,
+    ParquetType.BOOLEAN: True,
 }
 
 
@@ -40,4 +41,4 @@ def pools_frame(
 def _default(name: str, kind: ParquetType, position: int) -> object:
     if name in ("market", "pool"):
         return f"{name}-{position:06d}"
-    return _DEFAULTS[kind]
+    return {"risk_scope": "reserve", "liquidation_kind": "auction"}.get(name, _DEFAULTS[kind])

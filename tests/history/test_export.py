@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from exporter.cli import main
+from exporter.history.export import scan_history
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import HISTORY_COLUMNS
@@ -21,7 +22,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
-from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, record
+from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, keys_of, record, rewrite, without_terms
 from tests.render.rendering import contract
 
 NAMES = [column.name for column in HISTORY_COLUMNS]
@@ -117,6 +118,17 @@ def test_a_part(store: FolderStore, tmp_path: Path) -> None:
     assert {(market, token)} == set(frame.select("market", "token_address").iter_rows())
     result = run("export", store.uri, "--out", str(tmp_path / "b.csv"), "--from", "2026-11-03", "--log-format", "json")
     assert (4, 1) == tuple(json.loads(result.stderr.splitlines()[-1])[name] for name in ("rows", "files"))
+
+
+def test_files_of_before_the_terms(store: FolderStore, tmp_path: Path) -> None:
+    """Rows of files with and without later columns are in one export and one scan; the columns are null in the old."""
+    rewrite(store, keys_of(store)[1], without_terms)
+    found = exported(store, tmp_path / "a.parquet").sort("observed_ledger", "market", "pool")
+    scanned = scan_history(store.uri).collect().sort("observed_ledger", "market", "pool")
+
+    assert found.equals(scanned)
+    assert (NAMES, 20) == (found.columns, found.height)
+    assert {1002} == set(found.filter(pl.col("can_borrow").is_null())["observed_ledger"])
 
 
 def test_nothing_selected(store: FolderStore, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_pyarrow_reads_every_digit(extreme_file: Path) -> None:
         ParquetType.INT64: "int64",
         ParquetType.DECIMAL: "decimal128(38, 0)",
         ParquetType.TIMESTAMP: "timestamp[us, tz=UTC]",
+        ParquetType.BOOLEAN: "bool",
     }
 
     assert [(column.name, arrow[column.type]) for column in HISTORY_COLUMNS] == [
@@ -147,7 +148,7 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
         if group.column(position).path_in_schema == "total_supplied"
     )
 
-    assert {"BYTE_ARRAY", "INT64", "FIXED_LEN_BYTE_ARRAY"} == physical
+    assert {"BYTE_ARRAY", "INT64", "FIXED_LEN_BYTE_ARRAY", "BOOLEAN"} == physical
     assert (Decimal(-MAX_DECIMAL), Decimal(MAX_DECIMAL)) == (supplied.statistics.min, supplied.statistics.max)
     assert "ZSTD" == supplied.compression
 

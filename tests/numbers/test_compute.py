@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 import pytest
@@ -22,7 +23,7 @@ from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.render.assets_pages import check_pools, snapshots
 from exporter.render.run_documents import check_markets
-from exporter.tables import MARKETS, POOLS, PROTOCOL_COLUMNS
+from exporter.tables import GATES, MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (
     RESERVE_CONFIG,
@@ -404,6 +405,8 @@ class TestBounds:
                 "market": ["M", "M"],
                 "total_supplied": exact.column([5, 5]),
                 "total_collateral": exact.column([10**38, 10**38 - 6]),
+                "total_borrowed": exact.column([0, 0]),
+                "available_to_withdraw": exact.column([None, None]),
                 "decimals": [38, 38],
                 "oracle_decimals": [0, 0],
                 "oracle_price": exact.column([1, 1]),
@@ -512,6 +515,9 @@ class TwoPools:
 
     name = "other"
 
+    def __init__(self, **terms: object) -> None:
+        self.terms = terms
+
     def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         count = len(columns["market"])
         fixed: dict[str, object] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
@@ -521,7 +527,7 @@ class TwoPools:
         values["last_accrual_time"] = columns["close_time"]
         return pl.DataFrame(
             [pl.Series(name, values[name], dtype=dtype, strict=True) for name, dtype in PROTOCOL_COLUMNS.items()]
-        )
+        ).with_columns(pl.lit(value, TERMS[name]).alias(name) for name, value in self.terms.items())
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         return "never" if quote.price is None else None
@@ -600,6 +606,47 @@ class TestSeveralProtocols:
         assert [150, 150] == other["tvl_usd_cents"].to_list()
         assert ["1.50"] * 2 == other["oracle_price_usd"].to_list()
         assert [] == tables.unpriced
+
+
+class TestTerms:
+    """What a protocol may say besides: gates, amounts and risk."""
+
+    def row(self, **terms: object) -> dict[str, object]:
+        """The first pool of the other protocol, which says this."""
+        modules: Any = {"other": TwoPools(**terms)}
+        return compute([other_reading(None, {})], modules, 7, NOW).pools.row(0, named=True)
+
+    def test_a_protocol_that_says_nothing(self) -> None:
+        """Every term is null, and the pool is read all the same."""
+        row = self.row()
+
+        assert {None} == {row[name] for name in TERMS}
+
+    @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])
+    @pytest.mark.parametrize(("gate", "amount"), GATES.items())
+    def test_amounts_behind_gates(self, gate: str, amount: str, is_open: bool | None, expected: int | None) -> None:
+        """An amount stands where its gate is open; it is 0 where that is closed, and null where nobody knows."""
+        assert expected == self.row(**{gate: is_open, amount: 5})[amount]
+
+    def test_an_open_gate_without_an_amount(self) -> None:
+        """A gate that is open says nothing of an amount, and a closed one says 0 of it."""
+        row = self.row(can_borrow=True, can_supply=False)
+
+        assert [None, 0] == [row[name] for name in ("available_to_borrow", "available_to_supply")]
+
+    def test_numbers_out_of_bounds(self) -> None:
+        """A cap or factor below zero is 0; one beyond where it is published stands at its bound, and is named."""
+        given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}
+        given |= {"can_withdraw": True, "available_to_withdraw": -7}
+        modules: Any = {"other": TwoPools(**given)}
+        tables = compute([other_reading(None, {})], modules, 7, NOW)
+        row = tables.pools.row(0, named=True)
+
+        assert {
+            "supply_cap": 0, "borrow_cap": 10**38 - 1, "reserve_factor_bps": 0, "collateral_factor_bps": 2**53 - 1,
+            "available_to_withdraw": 0, "can_withdraw": True,
+        } == {name: row[name] for name in given}  # fmt: skip
+        assert {"borrow_cap", "collateral_factor_bps"} == {item.field for item in tables.bounded}
 
 
 def test_reader_columns_are_enough() -> None:

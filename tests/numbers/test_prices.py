@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import floor
+from typing import Any
 
 import polars as pl
 import pytest
@@ -132,6 +133,8 @@ def valued(*pools: Pool) -> pl.DataFrame:
             pl.Series("market", [pool[0] for pool in pools], dtype=pl.String),
             exact.column([pool[1] for pool in pools], "total_supplied"),
             exact.column([pool[2] for pool in pools], "total_collateral"),
+            exact.column([pool[1] // 3 for pool in pools], "total_borrowed"),
+            exact.column([None if pool[2] else pool[1] // 2 for pool in pools], "available_to_withdraw"),
             pl.Series("decimals", [pool[3] for pool in pools], dtype=pl.Int64),
             exact.column(prices, "oracle_price"),
             pl.Series("oracle_decimals", [None if pool[4] is None else pool[5] for pool in pools], dtype=pl.Int64),
@@ -208,6 +211,27 @@ class TestValues:
             names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd")
             assert [has] * 4 == [row[name] is not None for name in names]
             assert has == (row["price_reason"] == "valid")
+
+    @given(st.lists(pools_strategy, max_size=6))
+    def test_the_parts_are_rounded_apart(self, pools: list[Pool]) -> None:
+        """What is supplied, borrowed and available has a value of its own, where pool and amount have one."""
+        for pool, row in zip(pools, valued(*pools).iter_rows(named=True), strict=True):
+            market, supplied, collateral, *scale = pool
+            amounts_of = {"supplied": supplied, "borrowed": supplied // 3}
+            amounts_of |= {} if collateral else {"available": supplied // 2}
+            for name in ("supplied", "borrowed", "available"):
+                known = row["tvl_usd_cents"] is not None and name in amounts_of
+                part: Any = (market, amounts_of.get(name), 0, *scale)
+                assert (true_value(part) if known else None) == row[f"{name}_usd_cents"]
+
+    @pytest.mark.parametrize("name", ["total_borrowed", "available_to_withdraw"])
+    def test_a_part_whose_value_does_not_fit(self, name: str) -> None:
+        """A price by which what is borrowed or available alone has 39 digits is as absurd as one for the whole."""
+        pools = valued(("M", 1, 0, 0, 10**7, 7), ("M", 1, 0, 0, 10**7, 7))
+        frame = with_values(pools.with_columns(exact.column([0, 10**36], name)))
+
+        assert ["valid", ABSURD_PRICE] == frame["price_reason"].to_list()
+        assert [100, None] == frame["supplied_usd_cents"].to_list()
 
     def test_absurd_price_costs_itself_only(self) -> None:
         """A price by which a pool's value does not fit is taken away, with the reason; other rows stay as they were."""

@@ -29,6 +29,7 @@ Place = tuple[str, str]
 
 PRICE_COLUMNS = {
     "oracle", "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "price_reason", "tvl_usd_cents",
+    "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
 }  # fmt: skip
 _UNKNOWN_KIND = 99
 _MORE = (symbol("zz_a_later_field"), u32(1))

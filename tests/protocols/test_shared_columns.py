@@ -45,6 +45,17 @@ def test_shared_columns() -> None:
     assert "a market" == row["market"]
 
 
+def test_terms_stand_after_them_as_given() -> None:
+    """Of the further columns a protocol gives those that it knows: an expression, a column, a number, a yes or no."""
+    frame = shared_columns(
+        rows(), "made", "v1", can_borrow=False, supply_cap="other", can_supply=pl.col("decimals") > 0
+    )
+
+    assert [*PROTOCOL_COLUMNS, "can_supply", "can_borrow", "supply_cap"] == frame.columns
+    assert (True, False, 10**30) == frame.row(0)[-3:]
+    assert [pl.Boolean, pl.Boolean, pl.Int128] == frame.dtypes[-3:]
+
+
 def test_unknown_columns() -> None:
     """A column that is none of the shared ones is refused: it would be lost without a word."""
     with pytest.raises(TypeError, match="no protocol has the columns collateral"):

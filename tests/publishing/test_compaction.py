@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -23,6 +23,7 @@ from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tables import TERMS
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
@@ -80,6 +81,29 @@ def planned(*files: HistoryFile, months: int = 2) -> list[tuple[str, list[int]]]
     return [
         (piece.folder.removeprefix("history/pools/"), [file.first_ledger for file in piece.files]) for piece in pieces
     ]
+
+
+def rewrite(store: Store, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Make a file what another version could have written there."""
+    manifest, stored = read_history_manifest(store), store.get(key)
+    assert manifest is not None
+    assert stored is not None
+    buffer = io.BytesIO()
+    frame, metadata = pl.read_parquet(io.BytesIO(stored.data)), pl.read_parquet_metadata(io.BytesIO(stored.data))
+    change(frame).write_parquet(buffer, metadata={name: metadata[name] for name in metadata if name != "ARROW:schema"})
+    store.delete([key])
+    store.put_new(key, buffer.getvalue())
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    files = [
+        file if file.key != key else msgspec.structs.replace(file, bytes=len(buffer.getvalue()), sha256=digest)
+        for file in manifest.files
+    ]
+    store.put(HISTORY_MANIFEST_KEY, render_document(msgspec.structs.replace(manifest, files=files)).data)
+
+
+def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
+    """A file of before there were terms."""
+    return frame.drop(*TERMS, "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")
 
 
 class TestPlan:
@@ -197,6 +221,22 @@ class TestRows:
 
         assert before.equals(every_row(store))
 
+    def test_columns_that_an_earlier_version_had_not(self) -> None:
+        """A day of files with and without the terms keeps every value; they are null where there were none."""
+        store = MemoryStore()
+        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
+        before = every_row(store)
+        rewrite(store, keys_of(store)[0], without_terms)
+
+        compact_history(store)
+
+        after, old = every_row(store), pl.col("observed_ledger") == 1000
+        assert without_terms(before).equals(without_terms(after))
+        assert before.filter(~old).equals(after.filter(~old))
+        assert {4} == {
+            after.filter(old)[name].null_count() for name in set(after.columns) - {*without_terms(after).columns}
+        }
+
 
 class TestRefusals:
     def test_missing_and_damaged(self) -> None:
@@ -217,7 +257,7 @@ class TestRefusals:
         """A file with a column that this version does not know is left alone: the column would be lost."""
         store = MemoryStore()
         record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
-        _add_column(store, keys_of(store)[0])
+        rewrite(store, keys_of(store)[0], lambda frame: frame.with_columns(pl.lit(1).alias("later")))
         with pytest.raises(StoreError, match="columns later, which this version does not know"):
             compact_history(store)
 
@@ -327,19 +367,3 @@ class TestReaders:
         anew = Series()
         assert sorted(page.key for page in pages) == sorted(page.key for page in catch_up(store, manifest, 2000, anew))
         assert [head.data for head in series.heads()] == [head.data for head in anew.heads()]
-
-
-def _add_column(store: MemoryStore, key: str) -> None:
-    manifest, stored = read_history_manifest(store), store.get(key)
-    assert manifest is not None
-    assert stored is not None
-    buffer = io.BytesIO()
-    pl.read_parquet(io.BytesIO(stored.data)).with_columns(pl.lit(1).alias("later")).write_parquet(buffer)
-    store.delete([key])
-    store.put_new(key, buffer.getvalue())
-    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    files = [
-        file if file.key != key else msgspec.structs.replace(file, bytes=len(buffer.getvalue()), sha256=digest)
-        for file in manifest.files
-    ]
-    store.put(HISTORY_MANIFEST_KEY, render_document(HistoryManifest(1, 1002, files)).data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from typing import Any
 
@@ -307,6 +308,24 @@ ROW: dict[str, object] = {
     "rate_modifier": 19,
     "rate_modifier_decimals": 9,
     "backstop_credit": 20,
+    "can_borrow": False,
+    "can_repay": None,
+    "can_reason": "nobody knows",
+    "pool_status": "odd",
+    "available_to_withdraw": 21,
+    "available_to_borrow": 0,
+    "available_to_supply": None,
+    "supplied_usd_cents": 22,
+    "borrowed_usd_cents": 23,
+    "available_usd_cents": 24,
+    "collateral_factor_bps": 9500,
+    "liquidation_threshold_bps": 9600,
+    "liability_factor_bps": 10526,
+    "liquidation_bonus_bps": None,
+    "supply_cap": 0,
+    "borrow_cap": None,
+    "max_utilization_bps": 9500,
+    "reserve_factor_bps": 2000,
 }
 PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 1, 7, no_limit=True))
 
@@ -377,14 +396,51 @@ def test_every_field() -> None:
         ],
         "supply_compounding": "52",
         "borrow_compounding": "365",
+        "operations": {
+            "can_supply": True,
+            "can_withdraw": True,
+            "can_borrow": False,
+            "can_repay": None,
+            "can_liquidate": True,
+            "can_reason": "nobody knows",
+            "market_status_meaning": "everything is open",
+            "pool_status": "odd",
+            "pool_status_meaning": None,
+        },
+        "liquidity": {
+            "available_to_withdraw": "21",
+            "available_to_borrow": "0",
+            "available_to_supply": None,
+            "supplied_usd_cents": "22",
+            "borrowed_usd_cents": "23",
+            "available_usd_cents": "24",
+        },
+        "risk": {
+            "risk_scope": "reserve",
+            "collateral_factor_bps": 9500,
+            "liquidation_threshold_bps": 9600,
+            "liability_factor_bps": 10526,
+            "liquidation_bonus_bps": None,
+            "liquidation_kind": "auction",
+            "supply_cap": "0",
+            "borrow_cap": None,
+            "max_utilization_bps": 9500,
+            "reserve_factor_bps": 2000,
+            "can_be_collateral": True,
+            "can_be_borrowed": True,
+        },
     } == rendered()
 
 
 def test_a_pool_without_a_price() -> None:
     """Without a valid price the oracle and the reason stay, and price, time and value are null."""
     nothing = dict.fromkeys(
-        ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents"), None
-    )
+        (
+            "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents",
+            "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
+        ),
+        None,
+    )  # fmt: skip
     detail = rendered(**nothing, price_reason="the price is 6 minutes 40 seconds old, more than 6 minutes")
 
     assert {
@@ -408,15 +464,25 @@ def test_a_price_of_no_date(seconds: int) -> None:
 def test_contracts_without_code_of_their_own() -> None:
     """A market without an oracle or wasm code says so with null; one without known parameters has an empty list."""
     row = pools_frame([ROW | {"oracle": None, "wasm_hash": None}]).row(0, named=True)
-    detail = asset_detail(row, (), PROTOCOLS["blend"].coverage)
+    detail = asset_detail(row, (), PROTOCOLS["blend"])
 
     assert (None, None, []) == (detail.contract_wasm_hash, detail.price.oracle, detail.rate_model)
 
 
-def test_contradictions_are_refused() -> None:
-    """A row that says valid and has no price is no document."""
-    with pytest.raises(CheckError, match=r"\$\.price\.validity is 'valid'"):
-        rendered(oracle_price=None)
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"oracle_price": None}, "price.validity is 'valid'"),
+        ({"borrowed_usd_cents": None}, "price.validity is 'valid'"),
+        ({"available_usd_cents": None}, "liquidity.available_usd_cents must be there"),
+        ({"available_to_borrow": 1}, "liquidity.available_to_borrow is 1, but $.operations.can_borrow is False"),
+        ({"can_withdraw": None}, "liquidity.available_to_withdraw is 21, but $.operations.can_withdraw is None"),
+    ],
+)
+def test_contradictions_are_refused(changes: dict[str, object], wrong: str) -> None:
+    """A row that says valid and has no price, or has an amount behind a closed gate, is no document."""
+    with pytest.raises(CheckError, match=re.escape(f"$.{wrong}")):
+        rendered(**changes)
 
 
 def coverage(tables: Tables, *deployments: Deployment, network: str = "mainnet") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import SiteFacts, render_site
-from exporter.tables import MARKETS, POOLS
+from exporter.tables import MARKETS, POOLS, TERMS
 from tests.render.rendering import contract
 
 LEDGER = 65_000_000
@@ -47,6 +47,7 @@ _NUMBERS: dict[str, int] = {
 def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
     """One row of a pools frame, every column filled."""
     row: dict[str, Any] = {name: (7 if kind.is_integer() else "text") for name, kind in POOLS.items()}
+    row |= dict.fromkeys(TERMS)
     row |= _TEXTS | _NUMBERS
     row |= {
         "market": contract(100 + market),
