@@ -69,7 +69,10 @@ class TestTables:
         package = json.loads(files[PACKAGE])
         latest, history = package["resources"]
         columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
-        kinds = {"string": pa.types.is_large_string, "integer": _is_whole, "datetime": pa.types.is_timestamp}
+        kinds = {
+            "string": pa.types.is_large_string, "integer": _is_whole, "datetime": pa.types.is_timestamp,
+            "boolean": pa.types.is_boolean,
+        }  # fmt: skip
 
         assert files[parquet(files, -1)] == files[LATEST]
         assert [LATEST] == latest["path"]
