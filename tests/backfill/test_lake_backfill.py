@@ -65,7 +65,7 @@ def whole(lake: MadeLake) -> MemoryStore:
     assert (BOUNDARIES, BOUNDARIES) == (result.boundaries, result.added)
     manifest = read_history_manifest(store)
     assert manifest is not None
-    assert {"blend", "k2", "slender", "xoxno"} == {item.protocol for item in manifest.transitions}
+    assert {"alula", "blend", "k2", "peridot", "slender", "xoxno"} == {item.protocol for item in manifest.transitions}
     assert all(item.confirmed and not item.differing for item in manifest.transitions)
     assert 2 == result.rounds  # the pool that was deployed is watched only in the second
     return store
