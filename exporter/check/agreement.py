@@ -379,6 +379,8 @@ def _status_faults(whole: Whole, status: SystemStatus) -> Iterator[str]:
         yield f"$.page_sizes is {status.page_sizes}, which does not ascend"
     if status.manifest_key != RUN.key(run_id=status.run_id):
         yield f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}"
+    if status.evidence_key is not None and not whole.partial and status.evidence_key not in whole.seen:
+        yield f"$.evidence_key is {status.evidence_key}, which is missing"
     if not status.market_count:
         yield "$.market_count is 0: there is no market in the tree"
     names = [row.token_address for row in whole.by_name.values()]

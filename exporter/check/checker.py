@@ -33,6 +33,7 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     EMPTY_PAGE,
+    EVIDENCE,
     LATEST_PARQUET,
     OPENAPI_KEY,
     PAGE,
@@ -191,6 +192,9 @@ class TreeChecker:
             if isinstance(facts, str):
                 raise CheckError(facts)
             self._parquet[key] = facts
+        elif match := EVIDENCE.pattern.fullmatch(key):
+            if match["sha256"] != digest.hex():
+                raise CheckError(f"its content has the digest {digest.hex()}")
         elif key.endswith(".html"):
             whole.links[key] = links_of(key, data)
         elif key.endswith(".json"):

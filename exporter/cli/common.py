@@ -66,7 +66,7 @@ source_options = options(
     config_option,
     network_option,
     click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
-    click.option("--snapshot", type=FILE, help="Read a ledger snapshot file instead of an RPC."),
+    click.option("--snapshot", type=FILE, help="Read a ledger snapshot file, or a run's evidence, instead of an RPC."),
 )
 """Options of every command that reads a ledger by a configuration."""
 

@@ -1,4 +1,4 @@
-"""Reading every market at one ledger, from Stellar RPC endpoints or a ledger snapshot file."""
+"""Reading every market at one ledger: from Stellar RPC endpoints, a ledger snapshot file, or a run's evidence."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from exporter.discovery import Discovered, Surroundings, candidates, learn, look
 from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import Memory
 from exporter.errors import ConfigError, NetworkMismatchError, SourceError
+from exporter.job.evidence import MAGIC, Evidence, EvidenceSource, Tried
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.router import Router
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
-from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.numbers.compute import Tables, compute
@@ -56,7 +57,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 
     async def work() -> MarketsRead:
         async with open_source(settings, None if is_url else Path(source)) as opened:
-            memory = Memory(network_id(settings.passphrase)) if settings.discovery.enabled else None
+            memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return await read_markets(settings, opened, memory, router_for(settings, opened))
 
     found = asyncio.run(work())
@@ -76,6 +77,7 @@ class MarketsRead:
     notices: list[str]
     discovered: list[Discovered]
     memory: Memory | None
+    evidence: Evidence
 
     def tables(self) -> Tables:
         """The two frames, and everything that is not in them by name."""
@@ -93,19 +95,24 @@ async def read_markets(
         around = None
         if memory is not None:
             around = await look_around(opened.source, opened.network, PROTOCOLS, memory)
-        program = partial(read_protocols, settings=settings, opened=opened, modules=PROTOCOLS, around=around)
+        tried = where_to_look(settings, opened, PROTOCOLS, around)
+        program = partial(read_tried, tried=tried, modules=PROTOCOLS, whole=opened.whole)
         reading = await read_at_one_ledger(opened.source, program, view_limits(settings), router)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
     notices = [] if router is None else list(router.notices)
+    notices += [] if opened.evidence is None else opened.evidence.notices
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
-        named = candidates(settings, opened.network, PROTOCOLS, opened.instances, around.found)
         memory.notices.clear()  # those so far are among the other ones
-        tried = [candidate for group in named.values() for candidate in group]
-        discovered = learn(memory, reading.result, tried, known, ledger)
+        named = [candidate for group in tried.candidates.values() for candidate in group]
+        discovered = learn(memory, reading.result, named, known, ledger)
         notices += [*around.notices, *memory.notices]
-    return MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory)
+    evidence = Evidence.of(
+        reading, tried, network_id=network_id(settings.passphrase), close_time=close_time, notices=notices,
+        whole=opened.whole,
+    )  # fmt: skip
+    return MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory, evidence)
 
 
 @dataclass(slots=True)
@@ -113,7 +120,7 @@ class OpenSource:
     """An open source, the network it is of, and for a snapshot file the contracts in it.
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
-    file, which has some contracts of its ledger only.
+    file, which has some contracts of its ledger only. ``evidence`` is that of an earlier run, where it is the source.
     """
 
     source: LedgerSource
@@ -122,6 +129,11 @@ class OpenSource:
     label: str
     facts: Any
     whole: bool = True
+    evidence: Evidence | None = None
+
+    def discovers(self, settings: Settings) -> bool:
+        """Whether to look for markets that nobody named; evidence has what its run found."""
+        return settings.discovery.enabled and self.evidence is None
 
     def report(self) -> dict[str, Any]:
         """What the source did, as plain values without any URL."""
@@ -137,7 +149,11 @@ async def open_source(
     Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
     """
     if snapshot is not None:
-        yield open_snapshot(settings, LedgerSnapshot.load(snapshot), snapshot.name)
+        content = read_snapshot_bytes(snapshot)
+        if content.startswith(MAGIC):
+            yield open_evidence(settings, Evidence.decode(content, snapshot.name))
+        else:
+            yield open_snapshot(settings, LedgerSnapshot.of(content, snapshot.name), snapshot.name)
         return
     check_rpc_urls(settings)
     limits = RpcLimits(
@@ -164,19 +180,30 @@ def check_rpc_urls(settings: Settings) -> None:
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
     """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
-    expected = network_id(settings.passphrase)
-    if snapshot.network_id != expected:
-        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
-        found = known.get(snapshot.network_id, f"with id {snapshot.network_id}")
-        raise NetworkMismatchError(
-            f"ledger snapshot file {name} is of network {found}, but the run is configured for "
-            f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
-        )
+    _refuse_other_network(settings, snapshot.network_id, f"ledger snapshot file {name}")
     instances = list(snapshot.contract_instances())
     return OpenSource(
         SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {name}", None,
         whole=False,
     )  # fmt: skip
+
+
+def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
+    """Open what an earlier run left as its evidence. Raises `NetworkMismatchError` for another network's."""
+    _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
+    source = EvidenceSource(evidence)
+    return OpenSource(
+        source, network_of(settings.passphrase), [], source.label, None, whole=evidence.whole, evidence=evidence
+    )
+
+
+def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
+    if network != network_id(settings.passphrase):
+        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
+        raise NetworkMismatchError(
+            f"{what} is of network {known.get(network, f'with id {network}')}, but the run is configured for "
+            f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
+        )
 
 
 async def read_protocols(
@@ -191,12 +218,30 @@ async def read_protocols(
     A program, or a part of one, for `exporter.ledger.view`: it may run several times. ``around`` has what earlier runs
     and events name; without it only lists and the ledger itself name markets.
     """
+    return await read_tried(view, where_to_look(settings, opened, modules, around), modules, whole=opened.whole)
+
+
+def where_to_look(
+    settings: Settings, opened: OpenSource, modules: Mapping[str, ProtocolModule], around: Surroundings | None = None
+) -> Tried:
+    """The addresses to try: by lists, by what earlier runs and events name, or those that the evidence's run tried."""
+    if opened.evidence is not None:
+        return opened.evidence.tried(opened.network.deployments, list(modules))
     listed = opened.network.deployments if settings.discovery.enabled else ()
     deployments = listed if around is None else around.deployments
     found = candidates(settings, opened.network, modules, opened.instances, () if around is None else around.found)
-    checked = check_lists(view, [item for item in listed if item.protocol in modules], whole=opened.whole)
+    return Tried(found, deployments, listed)
+
+
+async def read_tried(
+    view: LedgerView, tried: Tried, modules: Mapping[str, ProtocolModule], *, whole: bool
+) -> list[ProtocolReading]:
+    """Read all protocols where they may be. A program for `exporter.ledger.view`. Raises `SourceError`."""
+    checked = check_lists(view, [item for item in tried.listed if item.protocol in modules], whole=whole)
     readings = [
-        read_contained(module, view, found[name], [item for item in deployments if item.protocol == name])
+        read_contained(
+            module, view, tried.candidates[name], [item for item in tried.deployments if item.protocol == name]
+        )
         for name, module in modules.items()
     ]
     drifts, *read = await _all(checked, *readings)
@@ -229,7 +274,7 @@ def view_limits(settings: Settings) -> ViewLimits:
 def router_for(settings: Settings, opened: OpenSource) -> Router | None:
     """The router to put calls together with; None if none is wanted or known, and for a file, which runs no code."""
     known = opened.network.router
-    if known is None or not settings.network.router or not opened.whole:
+    if known is None or not settings.network.router or not opened.whole or opened.evidence is not None:
         return None
     return Router(known.address, known.wasm_hash)
 

@@ -8,10 +8,12 @@ published before as it was, except where publishing itself says otherwise.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,8 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.files import RenderedFile
+from exporter.tree.families import EVIDENCE
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
 
 SHOWN_DISCOVERIES = 5
@@ -102,7 +105,7 @@ def run(
 
     Args:
         settings: what to read, and where the tree goes.
-        snapshot: a ledger snapshot file to read instead of the RPCs.
+        snapshot: a ledger snapshot file, or the evidence of an earlier run, to read instead of the RPCs.
         dry_run: do everything but write, and refuse all that a run refuses.
         replaced_ledger: publish although this ledger stands published: one that the network never had.
         console: is told what happens; nobody is unless it is given.
@@ -181,8 +184,19 @@ def execute(
             damage = tell_damage(store, tables.ledger, console, report)
             series = bring_up_to_date(store, tables.ledger, facts)
         with step("publish", "rendering and publishing") as facts:
+            content = read.evidence.encode()
+            evidence = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
+            facts.update(evidence=len(content))
             result, looked = publish(
-                settings, store, tables, part, series, replaced_ledger=replaced_ledger, now=now, console=console
+                settings,
+                store,
+                tables,
+                part,
+                series,
+                evidence,
+                replaced_ledger=replaced_ledger,
+                now=now,
+                console=console,
             )
             report.add(checked=looked.as_dict())
             total, summary = result.total, result.summary
@@ -251,7 +265,7 @@ async def _read(
     """Read every market at one ledger; the report gets what the source was asked, also when it fails."""
     with console.progress("requests") as progress:
         async with open_source(settings, snapshot, on_request=progress.advance) as opened:
-            memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
+            memory = load_memory(store, network_id(settings.passphrase)) if opened.discovers(settings) else None
             router = router_for(settings, opened)
             try:
                 read = await read_markets(settings, opened, memory, router)
@@ -352,6 +366,7 @@ def publish(
     tables: Tables,
     part: HistoryPart,
     series: Series,
+    evidence: RenderedFile,
     *,
     replaced_ledger: int | None,
     now: Clock,
@@ -370,14 +385,14 @@ def publish(
         assert history is not None  # the run has a Parquet file
 
         def checked() -> Iterator[RenderedFile]:
-            for file in render(settings, store, tables, part, series, history):
+            for file in chain([evidence], render(settings, store, tables, part, series, history)):
                 progress.advance()
                 checker.add(file.key, file.data)
                 yield file
 
         publication.write(checked())
         sealed = publication.seal()
-        status = status_document(settings, tables, sealed.summary)
+        status = status_document(settings, tables, sealed.summary, evidence.key)
         for file in (*sealed.records, render_document(status)):
             checker.add(file.key, file.data)
         looked = checker.finish()
@@ -418,7 +433,9 @@ def render(
     yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history))
 
 
-def status_document(settings: Settings, tables: Tables, summary: RunSummary) -> documents.SystemStatus:
+def status_document(
+    settings: Settings, tables: Tables, summary: RunSummary, evidence_key: str
+) -> documents.SystemStatus:
     """The pointer, from what is known at the end."""
     output, interval = settings.output, settings.schedule.interval_minutes
     published = int(summary.published_at.timestamp())
@@ -447,6 +464,7 @@ def status_document(settings: Settings, tables: Tables, summary: RunSummary) -> 
         manifest_key=summary.manifest_key,
         manifest_sha256=summary.manifest_sha256,
         previous_run_id=summary.previous_run_id,
+        evidence_key=evidence_key,
     )
 
 

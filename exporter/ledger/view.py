@@ -24,14 +24,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
 from exporter.ledger.codec.entries import names_no_contract
 from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
 from exporter.ledger.router import Router, ask_alone
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, SimulationAnswer
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 T = TypeVar("T")
 
@@ -85,10 +85,16 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[T]):
-    """The result of a program, and the certificate of the ledger it is the state of."""
+    """The result of a program, and the certificate of the ledger it is the state of.
+
+    ``entries`` and ``calls`` are all that the result depends on: entries by LedgerKey XDR, None where there is none,
+    and calls with what the program was given for them.
+    """
 
     result: T
     certificate: Certificate
+    entries: Mapping[bytes, RawEntry | None] = field(default_factory=dict)
+    calls: Mapping[ContractCall, SimulationAnswer] = field(default_factory=dict)
 
 
 class _Breath:
@@ -353,7 +359,18 @@ class LedgerView:
         if not self._used_keys and not self._binding_calls():  # nothing was read, which is true of any ledger
             tip = await self._source.tip()
             common = Interval(tip, tip)
-        return Reading(result, self._certificate(common, rounds, 0))
+        return self._reading(result, self._certificate(common, rounds, 0))
+
+    def _reading(self, result: T, certificate: Certificate) -> Reading[T]:
+        """The result with all that it depends on."""
+        entries = {key: None if (entry := self._keys[key].entry) is None else entry.raw for key in self._used_keys}
+        calls = {}
+        for call in self._used_calls:
+            answer, given = self._calls[call].answer, self._result(call)
+            if given.error is not None:
+                answer = replace(answer, result=None, error=given.error)
+            calls[call] = answer
+        return Reading(result, certificate, entries, calls)
 
     async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
         self._used_keys, self._used_calls, self._changed = {}, {}, False
@@ -374,7 +391,7 @@ class LedgerView:
             result = await self._run(program)
             if not self._changed and interval.last in self._entries_interval():
                 refused = sum(interval.last not in seen.interval(self._keys) for seen in self._binding_calls())
-                return Reading(result, self._certificate(Interval(interval.last, interval.last), rounds, refused))
+                return self._reading(result, self._certificate(Interval(interval.last, interval.last), rounds, refused))
         newest, oldest = self._extremes()
         raise NoCommonLedgerError(
             f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "

@@ -43,7 +43,7 @@ from exporter.publishing.standing import (
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import FAMILIES, HISTORY_PREFIX, PAGE, Sweep
+from exporter.tree.families import FAMILIES, HISTORY_PREFIX, Sweep
 from exporter.tree.files import FileKind, is_key
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
@@ -62,7 +62,9 @@ LEFTOVER_AGE = timedelta(hours=1)
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
 
-_PAGES_PREFIX = "v1/pages/"  # not v1/buckets/: the pages of the histories are named by heads of any later run, for good
+_EXPIRING = tuple(  # not the pages of the histories: they are named by heads of any later run, for good
+    family.prefix for family in FAMILIES if family.kind is FileKind.PAGE and family.sweep is Sweep.AFTER_RETENTION
+)
 _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
@@ -282,7 +284,7 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     Age alone says nothing: a page may be written once and named by many runs.
     """
     removed = 0
-    old = (info.key for info in store.list(PAGE.prefix) if info.modified < before)
+    old = (info.key for prefix in _EXPIRING for info in store.list(prefix) if info.modified < before)
     while batch := set(islice(old, BATCH_PAGES)):
         for key in (runs.current, *runs.retained):
             listing = read_listing(store, key)

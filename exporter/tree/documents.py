@@ -576,6 +576,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
     `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
     the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
+    `evidence_key` is the file with everything that the run's numbers come from (null before there was such a file).
     """
 
     run_id: RunId
@@ -602,6 +603,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     manifest_key: ObjectKey
     manifest_sha256: Digest
     previous_run_id: RunId | None
+    evidence_key: ObjectKey | None = None
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):

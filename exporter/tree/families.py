@@ -57,6 +57,7 @@ PLACES = {
     "ledger": "[1-9][0-9]*",
     "last": "[1-9][0-9]*",
     "digest": "[0-9a-f]{12}",
+    "sha256": "[0-9a-f]{64}",
     "number": "[2-9]|[1-9][0-9]+",
     "about": "about|api|data|problems",
     "list": "markets|pools|tokens",
@@ -172,6 +173,12 @@ BUCKET_PAGE = Family(
     url="/v1/assets/{market}/{pool}/history?cursor={cursor}",
     sweep=Sweep.NEVER,  # newest pages of any later run lead to it
 )
+EVIDENCE = Family(
+    template="v1/evidence/{sha256}.jsonl.zst",
+    kind=FileKind.PAGE,
+    sweep=Sweep.AFTER_RETENTION,
+)
+"""What a run's numbers come from; named by its bytes."""
 EMPTY_PAGE = _document("v1/assets/empty.json", AssetsPage, says={"empty": ""})
 """Answers whatever filter matches nothing."""
 ASSET = _document(
@@ -328,6 +335,7 @@ FAMILIES = (
     ),
     EMPTY_PAGE,
     PAGE,
+    EVIDENCE,
     # One pool.
     ASSET,
     _document(

@@ -17,6 +17,7 @@ CONTENT_TYPES = {
     "parquet": "application/vnd.apache.parquet",
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
+    "zst": "application/zstd",
 }
 """Content types by extension. A file with another extension is no part of the tree."""
 

@@ -1,0 +1,115 @@
+"""The evidence that a run leaves: the whole run can be made of it again, and of nothing that is not exactly it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.errors import NetworkMismatchError, SnapshotFileError, SourceError
+from exporter.job import evidence
+from exporter.job.evidence import Evidence
+from exporter.ledger.source import RawEntry
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores.memory import MemoryStore
+from tests.jobs import run, settings_for
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The id of a run over six protocols, while ledgers close all the time, and the evidence that it left."""
+    out = tmp_path_factory.mktemp("evidence") / "out"
+    with running(
+        create_app(MadeNetwork(pools=12, alula_markets=1, others=SOME), Behaviour(advance_every_requests=9))
+    ) as url:
+        _, facts = run(settings_for(out, url))
+    assert facts["certificate"]["uncertified_calls"] or facts["certificate"]["rounds"] > 1
+    (path,) = (out / "v1" / "evidence").iterdir()
+    return facts["run_id"], path
+
+
+def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
+    """A run over the evidence has the same id, which is a digest of every page, document and Parquet file."""
+    run_id, path = left
+    store = MemoryStore()
+    code, facts = run(settings_for(), store, snapshot=path)
+
+    assert (code, facts["run_id"]) == (0, run_id)
+    assert [info.key for info in store.list("v1/evidence/")] == [f"v1/evidence/{path.name}"]
+
+
+def test_the_evidence_of_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
+    """A run over a ledger snapshot file leaves evidence as well, of which the same run is made."""
+    mainnet, store = settings_for(network__name="mainnet"), MemoryStore()
+    _, facts = run(mainnet, store, snapshot=mainnet_snapshot_path)
+    (info,) = store.list("v1/evidence/")
+    stored = store.get(info.key)
+    assert stored is not None
+    (tmp_path / "evidence").write_bytes(stored.data)
+
+    assert run(mainnet, MemoryStore(), snapshot=tmp_path / "evidence")[1]["run_id"] == facts["run_id"]
+
+
+def test_of_another_network(left: tuple[str, Path]) -> None:
+    """Evidence of one network is refused by a run of another, by name."""
+    with pytest.raises(NetworkMismatchError, match=r"evidence of ledger \d+ is of network local, but .* mainnet"):
+        run(settings_for(network__name="mainnet"), MemoryStore(), snapshot=left[1])
+
+
+def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
+    """A run that needs an entry or a call that the evidence lacks ends, and says that its maker read something else."""
+    whole = Evidence.decode(left[1].read_bytes(), "whole")
+    entries, calls = dict(whole.entries), dict(whole.calls)
+    del entries[next(iter(entries))]
+    del calls[next(iter(calls))]
+    for lacking, said in (
+        (replace(whole, entries=entries), "the entry"),
+        (replace(whole, calls=calls), "what .* gives"),
+    ):
+        path = tmp_path / "lacking.zst"
+        path.write_bytes(lacking.encode())
+        with pytest.raises(SourceError, match=f"the evidence does not tell (of )?{said}"):
+            run(settings_for(), MemoryStore(), snapshot=path)
+
+
+@given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None:
+    """A damaged file is refused as such, where it can be read no more; no other error ever comes of it."""
+    data = bytearray(left[1].read_bytes())
+    place = int(at * len(data))
+    data[place] ^= 1 << bit
+    with suppress(SnapshotFileError):
+        Evidence.decode(bytes(data[:place]) if cut else bytes(data), "damaged")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (b"", "it is empty"),
+        (b"{}\n", "Object missing required field `type`"),
+        (b'{"type":"entry","key":"AAAA"}\n', "it must begin with what it is of"),
+        (b" " * 1001, "more than"),
+    ],
+)
+def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Garbage is refused by what is wrong with it, and what would fill the memory before it does."""
+    monkeypatch.setattr(evidence, "MAX_BYTES", 1000)
+    with pytest.raises(SnapshotFileError, match=said):
+        Evidence.decode(pa.compress(lines, codec="zstd", asbytes=True), "garbage")
+
+
+def test_an_entry_of_later(left: tuple[str, Path]) -> None:
+    """An entry that changed after the ledger is no evidence of it, and neither is one that stands there twice."""
+    whole = Evidence.decode(left[1].read_bytes(), "whole")
+    later = {b"key": RawEntry(b"data", whole.ledger + 1, None)}
+    with pytest.raises(SnapshotFileError, match="after ledger"):
+        Evidence.decode(replace(whole, entries=later).encode(), "later")
