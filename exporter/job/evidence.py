@@ -2,7 +2,7 @@
 
 It is lines of JSON in one zstd frame: what was tried at which ledger, every entry that was used (also that there was
 none), and every contract call with what it gave. `exporter run --snapshot` takes the file and makes the same files of
-it, byte for byte. Entries can be proven (docs/proofs.md); the results of calls are the RPC's word.
+it, byte for byte. The results of calls are the RPC's word.
 """
 
 from __future__ import annotations
