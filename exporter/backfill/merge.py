@@ -16,12 +16,10 @@ import polars as pl
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.publishing.compaction import compact_files
-from exporter.publishing.retention import record_superseded_history
+from exporter.publishing.history_step import replace_history
 from exporter.publishing.standing import read_intent, read_published, unfinished_run
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.read_back import render_document
 
 
 @dataclass(slots=True)
@@ -85,8 +83,7 @@ def merge_into_history(
             manifest = _with_rebuilt(store, manifest, key, belonging)
             superseded += [key, *(part.file.key for part in belonging)]
         if added and manifest is not None:
-            record_superseded_history(store, superseded, now())
-            store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
+            replace_history(store, manifest, superseded, now())
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result

@@ -12,13 +12,22 @@ import msgspec
 
 from exporter.check.checker import TreeChecker
 from exporter.check.public_urls import check_public_urls
+from exporter.check.table_log import table_faults
 from exporter.check.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
-from exporter.tree.families import HISTORY_MANIFEST_KEY, OPENAPI_KEY, POINTER_KEY, kind_of, page_key
+from exporter.tree.families import (
+    HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
+    LOG_PREFIX,
+    OPENAPI_KEY,
+    POINTER_KEY,
+    kind_of,
+    page_key,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
 
@@ -111,6 +120,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
     if sample is not None:
         await _walk_all(source, checker, status, sizes, set(keys))
     await _read_history(source, checker, sizes, sample, drawn, progress)
+    await _read_table(source, checker)
     if sample is None:
         await _read_wanted(source, checker, progress)
     if isinstance(source, HttpSource):
@@ -196,6 +206,25 @@ async def _read_history(
             checker.add(key, content, of_run=False)
         elif sample is not None:
             checker.add_missing(key)
+
+
+async def _read_table(source: TreeSource, checker: TreeChecker) -> None:
+    """The history as a Delta table, where its log can be listed. A publisher at work may be between the two."""
+    faults: list[str] = []
+    for _ in range(ROUNDS):
+        there = source.keys(HISTORY_PREFIX)
+        data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
+        if there is None or data is None or not any(key.startswith(LOG_PREFIX) for key in there):
+            return  # of an earlier version
+        log = {key: await source.get(key, MAX_DOCUMENT_BYTES) for key in sorted(there) if key.startswith(LOG_PREFIX)}
+        try:
+            manifest = _decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
+        except CheckError:
+            return  # which the checker has noted
+        faults = list(table_faults(log, manifest, there))
+        if not faults:
+            return
+    checker.whole.faults.add_all(LOG_PREFIX, faults)
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:

@@ -42,6 +42,13 @@ class TreeSource(Protocol):
         """
         ...
 
+    def keys(self, prefix: str) -> set[str] | None:
+        """What is there of the keys that begin so; None where that cannot be told, as on a web server.
+
+        Raises `SourceError` when it could be told and cannot.
+        """
+        ...
+
 
 class StoreSource:
     """A tree in a store: a folder or a bucket."""
@@ -61,6 +68,13 @@ class StoreSource:
         except StoreError as error:
             raise SourceError(str(error)) from error
         return None if stored is None else stored.data[: most + 1]
+
+    def keys(self, prefix: str) -> set[str] | None:
+        """See `TreeSource`."""
+        try:
+            return {info.key for info in self._store.list(prefix)}
+        except StoreError as error:
+            raise SourceError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,10 @@ class HttpSource:
         if answer.status != 200:
             raise SourceError(f"{self.uri}{key} is answered with HTTP status {answer.status}, not 200 or 404")
         return answer.body
+
+    def keys(self, prefix: str) -> set[str] | None:  # noqa: ARG002
+        """See `TreeSource`."""
+        return None
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
         """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""

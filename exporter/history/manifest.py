@@ -160,7 +160,7 @@ def refuse_lost_manifest(store: Store, own_key: str) -> None:
         StoreError: there are history files besides this run's own.
     """
     for info in store.list(HISTORY_PREFIX):
-        if info.key != own_key:
+        if info.key != own_key and file_ledgers(info.key) is not None:
             raise StoreError(
                 f"{HISTORY_MANIFEST_KEY} is missing, but the history has files (the first found is {info.key}). "
                 "Restore the manifest from a copy, or move history/ away to begin a new history"

@@ -6,7 +6,7 @@ give the same bytes. Nothing is lost and no reader is broken in between:
 
 1. the compacted file is written under a key of its own, named by its ledgers and its content;
 2. it is recorded since when the files that it stands for are superseded, so that they outlive the retention time;
-3. the history's manifest is replaced in one step.
+3. the history's manifest is replaced in one step, and the Delta table follows it.
 
 A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. The parts are held
 compressed and taken in a stretch of markets at a time, so that memory is bounded by the parts and one stretch, not by
@@ -31,12 +31,11 @@ from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import data_of, file_reference, read_history_manifest
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
-from exporter.publishing.retention import record_superseded_history
+from exporter.publishing.history_step import replace_history
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind
-from exporter.tree.read_back import render_document
 
 DEFAULT_MONTHS = 2
 """So many whole months stay in a file a day; months before them are compacted to one file each."""
@@ -277,13 +276,11 @@ def _replace(
     store: Store, manifest: HistoryManifest, piece: Piece, compacted: CompactedFile, now: Clock
 ) -> HistoryManifest:
     store.put_new(compacted.entry.key, compacted.data)
-    record_superseded_history(store, (file.key for file in piece.files if file.key != compacted.entry.key), now())
     gone = {file.key for file in piece.files}
     files = [file for file in manifest.files if file.key not in gone]
     files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)
     replaced = msgspec.structs.replace(manifest, files=files)
-    rendered = render_document(replaced)
-    store.put(HISTORY_MANIFEST_KEY, rendered.data)
+    replace_history(store, replaced, gone - {compacted.entry.key}, now())
     return replaced
 
 

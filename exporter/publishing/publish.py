@@ -6,7 +6,8 @@
 1. Immutable files first. Nothing that readers can find refers to them yet.
 2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.retention`).
 3. The intent: from here on documents change, and no earlier ledger may be published any more.
-4. The history's manifest and the documents. Each is replaced in one step, and refers only to what is there already.
+4. The history's manifest with the Delta table that follows it, and the documents. Each is replaced in one step, and
+   refers only to what is there already.
 5. The pointer, by compare-and-swap. With it the run is the published one.
 
 A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
@@ -34,7 +35,8 @@ from exporter.history.manifest import (
     read_history_manifest,
     refuse_lost_manifest,
 )
-from exporter.publishing.retention import forget_superseded, record_superseded_history
+from exporter.publishing.history_step import replace_history
+from exporter.publishing.retention import forget_superseded
 from exporter.publishing.standing import (
     INTENT_KEY,
     Intent,
@@ -154,10 +156,8 @@ class Publication:
         store.put(run.summary.manifest_key, records[run.summary.manifest_key].data)
         forget_superseded(store, run.summary.manifest_key)
         store.put(INTENT_KEY, _intent(run.summary))
-        if HISTORY_MANIFEST_KEY in records:
-            if self._withdrawn:
-                record_superseded_history(store, self._withdrawn, run.summary.published_at)
-            store.put(HISTORY_MANIFEST_KEY, records[HISTORY_MANIFEST_KEY].data)
+        if self.history_manifest is not None:
+            replace_history(store, self.history_manifest, self._withdrawn, run.summary.published_at)
         replaced = store.put_many(self._documents)
         _move_pointer(store, pointer.data, self._published)
         return PublishResult(run.summary, run.pages, run.history, replaced)

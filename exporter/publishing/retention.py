@@ -7,7 +7,8 @@ In this order, so that a sweep that dies is completed by the next one:
 2. pages that are older than the retention time and belong to no run that is retained;
 3. manifests of runs whose retention time is over;
 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
-   that died, which the history's manifest does not name; and temporary files.
+   that died, which the history's manifest does not name; versions of the Delta table's log that could not be read in
+   full any more; and temporary files.
 
 Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
 retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
@@ -31,6 +32,7 @@ import msgspec
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
+from exporter.publishing.delta_table import trim
 from exporter.publishing.standing import (
     RUNS_PREFIX,
     RunListing,
@@ -305,6 +307,7 @@ def _remove_history(store: Store, history: HistoryManifest | None, before: datet
     """
     if history is None or not history.files:
         return 0
+    trim(store, before)  # first, so that no version of the table names what is removed
     named = {file.key for file in history.files}
     superseded = superseded_history(store)
     first = min(file.first_ledger for file in history.files)

@@ -55,6 +55,7 @@ PLACES = {
     "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "month": "[0-9]{4}-[0-9]{2}",
     "ledger": "[1-9][0-9]*",
+    "version": "[0-9]{20}",
     "last": "[1-9][0-9]*",
     "digest": "[0-9a-f]{12}",
     "sha256": "[0-9a-f]{64}",
@@ -96,7 +97,8 @@ class Family:
 
     Attributes:
         template: the key, with the names of `PLACES` in braces.
-        kind: what may happen to a key after it was written; None for the publisher's own records, which no run lists.
+        kind: what may happen to a key after it was written; None for what the publisher writes for itself or beside
+            the runs, which no run lists.
         model: the document that it holds; None for what is no document.
         url: the public URL that it answers beside its own name; None where there is no other.
         sweep: when it is removed.
@@ -287,6 +289,11 @@ DATA_PACKAGE = _document(
         "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
     ),
 )
+LOG_COMMIT = Family(template="history/pools/_delta_log/{version}.json", kind=None, sweep=Sweep.AFTER_RETENTION)
+LOG_CHECKPOINT = Family(
+    template="history/pools/_delta_log/{version}.checkpoint.parquet", kind=None, sweep=Sweep.AFTER_RETENTION
+)
+"""The log by which the history is a Delta table; the publisher writes it, beside the manifest."""
 RUN_PARQUET = Family(
     template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
 )
@@ -405,6 +412,8 @@ FAMILIES = (
     HISTORY_MANIFEST,
     DATA_PACKAGE,
     LATEST_PARQUET,
+    LOG_COMMIT,
+    LOG_CHECKPOINT,
     RUN_PARQUET,
     Family(
         template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
@@ -436,6 +445,9 @@ EMPTY_PAGE_KEY = EMPTY_PAGE.template
 
 HISTORY_PREFIX = "history/pools/"
 """What the keys of all Parquet files begin with."""
+
+LOG_PREFIX = LOG_COMMIT.prefix
+"""What the keys of the Delta table's log begin with."""
 
 _LISTINGS = {
     ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")

@@ -90,7 +90,9 @@ def make_lake(
                 run_live(url, live, folder / "report.json")
     store = FolderStore(live)
     made.live = {
-        info.key: stored.data for info in store.list("history/") if (stored := store.get(info.key)) is not None
+        info.key: stored.data
+        for info in store.list("history/pools/date=")
+        if (stored := store.get(info.key)) is not None
     }
     return made
 

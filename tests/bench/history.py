@@ -22,7 +22,7 @@ from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tree.documents import HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 from exporter.tree.read_back import render_document
 from tests.bench.timing import Finding, Spread, Target, duel
 from tests.history.bucket_judge import Observation
@@ -70,6 +70,15 @@ def _measure(folder: Path, days: int, seconds_apart: int) -> list[Finding]:
     def query(store: FolderStore, files: list[HistoryFile]) -> list[tuple[object, ...]]:
         return connection.execute(QUERY, [[f"{store.uri}/{file.key}" for file in files]]).fetchall()
 
+    def rates(pools: pl.LazyFrame) -> pl.DataFrame:
+        means = (pl.col("supply_apy_bps", "borrow_apy_bps").mean(), pl.col("total_supplied").sum())
+        return pools.group_by("token_address").agg(*means).sort("token_address").collect(engine="streaming")
+
+    table, files = f"{store.uri}/{HISTORY_PREFIX}", [f"{store.uri}/{file.key}" for file in by_day]
+    assert rates(pl.scan_delta(table)).equals(rates(pl.scan_parquet(files, hive_partitioning=False)))
+    versus_files = duel(
+        lambda: rates(pl.scan_parquet(files, hive_partitioning=False)), lambda: rates(pl.scan_delta(table)), rounds=15
+    )
     newest = before[-1].last_ledger
     old = [file for file in before if (folder / "tree" / file.key).exists()]
     assert len(old) == len(before), "the files that were compacted are still there"
@@ -96,6 +105,11 @@ def _measure(folder: Path, days: int, seconds_apart: int) -> list[Finding]:
         Finding(
             f"the same: {len(before):,} files / one file of the month", versus_month.ratio, "times as long", Target(5),
             {"by_month_s": round(versus_month.ours.median, 4)},
+        ),
+        Finding(
+            f"the same in Polars: the Delta table / a scan of its {len(by_day)} files",
+            versus_files.ratio, "times as long", Target(1.2, at_least=False),
+            {"table_s": round(versus_files.theirs.median, 4), "files_s": round(versus_files.ours.median, 4)},
         ),
         Finding("compaction of all days, in a process of its own", once, "s", None, {"peak_memory_mb": peak}),
     ]  # fmt: skip

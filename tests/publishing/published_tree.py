@@ -7,6 +7,7 @@ rows name their ledger, so a reader can tell a mixture. Only what publishing car
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, read_current_l
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import LOG_PREFIX, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 
@@ -233,6 +234,8 @@ def tree_of(store: Store) -> dict[str, object]:
             tree[info.key] = {key: value for key, value in json.loads(stored.data).items() if key not in CLOCK_FIELDS}
         elif info.key == SUPERSEDED_KEY:
             tree[info.key] = sorted(json.loads(stored.data)["superseded"])
+        elif info.key.startswith(LOG_PREFIX):
+            tree[info.key] = re.sub(rb'(?i)("\w*time\w*"):\d+', rb"\1", stored.data)
         else:
             tree[info.key] = stored.data
     return tree

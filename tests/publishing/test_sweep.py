@@ -116,7 +116,7 @@ def test_documents_are_found_after_missed_sweeps() -> None:
 
 
 def test_order_of_removals() -> None:
-    """Documents go before pages, and pages before the manifests that know of them."""
+    """Documents go before pages, pages before the manifests that know of them, and versions of the table last."""
     clock = TestClock()
     bucket = BucketSimulator(MemoryStore(clock=clock))
     publish_run(bucket, make_run(100), clock)
@@ -128,9 +128,9 @@ def test_order_of_removals() -> None:
     bucket.calls.clear()
     result = sweep(bucket, RETENTION, now=clock)
     removed = [call.key for call in bucket.writes() if call.operation == "delete"]
-    steps = [{"v1/pages": 1, "v1/runs/": 2}.get(key[:8], 0) for key in removed]
+    steps = [{"v1/pages": 1, "v1/runs/": 2, "history/": 3}.get(key[:8], 0) for key in removed]
 
-    assert {0, 1, 2} == set(steps)
+    assert {0, 1, 2, 3} == set(steps)
     assert all(earlier <= later for earlier, later in pairwise(steps))
     assert (2, 2) == (result.documents, result.runs)
     assert Call("put", SUPERSEDED_KEY) == bucket.writes()[0]
@@ -408,7 +408,9 @@ def test_history_is_kept() -> None:
     assert 0 == sweep(store, RETENTION, now=clock).history
     clock.advance(timedelta(days=400))
     result = sweep(store, RETENTION, now=clock)
-    kept = [int(key.split("/")[-1].split(".")[0]) for key in keys_of(store, "history/") if "notes" not in key]
+    kept = [
+        int(key.split("/")[-1].split(".")[0]) for key in keys_of(store, "history/pools/date=") if "notes" not in key
+    ]
 
     assert 1 == result.history
     assert [100, 110, 120, 90] == kept
