@@ -27,8 +27,8 @@ class ArchiveFiles(Protocol):
 
     label: str
 
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """The bytes of a file as they are stored, in pieces of a bounded size, without holding all of it.
+    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from ``start`` on as they are stored, in pieces of a bounded size, not all at once.
 
         Raises `ArchiveFileMissingError` when there is no such file, and `ArchiveError` when it cannot be read.
         """
@@ -44,10 +44,11 @@ class FolderFiles:
         if not folder.is_dir():
             raise ArchiveFileMissingError(f"{self.label}: there is no such folder")
 
-    def chunks(self, name: str) -> Iterator[bytes]:
+    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file, in pieces of at most `CHUNK_BYTES`."""
         try:
             with (self._folder / name).open("rb") as file:
+                file.seek(start)
                 while chunk := file.read(CHUNK_BYTES):
                     yield chunk
         except FileNotFoundError:

@@ -27,6 +27,8 @@ from exporter.archive.archive_files import (
 from exporter.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_of, kind_of
 from exporter.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
 from exporter.archive.ledger_headers import LedgerHeader, checked_chain, decode_ledger_header
+from exporter.archive.scp_messages import ScpRecord, decode_scp_record
+from exporter.archive.transaction_sets import decode_transactions_record
 from exporter.errors import ArchiveError, DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import (
@@ -149,6 +151,7 @@ class HistoryArchive:
     """A reader of one archive. All failures are `ArchiveError`; nothing is given that failed its digest."""
 
     def __init__(self, files: ArchiveFiles, max_bucket_bytes: int = MAX_BUCKET_BYTES) -> None:
+        self.label = files.label
         self._files = files
         self._max_bucket_bytes = max_bucket_bytes
 
@@ -158,13 +161,29 @@ class HistoryArchive:
 
     def headers(self, checkpoint: int) -> list[LedgerHeader]:
         """The headers of a checkpoint's ledgers (up to 64), hashes and links between them verified."""
-        name = records_name("ledger", checkpoint)
-        what = f"{self._files.label}: {name}"
-        content = records(unpacked(self._files, name, MAX_RECORDS_FILE_BYTES), what)
+        what, content = self._records_of("ledger", checkpoint)
         chain = checked_chain((decode_ledger_header(record, what) for record in content), what)
         if not chain or chain[-1].ledger != checkpoint:
             raise ArchiveError(f"{what}: its last ledger is not {checkpoint}")
         return chain
+
+    def scp_records(self, checkpoint: int) -> list[ScpRecord]:
+        """The messages of validators about a checkpoint's ledgers. No signature is verified."""
+        what, content = self._records_of("scp", checkpoint)
+        return [decode_scp_record(record, what) for record in content]
+
+    def transaction_sets(self, checkpoint: int) -> dict[int, bytes]:
+        """The transaction sets of a checkpoint's ledgers, as they are hashed; nothing of them is verified.
+
+        A ledger without transactions is not among them: `exporter.archive.transaction_sets.empty_set`.
+        """
+        what, content = self._records_of("transactions", checkpoint)
+        return dict(decode_transactions_record(record, what) for record in content)
+
+    def _records_of(self, category: str, checkpoint: int) -> tuple[str, Iterator[bytes]]:
+        name = records_name(category, checkpoint)
+        what = f"{self._files.label}: {name}"
+        return what, records(unpacked(self._files, name, MAX_RECORDS_FILE_BYTES), what)
 
     def checkpoint(self, ledger: int) -> Checkpoint:
         """The checkpoint at a ledger (63, 127, …): its state file, and its header, which must hold the state's hash."""

@@ -27,7 +27,7 @@ _BODIES: Final = {  # how many bytes stand before the signature of a close value
 
 @dataclass(frozen=True, slots=True)
 class LedgerHeader:
-    """A ledger's header. ``hash`` is the SHA-256 of its bytes, which the next header holds as ``previous_hash``."""
+    """A ledger's header. ``hash`` is the SHA-256 of its ``content``, which the next header has as ``previous_hash``."""
 
     ledger: int
     hash: bytes
@@ -38,6 +38,7 @@ class LedgerHeader:
     transaction_set_hash: bytes
     result_hash: bytes
     base_reserve: int
+    content: bytes
 
 
 def decode_ledger_header(record: bytes, what: str) -> LedgerHeader:
@@ -80,7 +81,7 @@ def decode_ledger_header(record: bytes, what: str) -> LedgerHeader:
     (protocol_version,) = unpack_from(_WORD, header, 0, what)
     return LedgerHeader(
         ledger, digest, header[4:36], protocol_version, close_time, bucket_list_hash, header[36:68], result_hash,
-        base_reserve,
+        base_reserve, header,
     )  # fmt: skip
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.deployments.networks import network_id
-from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, NetworkMismatchError
+from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.lake.boundaries import close_time_of, ledger_at
 from exporter.lake.close_meta import header_of
 from exporter.lake.extract import split
@@ -64,6 +64,7 @@ def snapshot_start(path: Path, passphrase: str) -> StartState:
 def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
     """The newest checkpoint of a history archive at or before a ledger. Raises `ArchiveError`, `ConfigError`."""
     from exporter.archive.archive_files import FolderFiles
+    from exporter.archive.archive_places import RemoteFiles
     from exporter.archive.checkpoint import HistoryArchive
 
     archive = HistoryArchive(RemoteFiles(uri) if "://" in uri else FolderFiles(Path(uri)))
@@ -117,22 +118,3 @@ def empty_start(lake: Lake) -> StartState:
         )
     time = close_time_of(lake, before)
     return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")
-
-
-class RemoteFiles:
-    """The files of a history archive behind https:// or in s3://."""
-
-    def __init__(self, uri: str) -> None:
-        from exporter.lake.objects import open_place
-
-        self._place, self.label = open_place(uri)
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """The file, in pieces. Raises `ArchiveFileMissingError`, `ArchiveError`."""
-        try:
-            for piece in self._place.get(name).stream(min_chunk_size=1 << 20):
-                yield bytes(piece)
-        except FileNotFoundError:
-            raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
-        except Exception as error:  # obstore's own errors have no common base
-            raise ArchiveError(f"{self.label}: {name} cannot be fetched ({type(error).__name__}); try again") from error

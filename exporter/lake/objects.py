@@ -229,7 +229,7 @@ def decompress(data: bytes) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def open_place(uri: str) -> tuple[ObjectStore, str]:
+def open_place(uri: str, what: str = "ledger lake") -> tuple[ObjectStore, str]:
     """What reads objects below an address, and a name of it for people. Raises `ConfigError`."""
     from obstore.store import HTTPStore, LocalStore, S3Store
 
@@ -239,10 +239,10 @@ def open_place(uri: str) -> tuple[ObjectStore, str]:
         options: dict[str, Any] = {"skip_signature": True, "region": PUBLIC_REGION} if anonymous else {}
         return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **options), uri
     if parts.scheme in ("https", "http"):
-        return HTTPStore.from_url(uri.rstrip("/")), f"the lake at {parts.hostname}"
+        return HTTPStore.from_url(uri.rstrip("/")), f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
-        raise ConfigError(f"{parts.scheme}:// is no address of a lake; use a folder, s3:// or https://")
+        raise ConfigError(f"{parts.scheme}:// is no address of a {what}; use a folder, s3:// or https://")
     folder = Path(uri)
     if not folder.is_dir():
-        raise ConfigError(f"{uri} is no folder, so no ledger lake")
+        raise ConfigError(f"{uri} is no folder, so no {what}")
     return LocalStore(folder.resolve()), uri
