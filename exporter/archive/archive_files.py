@@ -92,36 +92,39 @@ def read_whole(files: ArchiveFiles, name: str, max_bytes: int) -> bytes:
 
 
 def unpacked(files: ArchiveFiles, name: str, max_bytes: int) -> Iterator[bytes]:
-    """The uncompressed content of a gzip file, in bounded pieces. The file may be several gzip members in a row."""
+    """The uncompressed content of a gzip file, in bounded pieces."""
+    return unpack(files.chunks(name), f"{files.label}: {name}", max_bytes)
+
+
+def unpack(chunks: Iterable[bytes], what: str, max_bytes: int) -> Iterator[bytes]:
+    """The same of a gzip file's bytes. They may be several gzip members in a row."""
     total = 0
-    unpack = zlib.decompressobj(31)
+    unpacker = zlib.decompressobj(31)
     begun = False
-    for chunk in files.chunks(name):
+    for chunk in chunks:
         left = chunk
         while left:
-            if unpack.eof:
-                unpack = zlib.decompressobj(31)
+            if unpacker.eof:
+                unpacker = zlib.decompressobj(31)
             try:
-                piece = unpack.decompress(left, CHUNK_BYTES)
+                piece = unpacker.decompress(left, CHUNK_BYTES)
             except zlib.error as error:
-                raise ArchiveError(f"{files.label}: {name} is not gzip, or is damaged: {error}") from None
+                raise ArchiveError(f"{what} is not gzip, or is damaged: {error}") from None
             begun = True
-            left = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+            left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             total += len(piece)
             if total > max_bytes:
-                raise ArchiveError(
-                    f"{files.label}: {name} unpacks to more than the {max_bytes} bytes that are accepted"
-                )
+                raise ArchiveError(f"{what} unpacks to more than the {max_bytes} bytes that are accepted")
             if piece:
                 yield piece
-        while not unpack.eof:  # what zlib keeps back although all it was given is consumed
-            piece = unpack.decompress(b"", CHUNK_BYTES)
+        while not unpacker.eof:  # what zlib keeps back although all it was given is consumed
+            piece = unpacker.decompress(b"", CHUNK_BYTES)
             if not piece:
                 break
             total += len(piece)
             yield piece
-    if not begun or not unpack.eof:
-        raise ArchiveError(f"{files.label}: {name} ends too early; fetch it again")
+    if not begun or not unpacker.eof:
+        raise ArchiveError(f"{what} ends too early; fetch it again")
 
 
 def records(pieces: Iterable[bytes], what: str) -> Iterator[bytes]:

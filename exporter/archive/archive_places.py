@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from exporter.archive.archive_files import ArchiveFiles, FolderFiles, hashed, unpacked
+from exporter.archive.archive_files import ArchiveFiles, FolderFiles, hashed, unpack
 from exporter.archive.checkpoint import MAX_BUCKET_BYTES, HistoryArchive
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 
@@ -30,7 +30,7 @@ class RemoteFiles:
     def __init__(self, uri: str) -> None:
         from exporter.lake.objects import open_place
 
-        self._place, self.label = open_place(uri, "history archive")
+        self._place, self.label = open_place(uri, "history archive", verified=True)
 
     def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
         """The file from a byte on, in pieces. A connection that breaks is tried again, a few times.
@@ -92,7 +92,8 @@ class KeptBuckets:
                     partial.unlink()
                 raise
         try:
-            for _ in hashed(unpacked(FolderFiles(self._folder), partial.name, self._max_bucket_bytes), digest, what):
+            chunks = FolderFiles(self._folder).chunks(partial.name)
+            for _ in hashed(unpack(chunks, what, self._max_bucket_bytes), digest, what):
                 pass
         except ArchiveError:
             partial.unlink()

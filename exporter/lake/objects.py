@@ -229,8 +229,11 @@ def decompress(data: bytes) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def open_place(uri: str, what: str = "ledger lake") -> tuple[ObjectStore, str]:
-    """What reads objects below an address, and a name of it for people. Raises `ConfigError`."""
+def open_place(uri: str, what: str = "ledger lake", *, verified: bool = False) -> tuple[ObjectStore, str]:
+    """What reads objects below an address, and a name of it for people. Raises `ConfigError`.
+
+    Plain HTTP will do where everything read is ``verified`` by its digest.
+    """
     from obstore.store import HTTPStore, LocalStore, S3Store
 
     parts = urlsplit(uri)
@@ -239,7 +242,8 @@ def open_place(uri: str, what: str = "ledger lake") -> tuple[ObjectStore, str]:
         options: dict[str, Any] = {"skip_signature": True, "region": PUBLIC_REGION} if anonymous else {}
         return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **options), uri
     if parts.scheme in ("https", "http"):
-        return HTTPStore.from_url(uri.rstrip("/")), f"the {what} at {parts.hostname}"
+        place = HTTPStore.from_url(uri.rstrip("/"), client_options={"allow_http": verified})
+        return place, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
         raise ConfigError(f"{parts.scheme}:// is no address of a {what}; use a folder, s3:// or https://")
     folder = Path(uri)

@@ -32,7 +32,7 @@ class OneFile:
     def __init__(self, content: bytes, size: int = 1 << 16) -> None:
         self.content, self.size = content, size
 
-    def chunks(self, name: str) -> Iterator[bytes]:
+    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
         for at in range(0, len(self.content), self.size):
             yield self.content[at : at + self.size]
 
