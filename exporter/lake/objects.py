@@ -229,7 +229,7 @@ def decompress(data: bytes) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def open_place(uri: str, what: str = "ledger lake", *, verified: bool = False) -> tuple[ObjectStore, str]:
+def open_place(uri: str, what: str = "lake", *, verified: bool = False) -> tuple[ObjectStore, str]:
     """What reads objects below an address, and a name of it for people. Raises `ConfigError`.
 
     Plain HTTP will do where everything read is ``verified`` by its digest.
