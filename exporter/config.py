@@ -88,7 +88,7 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Where the tree goes, and its shape."""
 
     uri: str = "./public"
-    page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 2, 5, 10, 20, 50, 100, 200)
+    page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 10, 20, 50, 100, 200)
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
     retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24

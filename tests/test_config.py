@@ -29,7 +29,7 @@ class TestLoad:
 
         assert NETWORKS["mainnet"].passphrase == settings.passphrase
         assert "./public" == settings.output.uri
-        assert (1, 2, 5, 10, 20, 50, 100, 200) == settings.output.page_sizes
+        assert (1, 10, 20, 50, 100, 200) == settings.output.page_sizes
 
     def test_precedence(self, tmp_path: Path) -> None:
         """A flag beats the environment, which beats the file; each key tells its origin."""

@@ -7,9 +7,8 @@ looked = checker.finish()                      # or TreeFaultsError
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -23,13 +22,14 @@ from exporter.check.whole import Looked, Page, Seen, Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
-    PAGE_TOKEN_LENGTH,
     AssetHistory,
     AssetsPage,
     HistoryManifest,
     OpenApiDocument,
+    PoolSnapshot,
     RunManifest,
     SystemStatus,
+    token_of,
 )
 from exporter.tree.families import (
     EMPTY_PAGE,
@@ -49,7 +49,7 @@ from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 
 RECENT = 32
-"""So many first pages are remembered with their bytes."""
+"""So many first pages are remembered."""
 
 
 class TreeChecker:
@@ -62,6 +62,7 @@ class TreeChecker:
         partial: bool = False,
         own_files_only: bool = False,
         listed: Container[str] = frozenset(),
+        rows: Sequence[PoolSnapshot] | None = None,
     ) -> None:
         """Begin.
 
@@ -70,17 +71,25 @@ class TreeChecker:
             partial: only a sample is added. What is not added is not missed if it is ``listed``.
             own_files_only: only files of the run itself are added, not the history of earlier runs.
             listed: the keys that the run's manifest lists; needed for a sample only.
+            rows: what the tree must list as its pools, where that is known otherwise.
         """
-        self._ledger = observed_ledger
+        self._ledger, self._rows = observed_ledger, rows
         self.whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
         self._wanted: set[str] = set()
         self._schemas: Schemas | None = None
-        # A filter of few pools has the same first page in most sizes.
-        self._recent: dict[bytes, tuple[Seen, Page]] = {}
+        # A filter of few pools has the same first page in many sizes.
+        self._recent: dict[str, Page] = {}
 
-    def add(self, key: str, data: bytes, *, of_run: bool = True) -> None:
-        """Add a file; ``of_run`` is False for one that the run's manifest does not list, and need not list."""
+    def add(self, key: str, data: bytes, *, of_run: bool = True, sha256: str | None = None) -> None:
+        """Add a file.
+
+        Args:
+            key: its key.
+            data: its bytes.
+            of_run: False for a file that the run's manifest does not list, and need not list.
+            sha256: the digest of the bytes, where it was computed already.
+        """
         whole = self.whole
         if key in whole.seen:
             whole.faults.add(key, "is there twice")
@@ -90,18 +99,17 @@ class TreeChecker:
         kind = kind_of(key)
         whole.looked.files[kind.value] += 1
         whole.looked.bytes[kind.value] += len(data)
-        filters = _filters(key)
-        if filters is not None and (known := self._recent.get(data)) is not None:
-            whole.seen[key], page = known
-            self._add_head(key, filters, page)
-            return
-        digest = hashlib.sha256(data)
-        whole.seen[key] = Seen(len(data), digest.hexdigest())
+        digest = bytes.fromhex(sha256) if sha256 is not None else hashlib.sha256(data).digest()
+        whole.seen[key] = Seen(len(data), digest.hex())
         if not data:
             whole.faults.add(key, "is empty")
             return
+        token, filters = token_of(digest), _filters(key)
+        if filters is not None and (page := whole.pages.get(token) or self._recent.get(token)) is not None:
+            self._add_head(key, filters, page)
+            return
         try:
-            model = self._read(key, data, filters, digest.digest())
+            model = self._read(key, data, filters, token)
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.looked.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
@@ -124,12 +132,12 @@ class TreeChecker:
         self._wanted.discard(key)
 
     def next_of(self, key: str) -> str | None:
-        """The token of the page after one that was added; None after the last, and for a key that is no page."""
+        """The token of the page after one of all pools; None after the last, and for what is no such page."""
         if match := PAGE.pattern.fullmatch(key):
             page = self.whole.pages.get(match["cursor"])
         else:
-            folder, _, name = key.removesuffix(".json").partition("/limit/")
-            page = self.whole.heads.get(folder, {}).get(f"limit/{name}")
+            listing = assets_folder(None, None)
+            page = self.whole.heads.get(listing, {}).get(key[len(listing) + 1 : -len(".json")])
         return None if page is None else page.next_cursor
 
     def wanted(self) -> list[str]:
@@ -155,7 +163,7 @@ class TreeChecker:
             raise CheckError(f"{POINTER_KEY} was not understood")
         if status.observed_ledger != self._ledger:
             whole.faults.add(POINTER_KEY, f"$.observed_ledger is {status.observed_ledger}, not {self._ledger}")
-        if find_listing(whole):
+        if find_listing(whole, self._rows):
             check_walks(whole, status)
             judge_documents(whole, status)
             check_status(whole, status)
@@ -167,13 +175,12 @@ class TreeChecker:
         whole.faults.raise_any()
         return whole.looked
 
-    def _read(self, key: str, data: bytes, filters: dict[str, str] | None, digest: bytes) -> str | None:
+    def _read(self, key: str, data: bytes, filters: dict[str, str] | None, token: str) -> str | None:
         """Take a file apart; gives the name of its model if it is a document."""
         whole = self.whole
         if PAGE.pattern.fullmatch(key):
             page = whole.table.read_page(key, data)
             self._count("AssetsPage", len(page.rows))
-            token = base64.urlsafe_b64encode(digest)[:PAGE_TOKEN_LENGTH].decode("ascii")  # `documents.page_token`
             if key != page_key(token):
                 raise CheckError(f"its content has the token {token}")
             whole.pages[token] = page
@@ -183,7 +190,7 @@ class TreeChecker:
             self._add_head(key, filters, page)
             if len(self._recent) >= RECENT:
                 self._recent.clear()
-            self._recent[data] = (whole.seen[key], page)
+            self._recent[token] = page
             return "AssetsPage"
         if key.endswith(".parquet"):
             if key == LATEST_PARQUET.template:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
@@ -18,8 +18,8 @@ import msgspec
 from exporter.check.tree_sources import Answer, HttpSource
 from exporter.check.whole import Whole
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import RunManifest, SystemStatus
-from exporter.tree.families import BUCKET_PAGE, EMPTY_PAGE_KEY, OPENAPI_KEY, POINTER_KEY, RUN, parse_key
+from exporter.tree.documents import AssetsPage, RunManifest, SystemStatus
+from exporter.tree.families import BUCKET_PAGE, EMPTY_PAGE_KEY, OPENAPI_KEY, POINTER_KEY, RUN, is_listing, parse_key
 from exporter.tree.files import FileKind
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
@@ -127,7 +127,9 @@ async def check_public_urls(
     keys = [key for key in digests if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
     expected = [
-        _Expected(url, key, digests[key]) for key in chosen for url in public_urls(key, sorted(status.page_sizes))
+        _Expected(url, key, digests[key])
+        for key in chosen
+        for url in public_urls(key, sorted(status.page_sizes), digests)
     ]
     if EMPTY_PAGE_KEY in digests:
         for url in (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"):
@@ -141,17 +143,29 @@ async def check_public_urls(
     await _check_ranges(source, whole, manifest)
 
 
-def public_urls(key: str, sizes: list[int]) -> Iterator[str]:
-    """The public URLs of a file of the tree, without the first slash; its own name is one."""
+def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
+    """The public URLs of a file of the tree, without the first slash; its own name is one.
+
+    ``listed`` are the files of the run: the index of a listing answers for limits whose files are not among them.
+    """
+
+    def limited(url: str, size: int) -> Iterator[str]:
+        # The last limit before the next size is answered with the same page.
+        above = next((other for other in sizes if other > size), MAX_LIMIT + 1)
+        joint = "&" if "?" in url else "?"
+        yield from dict.fromkeys(f"{url}{joint}limit={limit}" for limit in (size, above - 1 if size else 0))
+
     found = parse_key(key)
     if found is not None and (url := found[0].url) is not None:
-        names = found[1]
-        if "limit" in names and (size := int(names["limit"])):
-            # The last limit before the next size is answered with the same page.
-            above = next((other for other in sizes if other > size), MAX_LIMIT + 1)
-            yield from dict.fromkeys(url.format(**names | {"limit": limit})[1:] for limit in (size, above - 1))
+        if "limit" in found[1]:
+            yield from limited(url.rpartition("limit=")[0][1:-1].format(**found[1]), int(found[1]["limit"]))
         elif found[0] is not BUCKET_PAGE:  # of which the key does not tell the pool
-            yield url.format(**names)[1:]
+            yield (own := url.format(**found[1])[1:])
+            if is_listing(key) and found[0].model is AssetsPage:
+                folder = key.removesuffix("index.json")
+                for size in sizes:
+                    if f"{folder}limit/{size}.json" not in listed:
+                        yield from limited(own, size)
     yield key
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from itertools import islice
 from random import Random
 from typing import TypeVar
@@ -152,20 +152,27 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
 def _sample(manifest: RunManifest, status: SystemStatus, count: int, drawn: Random) -> list[str]:
     """So many keys of each part of the tree, and those of which there is only one."""
     parts: dict[str, list[str]] = {}
+    manifest_keys = {file.key for file in manifest.files}
     for file in manifest.files:
         part = "always" if file.key.startswith(ALWAYS_READ) else "/".join(file.key.split("/")[:2])
         parts.setdefault(part, []).append(file.key)
-    chosen = {f"v1/assets/limit/{max(status.page_sizes)}.json"}
+    chosen = {_longest(manifest_keys, status)}
     for part, keys in parts.items():
         chosen.update(keys if part == "always" or len(keys) <= count else drawn.sample(keys, count))
     return sorted(chosen)
+
+
+def _longest(listed: Container[str], status: SystemStatus) -> str:
+    """The first page of all pools in the largest size."""
+    key = f"v1/assets/limit/{max(status.page_sizes)}.json"
+    return key if key in listed else "v1/assets/index.json"
 
 
 async def _walk_all(
     source: TreeSource, checker: TreeChecker, status: SystemStatus, sizes: Mapping[str, int], read: set[str]
 ) -> None:
     """The one walk of a sample: over all pools, in the largest pages. Its pages are added where they are not yet."""
-    token = checker.next_of(f"v1/assets/limit/{max(status.page_sizes)}.json")
+    token = checker.next_of(_longest(sizes, status))
     for _ in range(len(sizes)):
         if token is None:
             return

@@ -194,7 +194,7 @@ class RowTable:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CheckError(f"does not decode as AssetsPage: {error}") from error
         rows = [bytes(raw) for raw in envelope.data]
-        if page_bytes(rows, envelope.next_cursor) != data:
+        if page_bytes(b",".join(rows), envelope.next_cursor) != data:
             raise CheckError("not in canonical form: compact, every field once and in the model's order")
         positions = self._positions
         return Page(

@@ -56,6 +56,7 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
+from exporter.render.assets_pages import snapshots
 from exporter.render.data_package import render_tables
 from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
@@ -376,7 +377,7 @@ def publish(
 
     The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
     """
-    checker = TreeChecker(tables.ledger, own_files_only=True)
+    checker = TreeChecker(tables.ledger, own_files_only=True, rows=snapshots(tables.pools))
     with (
         console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
         begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
@@ -387,14 +388,14 @@ def publish(
         def checked() -> Iterator[RenderedFile]:
             for file in chain([evidence], render(settings, store, tables, part, series, history)):
                 progress.advance()
-                checker.add(file.key, file.data)
+                checker.add(file.key, file.data, sha256=file.sha256)
                 yield file
 
         publication.write(checked())
         sealed = publication.seal()
         status = status_document(settings, tables, sealed.summary, evidence.key)
         for file in (*sealed.records, render_document(status)):
-            checker.add(file.key, file.data)
+            checker.add(file.key, file.data, sha256=file.sha256)
         looked = checker.finish()
         return publication.complete(sealed, status), looked
 

@@ -7,7 +7,9 @@
 2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.retention`).
 3. The intent: from here on documents change, and no earlier ledger may be published any more.
 4. The history's manifest with the Delta table that follows it, and the documents. Each is replaced in one step, and
-   refers only to what is there already.
+   refers only to what is there already. The listings without a limit come last, because they answer for limits that
+   are left out: `limit=10` must not be answered with twelve rows because the listing has grown and `limit/10` is not
+   there yet. What they answer for by now, and an earlier run had, is overwritten with them.
 5. The pointer, by compare-and-swap. With it the run is the published one.
 
 A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
@@ -49,7 +51,7 @@ from exporter.publishing.standing import (
 )
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, ManifestFile, RunManifest, SystemStatus, timestamp
-from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, kind_of
+from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, is_listing, kind_of
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
 
@@ -115,13 +117,15 @@ class Publication:
         self,
         store: Store,
         documents: Spool,
+        listings: Spool,
         published: Published | None,
         observed_ledger: int,
         history: HistoryPart | None,
         replacing: bool,
         now: Clock,
     ) -> None:
-        self._store, self._documents, self._published = store, documents, published
+        self._store, self._published = store, published
+        self._documents, self._listings = documents, listings
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
         self._listing: dict[str, ManifestFile] = {}
         self._pages = Written()
@@ -134,7 +138,7 @@ class Publication:
         Raises:
             CheckError: the stream holds what must not be published.
         """
-        self._pages += self._store.put_new_many(_pages_of(files, self._listing, self._documents))
+        self._pages += self._store.put_new_many(_pages_of(files, self._listing, self._documents, self._listings))
 
     def seal(self) -> SealedRun:
         """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet."""
@@ -158,7 +162,8 @@ class Publication:
         store.put(INTENT_KEY, _intent(run.summary))
         if self.history_manifest is not None:
             replace_history(store, self.history_manifest, self._withdrawn, run.summary.published_at)
-        replaced = store.put_many(self._documents)
+        replaced = store.put_many(self._documents) + store.put_many(self._listings)
+        store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
         _move_pointer(store, pointer.data, self._published)
         return PublishResult(run.summary, run.pages, run.history, replaced)
 
@@ -193,10 +198,11 @@ def begin_publication(
         StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
         ImmutableKeyError: an immutable key holds other bytes than this run has for it.
     """
-    with store.exclusive(), Spool() as documents:
+    with store.exclusive(), Spool() as documents, Spool() as listings:
         published = read_published(store)
         refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-        yield Publication(store, documents, published, observed_ledger, history, replaced_ledger is not None, now)
+        replacing = replaced_ledger is not None
+        yield Publication(store, documents, listings, published, observed_ledger, history, replacing, now)
 
 
 def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
@@ -228,7 +234,7 @@ def _extended_history_manifest(
 
 
 def _pages_of(
-    files: Iterable[RenderedFile], listing: dict[str, ManifestFile], documents: Spool
+    files: Iterable[RenderedFile], listing: dict[str, ManifestFile], documents: Spool, listings: Spool
 ) -> Iterator[tuple[str, bytes]]:
     """List every file of the stream, pass the pages on, and let the documents wait."""
     for file in files:
@@ -239,7 +245,7 @@ def _pages_of(
         if file.kind is FileKind.PAGE:
             yield file.key, file.data
         else:
-            documents.add(file.key, file.data)
+            (listings if is_listing(file.key) else documents).add(file)
 
 
 def _history_of(history: HistoryPart | None, listing: dict[str, ManifestFile]) -> Iterator[tuple[str, bytes]]:
@@ -374,13 +380,13 @@ def _compare(stored: StoredObject | None, file: ListedFile) -> None:
 class Spool:
     """Rendered documents wait here until everything that they point to is in the store.
 
-    It is filled once and then read once, in the same order. Use it as a context manager; leaving it discards what it
+    It is filled once and then read, in the same order. Use it as a context manager; leaving it discards what it
     holds.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
-        self._lengths: list[tuple[str, int]] = []
+        self._entries: list[tuple[str, int, tuple[str, ...]]] = []
 
     def __enter__(self) -> Spool:
         return self
@@ -391,28 +397,39 @@ class Spool:
         self._file.close()
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self._entries)
 
-    def add(self, key: str, data: bytes) -> None:
+    def add(self, file: RenderedFile) -> None:
         """Add a file.
 
         Raises:
             StoreError: the folder for temporary files is full or cannot be written.
         """
         with _reported():
-            self._file.write(data)
-        self._lengths.append((key, len(data)))
+            self._file.write(file.data)
+        self._entries.append((file.key, len(file.data), file.stands_for))
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Give every file, in the order in which they were added."""
+        for key, data, _ in self._read():
+            yield key, data
+
+    def answered(self) -> Iterator[tuple[str, bytes]]:
+        """Give each key that a file stands for, with the file's bytes."""
+        for key, data, names in self._read():
+            folder = key.rpartition("/")[0]
+            for name in names:
+                yield f"{folder}/{name}", data
+
+    def _read(self) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
         with _reported():
             self._file.seek(0)
-        for key, length in self._lengths:
+        for key, length, names in self._entries:
             with _reported():
                 data = self._file.read(length)
             if len(data) != length:
                 raise StoreError(f"the temporary file that held {key} was cut short; run again")
-            yield key, data
+            yield key, data, names
 
 
 @contextmanager

@@ -4,24 +4,27 @@ A filter is none, a market, a token, or both. For each filter and size the rows 
 each holding the token of the next. A token names a page by the hash of its bytes, so a chain is rendered from
 its last page to its first. The first pages are documents that every run replaces; the later ones, and the first
 one at the default size (where ``limit=0`` points to), are immutable page files. Whoever holds a cursor therefore
-stays on the run, the filter and the size he began with.
+stays on the run, the filter and the size he began with. A first page that has the bytes of the listing's
+``index.json`` is left out, which then answers for it.
 
-Each row is rendered once, by Polars, and its bytes are used in all pages that hold it.
+Each row is rendered once, by Polars, and the rows of a filter are joined once: a page is a slice of them. That the
+pages say what the frame says is seen when they are read back (`exporter.check.checker`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import polars as pl
 from msgspec import ValidationError, convert
 
 from exporter.errors import CheckError
-from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
+from exporter.tree.documents import PoolSnapshot, token_of
 from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import parse_back
 from exporter.tree.routes import checked_page_sizes
 
 WIRE_FIELDS: tuple[str, ...] = PoolSnapshot.__struct_fields__
@@ -33,27 +36,25 @@ _DIGITS_FIELDS = ("total_supplied", "total_borrowed", "tvl_usd_cents")
 def render_pages(
     pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int
 ) -> Iterator[RenderedFile]:
-    """Render the assets endpoint: first all immutable pages, then the documents that point to them.
+    """Render the assets endpoint: of each filter the immutable pages, then the documents that point to them.
 
     `pools` is the pools frame (one row a pool, sorted by market and then pool, all of one ledger) and `markets` the
     markets frame, of which every market gets its documents even when none of its pools could be read. Files are
-    yielded one by one, each read back and compared with the frame, in an order that depends on the input alone;
-    a page that several filters share is yielded once.
+    yielded one by one in an order that depends on the input alone; a page that several filters share is yielded once.
 
-    Raises ConfigError for sizes that cannot serve every limit and CheckError for a frame out of order or a file that
-    does not say what the frame says.
+    Raises ConfigError for sizes that cannot serve every limit and CheckError for a frame out of order.
     """
     ordered_sizes = checked_page_sizes(sizes, default_size)
     check_pools(pools)
-    table = _Table(row_json(pools), snapshots(pools))
-    listings = list(_listings(pools, markets))
-    heads: list[_Heads] = []
+    rows = row_json(pools)
     written: set[str] = set()
-    for listing in listings:
-        heads.append((yield from _render_chains(table, listing, ordered_sizes, default_size, written)))
-    yield _checked(EMPTY_PAGE_KEY, FileKind.DOCUMENT, b'{"data":[],"next_cursor":null}', [], None)
-    for listing, first in zip(listings, heads, strict=True):
-        yield from _render_heads(table, listing, first, ordered_sizes, default_size)
+    yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
+    for listing in _listings(pools, markets):
+        for file in _render_listing(listing, rows, ordered_sizes, default_size):
+            if file.key not in written:
+                yield file
+            if file.kind is FileKind.PAGE:
+                written.add(file.key)
 
 
 def wire_frame(pools: pl.DataFrame) -> pl.DataFrame:
@@ -79,23 +80,51 @@ def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
     return [_snapshot(row) for row in pools.select(WIRE_FIELDS).iter_rows(named=True)]
 
 
-def page_bytes(rows: Sequence[bytes], next_cursor: str | None) -> bytes:
-    """The JSON of a page of rows that are rendered already."""
+def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
+    """The JSON of a page of rows that are rendered and joined already."""
     cursor = b"null" if next_cursor is None else b'"%b"' % next_cursor.encode("ascii")
-    return b'{"data":[%b],"next_cursor":%b}' % (b",".join(rows), cursor)
+    return b'{"data":[%b],"next_cursor":%b}' % (rows, cursor)
 
 
-def chain(rows: Sequence[bytes], size: int) -> Iterator[tuple[int, bytes, str, str | None]]:
-    """The pages of one listing in one size, from the last to the first.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a chain: where in the listing it begins, its bytes, and its token."""
 
-    Yields the position of the page's first row, its bytes, its token, and the token of the page after it.
-    """
-    next_token: str | None = None
-    for start in reversed(range(0, len(rows), size)):
-        data = page_bytes(rows[start : start + size], next_token)
-        token = page_token(data)
-        yield start, data, token, next_token
-        next_token = token
+    start: int
+    data: bytes
+    token: str
+    sha256: str
+
+
+class JoinedRows:
+    """The rows of a listing one after another, so that a page is a slice of them."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        self._joined = b",".join(rows)
+        self._ends = [0, *accumulate(len(row) + 1 for row in rows)]  # a comma behind each, also the last
+        self._whole: Page | None = None
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def chain(self, size: int) -> Iterator[Page]:
+        """The pages in one size, from the last to the first. A listing without rows has a page, too."""
+        if len(self) <= size:
+            if self._whole is None:
+                self._whole = self._page(0, size, None)
+            yield self._whole
+            return
+        token = None
+        for start in reversed(range(0, len(self), size)):
+            page = self._page(start, size, token)
+            token = page.token
+            yield page
+
+    def _page(self, start: int, size: int, next_cursor: str | None) -> Page:
+        end = self._ends[min(start + size, len(self))]
+        data = page_bytes(self._joined[self._ends[start] : max(end - 1, 0)], next_cursor)
+        digest = hashlib.sha256(data)
+        return Page(start, data, token_of(digest.digest()), digest.hexdigest())
 
 
 def check_pools(pools: pl.DataFrame) -> None:
@@ -120,27 +149,12 @@ def check_pools(pools: pl.DataFrame) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """All rows twice: as the bytes that are written, and as the models that are expected when reading back."""
-
-    json: list[bytes]
-    expected: list[PoolSnapshot]
-
-
-@dataclass(frozen=True, slots=True)
 class _Listing:
-    """The rows of one filter, in order, as positions in the table."""
+    """The rows of one filter, in order, as positions in the frame; ``narrow`` for a market's pools of one token."""
 
     folder: str
     positions: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Heads:
-    """What the documents of a listing point to: the second page of each size, and the first of the default size."""
-
-    second: tuple[str | None, ...]
-    first: str | None
+    narrow: bool = False
 
 
 def _snapshot(row: dict[str, object]) -> PoolSnapshot:
@@ -165,67 +179,32 @@ def _listings(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[_Listing]:
     for token in sorted(by_token):
         yield _Listing(assets_folder(None, token), by_token[token])
     for market, token in sorted(by_both):
-        yield _Listing(assets_folder(market, token), by_both[market, token])
+        yield _Listing(assets_folder(market, token), by_both[market, token], narrow=True)
 
 
-def _render_chains(
-    table: _Table, listing: _Listing, sizes: Sequence[int], default_size: int, written: set[str]
-) -> Generator[RenderedFile, None, _Heads]:
-    """Yield the immutable pages of a listing that are not among `written`; return what its documents point to."""
-    rows = [table.json[position] for position in listing.positions]
-    second: list[str | None] = []
-    first: str | None = None
-    for size in sizes:
-        after_head: str | None = None
-        for start, data, token, next_token in chain(rows, size):
-            if start == 0:
-                after_head = next_token
-                if size != default_size:
-                    continue
-                first = token
-            if token not in written:
-                written.add(token)
-                expected = [table.expected[position] for position in listing.positions[start : start + size]]
-                yield _checked(page_key(token), FileKind.PAGE, data, expected, next_token)
-        second.append(after_head)
-    return _Heads(tuple(second), first)
-
-
-def _render_heads(
-    table: _Table, listing: _Listing, heads: _Heads, sizes: Sequence[int], default_size: int
+def _render_listing(
+    listing: _Listing, rows: Sequence[bytes], sizes: Sequence[int], default_size: int
 ) -> Iterator[RenderedFile]:
-    """Yield the documents of a listing: its first page at the default size, at limit 0, and at every size."""
-
-    def head(name: str, size: int, next_cursor: str | None) -> RenderedFile:
-        positions = listing.positions[:size]
-        data = page_bytes([table.json[position] for position in positions], next_cursor)
-        expected = [table.expected[position] for position in positions]
-        return _checked(f"{listing.folder}/{name}.json", FileKind.DOCUMENT, data, expected, next_cursor)
-
-    yield head("index", default_size, heads.second[sizes.index(default_size)])
-    yield head("limit/0", 0, heads.first)
-    for size, second in zip(sizes, heads.second, strict=True):
-        yield head(f"limit/{size}", size, second)
-
-
-def _checked(
-    key: str, kind: FileKind, data: bytes, expected: list[PoolSnapshot], next_cursor: str | None
-) -> RenderedFile:
-    """A rendered page, read back and found to be exactly the rows it should hold."""
-    file = RenderedFile(key, data, kind)
-    page = parse_back(file.key, file.data)
-    if page != AssetsPage(expected, next_cursor):
-        raise CheckError(f"{key}: {_difference(page, expected, next_cursor)}")
-    return file
-
-
-def _difference(page: object, expected: list[PoolSnapshot], next_cursor: str | None) -> str:
-    if not isinstance(page, AssetsPage):
-        return f"is a {type(page).__name__}, not a page"
-    if len(page.data) != len(expected):
-        return f"$.data has {len(page.data)} rows, the table has {len(expected)}"
-    for index, (row, wanted) in enumerate(zip(page.data, expected, strict=True)):
-        for field in WIRE_FIELDS:
-            if getattr(row, field) != getattr(wanted, field):
-                return f"$.data[{index}].{field} is {getattr(row, field)!r}, the table has {getattr(wanted, field)!r}"
-    return f"$.next_cursor is {page.next_cursor!r}, not {next_cursor!r}"
+    """Yield the immutable pages of a listing, and then its documents, the first pages in every size."""
+    joined = JoinedRows([rows[position] for position in listing.positions])
+    heads: dict[int, Page] = {}
+    for size in sizes:
+        for page in joined.chain(size):
+            if page.start == 0:
+                heads[size] = page
+            if page.start or (size == default_size and len(joined) and not listing.narrow):
+                yield RenderedFile(page_key(page.token), page.data, FileKind.PAGE, page.sha256)
+    index = heads[default_size]
+    left_out: list[str] = []
+    # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
+    if listing.narrow or not len(joined):
+        left_out.append("limit/0.json")
+    else:
+        none = page_bytes(b"", index.token)
+        yield RenderedFile(f"{listing.folder}/limit/0.json", none, FileKind.DOCUMENT)
+    for size, page in heads.items():
+        if page.data == index.data:
+            left_out.append(f"limit/{size}.json")
+        else:
+            yield RenderedFile(f"{listing.folder}/limit/{size}.json", page.data, FileKind.DOCUMENT, page.sha256)
+    yield RenderedFile(f"{listing.folder}/index.json", index.data, FileKind.DOCUMENT, index.sha256, tuple(left_out))

@@ -1,7 +1,7 @@
 """Everything of the API that a run renders: its pages, the documents of markets, pools and tokens, and what is covered.
 
-Immutable files come first, then the documents that lead to them. Every file is encoded from its model and read back
-before it is handed on.
+Every document is encoded from its model and read back before it is handed on; pages are read back by who checks the
+tree. The publisher lets documents wait until all that they lead to is written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def render_tree(
     default_size: int,
     cap: int = MARKET_POOLS_CAP,
 ) -> Iterator[RenderedFile]:
-    """Render all that follows from the frames: immutable pages first, then the documents.
+    """Render all that follows from the frames: pages and listings, then the documents of the markets.
 
     `pools` and `markets` are the frames of one run (`exporter.tables`), either of which may be empty. Files come one
     by one, never all at once in memory, in an order that depends on the input alone. Raises ConfigError for page

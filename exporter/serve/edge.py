@@ -295,6 +295,7 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
         "response-headers-policy.json": _pretty(_response_headers_policy()),
         "cache-policy.json": _pretty(_CACHE_POLICY),
         "custom-error-responses.json": _pretty(_custom_error_responses()),
+        "missing-error-responses.json": _pretty(_items([_error_response(code, 200) for code in (403, 404)])),
         "origin-group.json": _pretty(_ORIGIN_GROUPS),
     }
 
@@ -365,18 +366,20 @@ _ORIGIN_GROUPS: dict[str, Any] = {
 def _custom_error_responses() -> dict[str, Any]:
     """What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
     answers = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
-    responses = [
-        {
-            "ErrorCode": code,
-            "ResponsePagePath": f"/{families.ERROR.key(status=answer)}",
-            "ResponseCode": str(answer),
-            "ErrorCachingMinTTL": 5 if answer == 404 else 0,
-        }
-        for code, answer in answers.items()
-    ]
+    responses = [_error_response(code, answer) for code, answer in answers.items()]
     # The second distribution says what is missing; its answer is passed on as it stands.
     responses.append({"ErrorCode": 404, "ResponsePagePath": "", "ResponseCode": "", "ErrorCachingMinTTL": 5})
     return _items(responses)
+
+
+def _error_response(code: int, answer: int) -> dict[str, Any]:
+    page = families.EMPTY_PAGE_KEY if answer == 200 else families.ERROR.key(status=answer)
+    return {
+        "ErrorCode": code,
+        "ResponsePagePath": f"/{page}",
+        "ResponseCode": str(answer),
+        "ErrorCachingMinTTL": 5 if answer in (200, 404) else 0,
+    }
 
 
 def _items(values: list[Any]) -> dict[str, Any]:

@@ -207,6 +207,14 @@ class FolderStore:
             data = None if folder is None else read_file(folder / _name(key))
         return None if data is None else StoredObject(data, etag_of(data))
 
+    def has(self, key: str) -> bool:
+        with reported("look at", check_key(key)):
+            folder = self._existing_folder(key)
+            try:
+                return folder is not None and stat.S_ISREG((folder / _name(key)).lstat().st_mode)
+            except FileNotFoundError:
+                return False
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """The memory it takes does not grow with the number of files."""
         parent = check_prefix(prefix).rpartition("/")[0]

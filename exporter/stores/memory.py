@@ -62,6 +62,11 @@ class MemoryStore:
             return None if entry is None else StoredObject(entry.data, etag_of(entry.data))
         return None if self._underlay is None else self._underlay.get(key)
 
+    def has(self, key: str) -> bool:
+        if check_key(key) in self._entries:
+            return self._entries[key] is not None
+        return self._underlay is not None and self._underlay.has(key)
+
     def put(self, key: str, data: bytes) -> bool:
         present = self.get(key)
         if present is not None and present.data == data:

@@ -3,7 +3,7 @@
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
   well (`s3_lease`). What is there already is not sent again (`Known`).
-- A document also stands under its extensionless path. Listings hide these copies.
+- A few documents also stand under their extensionless path. Listings hide these copies.
 - The bulk of the writes goes through obstore, many at once.
 
 What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
@@ -30,7 +30,7 @@ from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Uploader, Writer, uploader_for
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
-from exporter.tree.families import alias_of, is_alias, kind_of
+from exporter.tree.families import alias_of, former_alias_of, is_alias, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class S3Store:
         self._known: Known | None = None  # inside `exclusive` only
         self._uploader_made: Uploader | None = None
         self._digests_are_etags = True
+        self._outdated: set[str] = set()  # copies that stand there and that this version would not write
 
     @property
     def uri(self) -> str:
@@ -190,6 +191,13 @@ class S3Store:
             self._known.note_read(key, None if found is None else found.etag)
         return None if found is None else StoredObject(found.data, found.etag)
 
+    def has(self, key: str) -> bool:
+        """Inside `exclusive` told from listings, which writing needs anyhow."""
+        if self._known is None:
+            return self._client.head(check_key(key)) is not None
+        self._known.look(check_key(key), immutable=False)
+        return self._known.etag(key) is not None
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """In ascending order of the keys."""
         for entry in self._client.entries(check_prefix(prefix)):
@@ -202,9 +210,9 @@ class S3Store:
         known = self._known or self._new_known()
         if not known.covers(_check_own(key)):
             self._look_at(known, key)
-        alias = alias_of(key)
-        if alias is not None and not known.covers(alias):
-            self._look_at(known, alias)
+        copy = alias_of(key) or former_alias_of(key)
+        if copy is not None and not known.covers(copy):
+            self._look_at(known, copy)
         return self._put_document(self._writer(), known, key, data)
 
     def put_new(self, key: str, data: bytes) -> bool:
@@ -237,7 +245,7 @@ class S3Store:
             there = [
                 key for key in self._in_parallel(batch, lambda key: key if self._client.head(key) else None) if key
             ]
-            aliases = [alias for key in batch if (alias := alias_of(key)) is not None]
+            aliases = [copy for key in batch if (copy := alias_of(key) or former_alias_of(key)) is not None]
             if gone := [*there, *aliases]:
                 self._client.delete(gone, self._check_hold)
             removed += len(there)
@@ -247,7 +255,13 @@ class S3Store:
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
-        """These are uploads in parts, which the exporter never makes, but others may have begun here."""
+        """These are uploads in parts, which the exporter never makes, but others may have begun here.
+
+        Copies that only earlier versions wrote go too, as far as this process met them; it has kept them up to date.
+        """
+        outdated, self._outdated = sorted(self._outdated), set()
+        for start in range(0, len(outdated), MAX_DELETED):
+            self._client.delete(outdated[start : start + MAX_DELETED], self._check_hold)
         return self._client.abort_uploads(before, self._check_hold)
 
     def try_writing(self) -> None:
@@ -290,6 +304,9 @@ class S3Store:
     def _put_document(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
         written = self._put_known(writer, known, key, data, None)
         alias = alias_of(key)
+        if alias is None and (former := former_alias_of(key)) is not None and known.etag(former) is not None:
+            self._outdated.add(former)
+            alias = former
         if alias is not None:
             self._put_known(writer, known, alias, data, key)
         return written

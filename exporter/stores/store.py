@@ -80,6 +80,10 @@ class Store(Protocol):
         """Read an object; None when there is none under this key."""
         ...
 
+    def has(self, key: str) -> bool:
+        """Say whether an object stands under a key; a publisher asks about many, so this costs little."""
+        ...
+
     def put(self, key: str, data: bytes) -> bool:
         """Replace a document in one step; False when the same bytes were there already."""
         ...

@@ -663,7 +663,12 @@ def encode(document: Struct) -> bytes:
 
 def page_token(data: bytes) -> str:
     """The token of a page file: it names the page by its content, so it can never come to mean other bytes."""
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest())[:PAGE_TOKEN_LENGTH].decode("ascii")
+    return token_of(hashlib.sha256(data).digest())
+
+
+def token_of(digest: bytes) -> str:
+    """The token of the page file with this SHA-256."""
+    return base64.urlsafe_b64encode(digest)[:PAGE_TOKEN_LENGTH].decode("ascii")
 
 
 def timestamp(seconds: int) -> str:

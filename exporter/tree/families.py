@@ -102,7 +102,8 @@ class Family:
         model: the document that it holds; None for what is no document.
         url: the public URL that it answers beside its own name; None where there is no other.
         sweep: when it is removed.
-        aliased: whether a bucket has a copy under the path of ``url``, which then holds no query.
+        aliased: whether a bucket has a copy under the path of ``url``, which then holds no query; for the few documents
+            that a bare bucket answers by their public path.
         public: whether anybody but the publisher has a use for it.
         says: what its keys say of the document beside their places, by field.
         operation: its part of the description of the API.
@@ -195,7 +196,6 @@ ASSET = _document(
         ("market_path", "pool_path"),
         ("invalid_parameter", "unknown_pool"),
     ),
-    aliased=True,
 )
 HISTORY = _document(
     "v1/assets/{market}/{pool}/history/{bucket}.json",
@@ -228,14 +228,13 @@ TOKEN = _document(
         ("address_path",),
         ("invalid_parameter", "unknown_token"),
     ),
-    aliased=True,
 )
 OPENAPI = _document(
     "v1/openapi.json",
     OpenApiDocument,
     operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
 )
-ERROR = _document("v1/errors/{status}.json", Problem, "/v1/errors/{status}", aliased=True)
+ERROR = _document("v1/errors/{status}.json", Problem, "/v1/errors/{status}")
 POINTER = Family(
     template="v1/system/status.json",
     kind=FileKind.POINTER,
@@ -274,7 +273,6 @@ HISTORY_MANIFEST = _document(
         "The Parquet files of the history",
         "Every file with its URL, rows, size, SHA-256 and ledgers. Read the files with any engine that reads Parquet.",
     ),
-    aliased=True,
     sweep=Sweep.NEVER,
 )
 LATEST_PARQUET = _document("v1/latest.parquet")
@@ -359,7 +357,6 @@ FAMILIES = (
             ("market_path", "pool_path", "bucket", "history_cursor"),
             ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
         ),
-        aliased=True,
         says={"bucket": DEFAULT_BUCKET},
     ),
     HISTORY,
@@ -391,7 +388,6 @@ FAMILIES = (
             "Counts and value, together and by protocol",
             "Values are sums over the pools that have a price.",
         ),
-        aliased=True,
     ),
     _document(
         "v1/protocols.json",
@@ -403,7 +399,6 @@ FAMILIES = (
             "What is covered, and what is left out",
             "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
         ),
-        aliased=True,
     ),
     ERROR,
     # The runs and the history.
@@ -500,15 +495,30 @@ def alias_of(key: str) -> str | None:
     It is the path of its public URL. A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A
     bare bucket has no rules, so there the document also stands under ``v1/markets``, with the same bytes and headers.
     """
+    return _copy_of(key, aliased=True)
+
+
+def former_alias_of(key: str) -> str | None:
+    """The key under which an earlier version left a copy of a document that has none any more."""
+    return _copy_of(key, aliased=False)
+
+
+def _copy_of(key: str, *, aliased: bool) -> str | None:
     found = parse_key(key)
-    if found is None or not found[0].aliased:
+    if found is None or found[0].aliased is not aliased or found[0].url is None or "?" in found[0].url:
         return None
-    return found[0].path.format(**found[1])[1:]
+    copy = found[0].path.format(**found[1])[1:]
+    return copy if is_alias(copy) else None
 
 
 def is_alias(key: str) -> bool:
     """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
     return key.startswith("v1/") and "." not in key.rpartition("/")[2]
+
+
+def is_listing(key: str) -> bool:
+    """Say whether a key is that of a listing without a limit, which answers for limits that are left out."""
+    return key.startswith("v1/assets/") and key.endswith("/index.json")
 
 
 def assets_folder(market: str | None, token: str | None) -> str:

@@ -33,16 +33,23 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """One file of a run, ready to be stored under ``key``."""
+    """One file of a run, ready to be stored under ``key``.
+
+    Attributes:
+        sha256: SHA-256 of the bytes, 64 lowercase hex digits; computed where it is not given.
+        stands_for: files of its folder that the run leaves out because this one answers for them. What an earlier run
+            left there is overwritten with these bytes, until it is swept.
+    """
 
     key: str
     data: bytes
     kind: FileKind
+    sha256: str = ""
+    stands_for: tuple[str, ...] = ()
 
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the bytes, 64 lowercase hex digits."""
-        return hashlib.sha256(self.data).hexdigest()
+    def __post_init__(self) -> None:
+        if not self.sha256:
+            object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
 
 
 def is_key(key: str) -> bool:

@@ -160,15 +160,16 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     for name, value in (("market", market), ("token", token)):
         if value is not None and not _CONTRACT.fullmatch(value):
             return invalid_parameter(name, value, STRKEY_ACCEPTED)
-    file = "index.json"
+    folder = assets_folder(market, token)
+    keys = [f"{folder}/index.json"]
     if limit is not None:
         size = _size_for(limit, sizes)
         if size is None:
             return invalid_parameter("limit", limit, LIMIT_ACCEPTED)
-        file = f"limit/{size}.json"
-    key = f"{assets_folder(market, token)}/{file}"
+        # Left out where it would be the index once more. A market's pools of one token have no page without rows.
+        keys = [] if size == 0 and market and token else [f"{folder}/limit/{size}.json", *keys]
     unfiltered = market is None and token is None
-    return Served((key,) if unfiltered else (key, EMPTY_PAGE_KEY), not_found())
+    return Served(tuple(keys) if unfiltered else (*keys, EMPTY_PAGE_KEY), not_found())
 
 
 def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:

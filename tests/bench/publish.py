@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.config import OutputSettings
-from exporter.render.assets_pages import chain, row_json
+from exporter.render.assets_pages import JoinedRows, row_json
 from exporter.stores import open_store
 from exporter.tree.families import kind_of, page_key
 from exporter.tree.headers import cache_control
@@ -68,11 +68,11 @@ def run(quick: bool = False) -> list[Finding]:
 
 def made_files(pools: int) -> Files:
     """The pages of a run in every size, as they are rendered."""
-    rows = row_json(made_pools(pools))
+    rows = JoinedRows(row_json(made_pools(pools)))
     pages: dict[str, bytes] = {}
     for size in OutputSettings().page_sizes:
-        for _, data, token, _ in chain(rows, size):
-            pages[page_key(token)] = data
+        for page in rows.chain(size):
+            pages[page_key(page.token)] = page.data
     return list(pages.items())
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import polars as pl
 
-from exporter.render.assets_pages import chain, row_json, wire_frame
+from exporter.render.assets_pages import JoinedRows, row_json, wire_frame
 from exporter.tree.families import page_key
 from exporter.tree.read_back import parse_back
 from tests.bench.timing import Duel, Finding, Target, duel
@@ -27,7 +27,7 @@ def run(quick: bool = False) -> list[Finding]:
         return [wire.slice(start, PAGE_SIZE).write_json() for start in starts]
 
     def pages() -> list[tuple[str, bytes]]:
-        return [(token, data) for _, data, token, _ in chain(row_json(pools), PAGE_SIZE)]
+        return [(page.token, page.data) for page in JoinedRows(row_json(pools)).chain(PAGE_SIZE)]
 
     def pages_read_back() -> None:
         for token, data in pages():

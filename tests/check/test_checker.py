@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from exporter.check.checker import Schemas, TreeChecker
 from exporter.check.whole import TreeFaultsError
@@ -21,11 +22,10 @@ from exporter.errors import CheckError
 from exporter.localnet.blend import reserve_config
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
-from exporter.tree.documents import AssetsPage, page_token
+from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
 from tests.check.trees import (
     RUNS,
-    SIZES,
     Files,
     add_listed,
     add_page,
@@ -83,13 +83,13 @@ class TestGoodTree:
         rows = len(json.loads(files["v1/assets/limit/5.json"])["data"])
         status = status_of(files)
         listed = manifest_of(files)["files"]
-        heads = keys(files, "v1/assets/", "/index.json")
+        heads = [key for key in keys(files, "v1/assets/") if key.endswith("/index.json") or "/limit/" in key]
         assert looked.pools == status["pool_count"] - len(status["unread"])
         assert looked.pools > rows
         assert looked.markets == status["market_count"]
-        assert looked.walks == len(heads) * (len(SIZES) + 2)
+        assert looked.walks == len(heads)
         assert (looked.history_files, looked.ledger) == (RUNS, status["observed_ledger"])
-        assert looked.documents["AssetsPage"] == len(keys(files, "v1/pages/")) + len(heads) * (len(SIZES) + 2) + 1
+        assert looked.documents["AssetsPage"] == len(keys(files, "v1/pages/")) + len(heads) + 1
         assert sum(looked.files.values()) >= len(listed) + 3
         assert looked.complete
 
@@ -314,7 +314,7 @@ def priced_detail(files: Files) -> str:
 
 def head_of_truncated(files: Files) -> str:
     """The first page, of two rows, of a market with several."""
-    return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/limit/2.json"
+    return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/index.json"
 
 
 TOKEN = lambda files: first(files, "v1/tokens/")  # noqa: E731
@@ -349,14 +349,14 @@ LIES: dict[str, tuple[str | Callable[[Files], str], Edit, str]] = {
         TOKEN_HEAD, put_first("data", supply_apy_bps=77_777), "supply_apy_bps is 77777, not",
     ),
     "a row twice": (
-        "v1/assets/limit/2.json", lambda page: page["data"].__setitem__(1, page["data"][0]), "a second time, where",
+        "v1/assets/index.json", lambda page: page["data"].__setitem__(1, page["data"][0]), "a second time, where",
     ),
     "a row left out": (
         "v1/assets/limit/5.json", lambda page: page["data"].pop(), "has 4 rows, but 5 belong here",
     ),
     "rows that change places": (head_of_truncated, lambda page: page["data"].reverse(), "belongs"),
     "a cursor to nothing": (
-        "v1/assets/limit/2.json", put(next_cursor="A" * 22), "next_cursor leads to v1/pages/A{22}.json, which is not",
+        "v1/assets/index.json", put(next_cursor="A" * 22), "next_cursor leads to v1/pages/A{22}.json, which is not",
     ),
     "a walk that ends early": ("v1/assets/limit/1.json", put(next_cursor=None), "ends here after 1 of"),
     "limit 0 that leads nowhere": ("v1/assets/limit/0.json", put(next_cursor=None), "ends here after 0 of"),
@@ -384,9 +384,9 @@ class TestConsistentLies:
 
     def test_files_that_the_manifest_forgot(self, files: Files) -> None:
         """Every market and pool has its documents, and every filter its first pages, also those that no list names."""
-        market, head = market_with_pools(files), first(files, "v1/assets/token/", "/limit/5.json")
+        market, head = market_with_pools(files), first(files, "v1/assets/", "/limit/5.json")
         lost = {detail(files): "is missing", first(files, "v1/assets/C", "/history/1d.json"): "is missing"}
-        lost[head] = "every filter has a first page in every size"
+        lost[head] = "the listing's index.json has not the rows that belong there"
         for key in (market, *lost):
             del files[key]
         seal(files)
@@ -399,8 +399,9 @@ class TestConsistentLies:
     def test_order_of_the_listing_itself(self) -> None:
         """Pools ascend by market and id, even where most walks over all pools agree on another order."""
         files = small_tree(2)
-        for name in ("index", "limit/2", "limit/5"):
-            change(files, f"v1/assets/{name}.json", lambda page: page["data"].reverse())
+        change(files, "v1/assets/index.json", lambda page: page["data"].reverse())
+        for name in ("limit/0", "limit/1"):
+            del files[f"v1/assets/{name}.json"]
         seal(files)
 
         assert_named(files, "v1/assets/index.json", "stands after .*; pools must ascend")
@@ -408,9 +409,35 @@ class TestConsistentLies:
     def test_cursor_to_another_filter(self, files: Files) -> None:
         """A cursor that leads into another chain is found by the rows there."""
         token = json.loads(files["v1/assets/limit/1.json"])["next_cursor"]
-        lie(files, "v1/assets/limit/2.json", put(next_cursor=token))
+        lie(files, "v1/assets/index.json", put(next_cursor=token))
 
         assert_named(files, f"v1/pages/{token}.json", "belong")
+
+    def test_rows_that_are_known_otherwise(self) -> None:
+        """Where the pools of the run are known, as in the job, the tree must list them and nothing else."""
+        files = small_tree(3)
+        ledger = status_of(files)["observed_ledger"]
+        run = [*keys(files, "", ""), POINTER_KEY, status_of(files)["manifest_key"], "v1/history.json"]
+
+        def checked(rows: list[PoolSnapshot] | None) -> TreeChecker:
+            checker = TreeChecker(ledger, rows=rows)
+            for key in run:
+                checker.add(key, files[key])
+            return checker
+
+        known = checked(None)
+        known.finish()
+        rows = known.whole.rows("v1/assets")
+        for expected, said in (
+            (rows, None),
+            (rows[:-1], f"lists {len(rows)} pools, and the tables have {len(rows) - 1}"),
+            ([structs.replace(rows[0], decimals=9), *rows[1:]], "not as in the tables: .*decimals is 7, not 9"),
+        ):
+            if said is None:
+                checked(expected).finish()
+            else:
+                with pytest.raises(TreeFaultsError, match=said):
+                    checked(expected).finish()
 
     def test_walk_that_goes_on(self, files: Files) -> None:
         """A cursor behind the last row leads nowhere a reader should go."""

@@ -152,7 +152,7 @@ def has_query(reply: Reply) -> bool:
     [
         (
             spoil(lambda reply: reply.query == "limit=2", body=b"{}"),
-            "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/limit/2.json",
+            "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/index.json",
         ),
         (
             spoil(has_query, status=404),
@@ -294,16 +294,29 @@ def test_public_urls() -> None:
     """Every file of the tree has its public form, and each first page the limits that it answers."""
     market = "C" + "A" * 55
 
-    assert ["v1/assets", "v1/assets/index.json"] == list(public_urls("v1/assets/index.json", [1, 2, 5]))
+    listed = {"v1/assets/limit/1.json", "v1/assets/limit/2.json", "v1/assets/limit/5.json"}
+    assert ["v1/assets", "v1/assets/index.json"] == list(public_urls("v1/assets/index.json", [1, 2, 5], listed))
+    assert [  # the index stands for the limits that are left out
+        f"v1/assets?token={market}",
+        f"v1/assets?token={market}&limit=2",
+        f"v1/assets?token={market}&limit=4",
+        f"v1/assets/token/{market}/index.json",
+    ] == list(
+        public_urls(
+            f"v1/assets/token/{market}/index.json",
+            [1, 2, 5],
+            {f"v1/assets/token/{market}/limit/{size}.json" for size in (1, 5)},
+        )
+    )
     assert [
         f"v1/assets?market={market}&limit=2",
         f"v1/assets?market={market}&limit=4",
         f"v1/assets/market/{market}/limit/2.json",
-    ] == list(public_urls(f"v1/assets/market/{market}/limit/2.json", [1, 2, 5]))
-    assert "v1/assets?limit=2147483647" in list(public_urls("v1/assets/limit/5.json", [1, 2, 5]))
-    assert "v1/assets?cursor=abc" in list(public_urls("v1/pages/abc.json", [1]))
+    ] == list(public_urls(f"v1/assets/market/{market}/limit/2.json", [1, 2, 5], ()))
+    assert "v1/assets?limit=2147483647" in list(public_urls("v1/assets/limit/5.json", [1, 2, 5], ()))
+    assert "v1/assets?cursor=abc" in list(public_urls("v1/pages/abc.json", [1], ()))
     history = f"v1/assets/{market}/P/history"
-    assert [history, f"{history}/1d.json"] == list(public_urls(f"{history}/1d.json", [1]))
-    assert f"{history}?bucket=5m" in list(public_urls(f"{history}/5m.json", [1]))
-    assert ["v1/buckets/abc.json"] == list(public_urls("v1/buckets/abc.json", [1]))
-    assert ["v1/markets", "v1/markets.json"] == list(public_urls("v1/markets.json", [1]))
+    assert [history, f"{history}/1d.json"] == list(public_urls(f"{history}/1d.json", [1], ()))
+    assert f"{history}?bucket=5m" in list(public_urls(f"{history}/5m.json", [1], ()))
+    assert ["v1/buckets/abc.json"] == list(public_urls("v1/buckets/abc.json", [1], ()))
+    assert ["v1/markets", "v1/markets.json"] == list(public_urls("v1/markets.json", [1], ()))

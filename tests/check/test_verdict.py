@@ -149,8 +149,8 @@ class TestRun:
 
     def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
-        leave_out("v1/assets/limit/20.json", monkeypatch)
-        with pytest.raises(CheckError, match=r"v1/assets/limit/20\.json: is missing") as caught:
+        leave_out("v1/assets/limit/10.json", monkeypatch)
+        with pytest.raises(CheckError, match=r"v1/assets/limit/10\.json: is missing") as caught:
             self.run(rpc, tmp_path)
 
         kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}

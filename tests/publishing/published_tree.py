@@ -1,7 +1,8 @@
 """Small made-up runs in the key layout of the API, and a reader who checks the promises of a published tree.
 
-A run has two head documents of all pools (page sizes 2 and 1), one of each market, and the pages behind them. Its
-rows name their ledger, so a reader can tell a mixture. Only what publishing cares for is realistic.
+A run has two head documents of all pools (page sizes 2 and 1) and of each market, and the pages behind them; of a
+market with one pool the first stands for the second, as the renderer has it. Its rows name their ledger, so a reader
+can tell a mixture. Only what publishing cares for is realistic.
 """
 
 from __future__ import annotations
@@ -66,12 +67,15 @@ def make_run(ledger: int, markets: Mapping[str, int] = MARKETS) -> MadeRun:
     everything = [pool for market in sorted(pools) for pool in pools[market]]
     heads = {"v1/assets/index.json": (everything, 2), "v1/assets/limit/1.json": (everything, 1)}
     heads |= {f"v1/assets/market/{market}/index.json": (pools[market], 2) for market in pools}
+    heads |= {f"v1/assets/market/{market}/limit/1.json": (pools[market], 1) for market in pools if markets[market] > 1}
     pages: list[RenderedFile] = []
     documents: list[RenderedFile] = []
     for key, (rows, size) in sorted(heads.items()):
         *chain, head = _chain(rows, size)
         pages += [RenderedFile(f"v1/pages/{page_token(page)}.json", page, FileKind.PAGE) for page in chain]
-        documents.append(RenderedFile(key, head, FileKind.DOCUMENT))
+        limit = key.replace("index.json", "limit/1.json")
+        stands_for = () if limit in heads else ("limit/1.json",)
+        documents.append(RenderedFile(key, head, FileKind.DOCUMENT, stands_for=stands_for))
     for market, names in sorted(pools.items()):
         data = json.dumps({"market": market, "observed_ledger": ledger, "pools": names}).encode()
         documents.append(RenderedFile(f"v1/markets/{market}.json", data, FileKind.DOCUMENT))
@@ -215,13 +219,16 @@ def assert_whole(store: Store, run: MadeRun) -> None:
 
 
 def assert_every_head_leads_to_its_end(store: Store) -> None:
-    """Check that every walk from the documents as they stand is complete and of one ledger."""
+    """Check that every walk from the documents as they stand is complete and of one ledger, and every limit is kept."""
     for info in store.list("v1/assets/"):
         stored = store.get(info.key)
         assert stored is not None
         rows = walk(store, stored.data)
         assert 1 >= len({row.partition("@")[2] for row in rows})
         assert len(rows) == len(set(rows))
+        if info.key.endswith("/index.json"):
+            first = store.get(info.key.replace("index.json", "limit/1.json")) or stored
+            assert 1 >= len(json.loads(first.data)["data"])
 
 
 def tree_of(store: Store) -> dict[str, object]:

@@ -22,6 +22,7 @@ from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now
 from tests.publishing.published_tree import (
+    MARKETS,
     MadeRun,
     TestClock,
     assert_whole,
@@ -34,8 +35,8 @@ from tests.publishing.published_tree import (
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
 
 RETENTION = timedelta(hours=24)
-OLD = make_run(100)
-NEW = make_run(101, {"CAAA": 5, "CDDD": 3})
+OLD = make_run(100, {**MARKETS, "CEEE": 1, "CFFF": 2})
+NEW = make_run(101, {"CAAA": 5, "CDDD": 3, "CEEE": 2, "CFFF": 1})
 LATER = make_run(102)
 
 StoreMaker = Callable[[TestClock], Store]

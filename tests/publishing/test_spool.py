@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.errors import StoreError
 from exporter.publishing.publish import Spool
+from exporter.tree.files import FileKind, RenderedFile
 
 
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([1, 50, 10_000]))
@@ -19,7 +20,7 @@ def test_what_goes_in_comes_out(contents: list[bytes], memory_bytes: int) -> Non
     files = [(str(number), data) for number, data in enumerate(contents)]
     with Spool(memory_bytes) as spool:
         for key, data in files:
-            spool.add(key, data)
+            spool.add(RenderedFile(key, data, FileKind.DOCUMENT))
 
         assert len(files) == len(spool)
         assert [files, files] == [list(spool), list(spool)]
@@ -33,13 +34,27 @@ def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Spool(memory_bytes=10) as spool,
         pytest.raises(StoreError, match=r"missing: No such file or directory.*TMPDIR"),
     ):
-        spool.add("a", b"x" * 100)
+        spool.add(RenderedFile("a", b"x" * 100, FileKind.DOCUMENT))
 
 
 def test_a_spool_that_was_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A temporary file that lost bytes is noticed, not published."""
     with Spool() as spool:
-        spool.add("a", b"12345")
-        monkeypatch.setattr(spool, "_lengths", [("a", 6)])
+        spool.add(RenderedFile("a", b"12345", FileKind.DOCUMENT))
+        monkeypatch.setattr(spool, "_entries", [("a", 6, ())])
         with pytest.raises(StoreError, match="held a was cut short"):
             list(spool)
+
+
+def test_what_a_file_stands_for() -> None:
+    """Each key that a file stands for comes with its bytes, and files that stand for nothing are passed over."""
+    files = [
+        RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, stands_for=("limit/2.json", "limit/5.json")),
+        RenderedFile("b/index.json", b"2", FileKind.DOCUMENT),
+        RenderedFile("c/index.json", b"3", FileKind.DOCUMENT, stands_for=("limit/2.json",)),
+    ]
+    with Spool() as spool:
+        for file in files:
+            spool.add(file)
+
+        assert [("a/limit/2.json", b"1"), ("a/limit/5.json", b"1"), ("c/limit/2.json", b"3")] == [*spool.answered()]

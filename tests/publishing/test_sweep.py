@@ -82,6 +82,27 @@ def test_a_run_that_stood_for_long_is_retained_from_its_end() -> None:
     assert page_keys(101) == set(keys_of(store, "v1/pages/"))
 
 
+def test_a_limit_that_is_left_out_from_now_on() -> None:
+    """Where a listing shrank, what stood under a limit has the bytes of its index at once, and is swept; also later."""
+    limit, index = "v1/assets/market/CAAA/limit/1.json", "v1/assets/market/CAAA/index.json"
+    store = MemoryStore(clock=TestClock())
+
+    def content(key: str) -> bytes | None:
+        stored = store.get(key)
+        return None if stored is None else stored.data
+
+    publish_run(store, make_run(1, {"CAAA": 2}))
+    for ledger in (2, 3):
+        run = make_run(ledger, {"CAAA": 1})
+        publish_run(store, run)  # and no sweep after the first of them
+
+        assert run.document(index) == content(limit)
+    assert 1 == sweep(store, RETENTION, now=TestClock()).documents
+    assert (None, run.document(index)) == (content(limit), content(index))
+    publish_run(store, make_run(4, {"CAAA": 1}))
+    assert content(limit) is None
+
+
 def test_documents_of_a_vanished_market_go_at_once() -> None:
     """What the published run does not have is removed by the first sweep; who pages through it goes on."""
     clock = TestClock()
@@ -90,7 +111,7 @@ def test_documents_of_a_vanished_market_go_at_once() -> None:
     publish_run(store, make_run(101, {"CAAA": 3}), clock)
     result = sweep(store, RETENTION, now=clock)
 
-    assert SweepResult(documents=2) == result
+    assert SweepResult(documents=3) == result
     assert [] == [key for key in keys_of(store) if "CBBB" in key]
     assert 2 == len(walk(store, make_run(100).document("v1/assets/market/CBBB/index.json")))
     assert_every_head_leads_to_its_end(store)
@@ -132,7 +153,7 @@ def test_order_of_removals() -> None:
 
     assert {0, 1, 2, 3} == set(steps)
     assert all(earlier <= later for earlier, later in pairwise(steps))
-    assert (2, 2) == (result.documents, result.runs)
+    assert (3, 2) == (result.documents, result.runs)
     assert Call("put", SUPERSEDED_KEY) == bucket.writes()[0]
 
 
@@ -354,7 +375,7 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     store = MemoryStore(clock=clock)
     publish_run(store, make_run(100), clock)
     clock.advance(timedelta(hours=1))
-    publish_run(store, make_run(101, {"CAAA": 1}), clock)
+    publish_run(store, make_run(101, {"CAAA": 3}), clock)
     closed = int(clock.now.timestamp()) - 60
     pages = page_keys(100)
     before = set(keys_of(store))
@@ -364,7 +385,8 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
 
     assert result.ageless is not None
     assert SweepResult(documents=result.documents, ageless=result.ageless) == result
-    assert {"v1/markets/CBBB.json", "v1/assets/market/CBBB/index.json"} == before - set(keys_of(store))
+    gone = {"v1/markets/CBBB.json", *(f"v1/assets/market/CBBB/{name}.json" for name in ("index", "limit/1"))}
+    assert gone == before - set(keys_of(store))
     assert store.get(SUPERSEDED_KEY) is None
 
     clock.advance(-wrong)

@@ -17,7 +17,7 @@ from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
 
 LEDGER = 55_261_759
-SIZES = (1, 2, 5, 10, 20, 50, 100, 200)
+SIZES = (1, 10, 20, 50, 100, 200)
 
 POOLS_SCHEMA: dict[str, Any] = {
     "market": pl.String,

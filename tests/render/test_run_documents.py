@@ -26,7 +26,6 @@ from exporter.render.run_documents import (
     render_tree,
 )
 from exporter.tables import MARKETS
-from exporter.tree.files import FileKind
 from exporter.tree.read_back import render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
@@ -226,16 +225,8 @@ def test_empty_frames_render() -> None:
     pools = rendering.pools_frame([])
     keys = {file.key for file in render_tree(pools, markets_frame(pools), SIZES, 50)}
 
-    assert {"v1/assets/index.json", "v1/assets/empty.json", "v1/assets/limit/0.json"} <= keys
+    assert {"v1/assets/index.json", "v1/assets/empty.json"} <= keys
     assert not any(key.startswith(("v1/markets/", "v1/pages/")) for key in keys)
-
-
-def test_pages_come_before_documents() -> None:
-    """In the whole tree no immutable file comes after a document."""
-    pools = rendering.pools_frame([rendering.pool(A, X), rendering.pool(A, Y), rendering.pool(B, X)])
-    kinds = [file.kind for file in render_tree(pools, markets_frame(pools), SIZES, 50)]
-
-    assert sorted(kinds, key=[FileKind.PAGE, FileKind.DOCUMENT].index) == kinds
 
 
 @pytest.mark.parametrize(

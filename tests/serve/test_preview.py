@@ -71,7 +71,7 @@ PAGES = [
     ("/v1/assets?limit=", 50, True),
     ("/v1/assets?limit=0", 0, True),
     ("/v1/assets?limit=1", 1, True),
-    ("/v1/assets?limit=3", 2, True),
+    ("/v1/assets?limit=13", 10, True),
     ("/v1/assets?limit=60", 50, True),
     ("/v1/assets?limit=61", 50, True),
     ("/v1/assets?limit=200", 61, False),
@@ -89,6 +89,8 @@ PAGES = [
     (f"/v1/assets?token={RARE}", 1, False),
     (f"/v1/assets?market={BIG}&token={RARE}", 1, False),
     (f"/v1/assets?token={COMMON}&market={SMALL}&limit=5", 1, False),
+    # The one listing whose page without rows nobody needs.
+    (f"/v1/assets?token={COMMON}&market={SMALL}&limit=0", 0, False),
     # Well-formed, but matching nothing.
     (f"/v1/assets?market={STRANGER}", 0, False),
     (f"/v1/assets?market={STRANGER}&limit=0", 0, False),
@@ -96,12 +98,12 @@ PAGES = [
     (f"/v1/assets?market={SMALL}&token={RARE}", 0, False),
     # Empty values count as absent, unknown parameters are ignored.
     (f"/v1/assets?market=&token={RARE}&cursor=", 1, False),
-    ("/v1/assets?colour=blue&limit=2", 2, True),
+    ("/v1/assets?colour=blue&limit=2", 1, True),
     # The plain files behind it.
     ("/v1/assets/index.json", 50, True),
     ("/v1/assets/limit/20.json", 20, True),
     (f"/v1/assets/market/{SMALL}/index.json", 1, False),
-    (f"/v1/assets/market/{BIG}/token/{RARE}/limit/0.json", 0, True),
+    (f"/v1/assets/market/{BIG}/limit/0.json", 0, True),
     ("/v1/assets/empty.json", 0, False),
 ]
 

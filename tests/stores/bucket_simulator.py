@@ -82,6 +82,10 @@ class BucketSimulator:
         with self._operation("get", key):
             return self.inner.get(key)
 
+    def has(self, key: str) -> bool:
+        with self._operation("has", key):
+            return self.inner.has(key)
+
     def put(self, key: str, data: bytes) -> bool:
         with self._operation("put", key):
             return self.inner.put(key, data)

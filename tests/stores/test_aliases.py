@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.tree.families import alias_of, is_alias
+from exporter.tree.families import alias_of, former_alias_of, is_alias
 from exporter.tree.routes import Served, route
 
 M = "C" + "A" * 55
@@ -12,16 +12,21 @@ T = "C" + "B" * 55
 
 PUBLIC = {
     "v1/assets/index.json": "v1/assets",
-    f"v1/assets/{M}/{T}.json": f"v1/assets/{M}/{T}",
-    f"v1/assets/{M}/{T}/history/1d.json": f"v1/assets/{M}/{T}/history",
     "v1/markets.json": "v1/markets",
     f"v1/markets/{M}.json": f"v1/markets/{M}",
+    "v1/system/status.json": "v1/system/status",
+}
+
+FORMER = {
+    f"v1/assets/{M}/{T}.json": f"v1/assets/{M}/{T}",
+    f"v1/assets/{M}/{T}/history/1d.json": f"v1/assets/{M}/{T}/history",
     f"v1/tokens/{T}.json": f"v1/tokens/{T}",
     "v1/protocol/summary.json": "v1/protocol/summary",
     "v1/protocols.json": "v1/protocols",
-    "v1/system/status.json": "v1/system/status",
+    "v1/errors/404.json": "v1/errors/404",
     "v1/history.json": "v1/history",
 }
+"""Copies that earlier versions wrote."""
 
 WITHOUT_ALIAS = [
     "index.html",
@@ -48,7 +53,7 @@ WITHOUT_ALIAS = [
 
 @pytest.mark.parametrize("key", PUBLIC)
 def test_public_paths(key: str) -> None:
-    """A document that answers a path without a query string also stands under that path, and the rule agrees."""
+    """The few documents that a bare bucket answers also stand under their public path, and the rule agrees."""
     alias = alias_of(key)
 
     assert PUBLIC[key] == alias
@@ -62,6 +67,13 @@ def test_public_paths(key: str) -> None:
 def test_other_keys(key: str) -> None:
     """Pages, records, what only a query string picks, and what has its extension in the path stand once."""
     assert None is alias_of(key)
+    assert None is former_alias_of(key) or key.startswith("v1/runs/")
+
+
+@pytest.mark.parametrize("key", FORMER)
+def test_former_copies(key: str) -> None:
+    """Other documents have no copy any more, and the one that an earlier version left is known."""
+    assert (None, FORMER[key]) == (alias_of(key), former_alias_of(key))
 
 
 @pytest.mark.parametrize("key", [*PUBLIC, *WITHOUT_ALIAS[:-1]])

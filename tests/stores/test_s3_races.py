@@ -22,16 +22,17 @@ ALIAS = "v1/system/status"
 
 def test_a_publisher_that_lost_its_hold_unnoticed(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
     """A document, an alias and a removal that a later run made are not taken back by one that is late."""
-    files = [("v1/markets.json", b"old"), ("index.html", b"old"), ("v1/history.json", b"old")]
+    files = [("v1/markets.json", b"old"), ("index.html", b"old"), ("v1/assets/index.json", b"old")]
     alice.put_many(files)
     with alice.exclusive():
         alice.put_many([("v1/protocols.json", b"1")])  # now she knows what is there
         bob.put("v1/markets.json", b"newer")
         with pytest.raises(LostRaceError, match=r"v1/markets\.json was written by another publisher"):
             alice.put_many([("v1/markets.json", b"older")])
-        bucket.objects["p/v1/history"] = bucket.objects["p/v1/markets"]
-        with pytest.raises(LostRaceError, match="v1/history was written"):
-            alice.put_many([("v1/history.json", b"older")])
+        alice.put_many([("v1/assets/index.json", b"old")])
+        bucket.objects["p/v1/assets"] = bucket.objects["p/v1/markets"]
+        with pytest.raises(LostRaceError, match="v1/assets was written"):
+            alice.put_many([("v1/assets/index.json", b"older")])
         bob.delete(["v1/protocols.json"])
         with pytest.raises(LostRaceError, match=r"v1/protocols\.json"):
             alice.put("v1/protocols.json", b"2")
@@ -52,7 +53,7 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
             with pytest.raises(LostRaceError, match=key):
                 alice.put(key, b"3")
 
-    assert {"v1/system/intent.json": b"2", "v1/history.json": b"2", "v1/history": b"2"} == data_in(bucket)
+    assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == data_in(bucket)
 
 
 @pytest.mark.parametrize("by_obstore", [True, False])

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.s3_store import FOUND_BEFORE_LISTING, S3Store
-from exporter.stores.store import Written, etag_of
+from exporter.stores.store import Written, etag_of, utc_now
 from exporter.tree.families import POINTER_KEY
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
@@ -62,30 +62,46 @@ def test_headers(server: S3Server, *, by_obstore: bool) -> None:
 
 
 def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
-    """A document also stands under its path; the copy is hidden, kept up, repaired, and deleted with it."""
+    """A document of those few also stands under its path; the copy is hidden, kept up, repaired, deleted with it."""
     alice.put_many([("v1/markets.json", b"1"), (f"v1/markets/{MARKET}.json", b"2"), ("index.html", b"3")])
-    alice.put("v1/history.json", b"4")
+    alice.put("v1/assets/index.json", b"4")
     assert {
         "v1/markets.json": b"1",
         "v1/markets": b"1",
         f"v1/markets/{MARKET}.json": b"2",
         f"v1/markets/{MARKET}": b"2",
         "index.html": b"3",
-        "v1/history.json": b"4",
-        "v1/history": b"4",
+        "v1/assets/index.json": b"4",
+        "v1/assets": b"4",
     } == data_in(bucket)
-    assert ["index.html", "v1/history.json", "v1/markets.json", f"v1/markets/{MARKET}.json"] == [
+    assert ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"] == [
         info.key for info in alice.list("")
     ]
 
     del bucket.objects["p/v1/markets"]
-    bucket.objects["p/v1/history"] = bucket.objects["p/index.html"]
+    bucket.objects["p/v1/assets"] = bucket.objects["p/index.html"]
     with alice.exclusive():
-        assert Written(0, 2, 0) == alice.put_many([("v1/markets.json", b"1"), ("v1/history.json", b"4")])
-    assert (b"1", b"4") == (data_in(bucket)["v1/markets"], data_in(bucket)["v1/history"])
+        assert Written(0, 2, 0) == alice.put_many([("v1/markets.json", b"1"), ("v1/assets/index.json", b"4")])
+    assert (b"1", b"4") == (data_in(bucket)["v1/markets"], data_in(bucket)["v1/assets"])
 
     assert 2 == alice.delete(["v1/markets.json", f"v1/markets/{MARKET}.json"])
-    assert {"index.html", "v1/history.json", "v1/history"} == set(data_in(bucket))
+    assert {"index.html", "v1/assets/index.json", "v1/assets"} == set(data_in(bucket))
+
+
+def test_copies_of_an_earlier_version(bucket: WireBucket, alice: S3Store) -> None:
+    """A copy that this version would not write is never left as it was: it is written over, and then removed."""
+    files = [(f"v1/tokens/{MARKET}.json", b"new"), ("v1/protocols.json", b"new")]
+    alice.put_many([("index.html", b"old")])
+    for key in (f"v1/tokens/{MARKET}", "v1/protocols", "v1/history"):
+        bucket.objects[f"p/{key}"] = bucket.objects["p/index.html"]
+    with alice.exclusive():
+        alice.put("v1/history.json", b"new")
+        alice.put_many(files)
+    assert {b"new"} == {data for key, data in data_in(bucket).items() if key != "index.html"}
+
+    with alice.exclusive():
+        alice.remove_leftovers(utc_now())
+    assert {"index.html", "v1/history.json", *(key for key, _ in files)} == set(data_in(bucket))
 
 
 def test_keys_of_aliases(alice: S3Store) -> None:

@@ -15,7 +15,17 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_headers import PRIVATE, object_headers
 from exporter.stores.store import etag_of
 from exporter.tree.documents import AssetsPage
-from exporter.tree.families import FAMILIES, Sweep, alias_of, family_of, key_of, kind_of, parse_key, prefixes
+from exporter.tree.families import (
+    FAMILIES,
+    Sweep,
+    alias_of,
+    family_of,
+    former_alias_of,
+    key_of,
+    kind_of,
+    parse_key,
+    prefixes,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.policy import bucket_policy
@@ -33,6 +43,7 @@ NOT_IN_A_SMALL_TREE = {
     f"tokens/{T}-3.html": "tokens/{address}-{number}.html",
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
     "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",
+    f"v1/assets/market/{M}/token/{T}/limit/1.json": "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
     "state/backfill.journal": "state/{file}",
     ".exporter.lease": ".exporter.lease",
 }
@@ -105,6 +116,7 @@ def test_headers_agree(keys: list[str]) -> None:
         assert (family.kind or FileKind.DOCUMENT) is kind_of(key), key
         assert not family.public or content_type(key) is not None, key
         assert family.aliased == (alias_of(key) is not None), key
+        assert not (family.aliased and former_alias_of(key)), key
         assert (not family.public) == (object_headers(key, b"").cache_control == PRIVATE), key
 
 

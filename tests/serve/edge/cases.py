@@ -116,13 +116,14 @@ def refused_by_nginx_itself(path: str) -> bool:
 
 
 def cloudfront_expected(case: Case, root: Path) -> Expected:
-    """The same for CloudFront, where a filter's missing file is the empty page by whatever URL it is asked for."""
+    """The same for CloudFront, where a listing's missing file is its index or the empty page, by whatever URL."""
     known = expected(case, root)
     answer = route(case.path, case.query, SIZES)
     if known.status == 404 and isinstance(answer, Served):
-        file = re.compile(r"v1/assets/(market|token)/.*/(index|limit/[0-9]+)\.json")
-        if any(file.fullmatch(key) for key in answer.keys):
-            return Expected(200, EMPTY_PAGE_KEY)
+        file = re.compile(r"(v1/assets/(?:(?:market|token)/.*/)?)(?:index|limit/[0-9]+)\.json")
+        for found in filter(None, map(file.fullmatch, answer.keys)):
+            index = f"{found[1]}index.json"
+            return Expected(200, index if (root / index).is_file() else EMPTY_PAGE_KEY)
         return replace(known, detail=None)  # told from the key, which may have been asked for as such
     return known
 

@@ -87,12 +87,23 @@ function ofFunction(answer) {
   return { status: answer.statusCode, headers, body: Buffer.from(answer.body || '') };
 }
 
+// What a distribution answers in place of an error of its origin; what a function answered is never replaced so.
+function ofErrorPage(pages, answer) {
+  const page = pages[answer.status];
+  if (!page || !page.ResponsePagePath) return answer;
+  const replaced = bucket('GET', page.ResponsePagePath, {});
+  const range = answer.headers['content-range'] ? { 'content-range': answer.headers['content-range'] } : {};
+  return { status: Number(page.ResponseCode), headers: { ...replaced.headers, ...range }, body: replaced.body };
+}
+
 function cloudfront(files, raw) {
   const first = loadFunction(`${files}/function.js`);
   const missing = loadFunction(`${files}/missing.js`);
   const load = (name) => JSON.parse(readFileSync(`${files}/${name}.json`, 'utf8'));
   const failover = load('origin-group').Items[0].FailoverCriteria.StatusCodes.Items;
-  const errors = Object.fromEntries(load('custom-error-responses').Items.map((item) => [item.ErrorCode, item]));
+  const pagesOf = (name) => Object.fromEntries(load(name).Items.map((item) => [item.ErrorCode, item]));
+  const errors = pagesOf('custom-error-responses');
+  const emptied = pagesOf('missing-error-responses');
   const policy = load('response-headers-policy');
   const cors = policy.CorsConfig;
   return (asked) => {
@@ -101,14 +112,9 @@ function cloudfront(files, raw) {
     let answer = bucket(asked.method, outcome.uri, asked.headers);
     if (failover.includes(answer.status)) {
       const second = missing(eventOf({ ...asked, url: outcome.uri }, raw));
-      answer = second.statusCode ? ofFunction(second) : bucket(asked.method, second.uri, asked.headers);
+      answer = second.statusCode ? ofFunction(second) : ofErrorPage(emptied, bucket(asked.method, second.uri, asked.headers));
     }
-    const page = errors[answer.status];
-    if (page && page.ResponsePagePath) {
-      const replaced = bucket('GET', page.ResponsePagePath, {});
-      const range = answer.headers['content-range'] ? { 'content-range': answer.headers['content-range'] } : {};
-      answer = { status: Number(page.ResponseCode), headers: { ...replaced.headers, ...range }, body: replaced.body };
-    }
+    answer = ofErrorPage(errors, answer);
     if (asked.method === 'HEAD') answer.body = Buffer.alloc(0);
     if (policy.SecurityHeadersConfig.ContentTypeOptions.Override) answer.headers['x-content-type-options'] = 'nosniff';
     if (asked.headers.origin) {

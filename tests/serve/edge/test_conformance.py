@@ -82,8 +82,14 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 @pytest.mark.parametrize("url", ["/v1/assets", f"/v1/assets?market={STRANGER}", f"/{PARQUET}"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_unchanged_files_are_not_sent_again(ask: Ask, url: str, method: str) -> None:
-    """Who names the ETag gets 304 with the ETag, its lifetime and CORS, and no body."""
+def test_unchanged_files_are_not_sent_again(request: pytest.FixtureRequest, ask: Ask, url: str, method: str) -> None:
+    """Who names the ETag gets 304 with the ETag, its lifetime and CORS, and no body.
+
+    But for the empty page behind CloudFront, which is sent for an error, and always whole.
+    """
+    if STRANGER in url and request.node.callspec.params["ask"] == "cloudfront":
+        assert 200 == ask(Case(url, method, ORIGIN | {"if-none-match": ask(Case(url)).headers["etag"]})).status
+        return
     etag = ask(Case(url)).headers["etag"]
     for named in (etag, f"W/{etag}", f'"x", {etag}'):
         answer = ask(Case(url, method, ORIGIN | {"if-none-match": named}))
