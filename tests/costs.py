@@ -59,8 +59,8 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=57, documents=1464, aliases=155, pages=263, document_bytes=2597170, page_bytes=278419)
-LARGE = RunSize(pools=507, documents=10696, aliases=1149, pages=2828, document_bytes=18231206, page_bytes=3471986)
+SMALL = RunSize(pools=57, documents=703, aliases=13, pages=173, document_bytes=1962153, page_bytes=185303)
+LARGE = RunSize(pools=507, documents=5262, aliases=76, pages=1640, document_bytes=13055789, page_bytes=2281220)
 
 
 def size_at(pools: int) -> RunSize:

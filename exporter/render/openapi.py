@@ -77,7 +77,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "limit",
         "The most rows wanted. Pages are rendered in a few sizes (`page_sizes` of `/v1/system/status`); "
         "the largest that is not above the limit is served. 0: no rows, and a cursor to the first. Without a limit: "
-        "`default_page_size` of the status.",
+        "`default_page_size` of the status. 0 together with a market and a token: the empty page.",
         {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_LIMIT},
     ),
     "bucket": _query(

@@ -65,11 +65,11 @@ def test_demo_then_serve(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run-report.json").read_text())["exit_code"] == 0
     assert f"{shlex.quote(sys.executable)} -m exporter serve --out public" in made.stderr
     with serving("serve", "--out", "public", "--port", "0", cwd=tmp_path) as url:
-        with urllib.request.urlopen(f"{url}v1/assets?limit=5", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}v1/assets?limit=17", timeout=10) as answer:
             page = json.load(answer)
         with urllib.request.urlopen(f"{url}v1/assets?cursor={page['next_cursor']}", timeout=10) as answer:
             following = json.load(answer)
-        assert (5, 5) == (len(page["data"]), len(following["data"]))
+        assert (10, 12) == (len(page["data"]), len(page["data"] + following["data"]))
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(f"{url}v1/assets?limit=-1", timeout=10)
         with caught.value as problem:

@@ -50,7 +50,7 @@ class TestEmbeddedNetwork:
         with running(create_app(network, Behaviour(advance_every_requests=7))) as url:
             code, facts = run(settings_for(tmp_path / "out", url, schedule__interval_minutes=15))
 
-        rows = walk(tmp_path / "out", "v1/assets/limit/5.json")
+        rows = walk(tmp_path / "out", "v1/assets/limit/10.json")
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
         history = duckdb.sql(f"select * from '{tmp_path}/out/history/pools/*/*.parquet' order by market, pool")
         assert history is not None
