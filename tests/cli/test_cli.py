@@ -69,7 +69,7 @@ def test_demo_then_serve(tmp_path: Path) -> None:
             page = json.load(answer)
         with urllib.request.urlopen(f"{url}v1/assets?cursor={page['next_cursor']}", timeout=10) as answer:
             following = json.load(answer)
-        assert (10, 12) == (len(page["data"]), len(page["data"] + following["data"]))
+        assert (10, 20) == (len(page["data"]), len(page["data"] + following["data"]))
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(f"{url}v1/assets?limit=-1", timeout=10)
         with caught.value as problem:
