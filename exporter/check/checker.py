@@ -200,8 +200,8 @@ class TreeChecker:
                 raise CheckError(facts)
             self._parquet[key] = facts
         elif match := EVIDENCE.pattern.fullmatch(key):
-            if match["sha256"] != digest.hex():
-                raise CheckError(f"its content has the digest {digest.hex()}")
+            if match["sha256"] != whole.seen[key].sha256:
+                raise CheckError(f"its content has the digest {whole.seen[key].sha256}")
         elif key.endswith(".html"):
             whole.links[key] = links_of(key, data)
         elif key.endswith(".json"):
