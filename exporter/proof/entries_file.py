@@ -1,6 +1,6 @@
 """The entries file of a ledger: what was read of its state, one JSON line each, so that a proof can be held against it.
 
-The first line is ``["ledger", PASSPHRASE, LEDGER, CLOSE_TIME, PROTOCOL]``. Then, by ascending key,
+The first line is ``["ledger", PASSPHRASE, LEDGER, CLOSE_TIME]``. Then, by ascending key,
 ``["entry", KEY, LAST_CHANGE, LIVE_UNTIL, DATA]`` and ``["absent", KEY]``, and last, if calls were made,
 ``["call", CONTRACT, FUNCTION, [ARGUMENT, ...], RESULT or null, ERROR or null]``: an RPC's word. All bytes are XDR in
 base64. `exporter.proof.stellar_proof.read_claims` reads it; its digest is of the unpacked content.
@@ -21,12 +21,11 @@ def entries_content(
     passphrase: str,
     ledger: int,
     close_time: int,
-    protocol: int,
     entries: Mapping[bytes, RawEntry | None],
     calls: Iterable[tuple[ContractCall, SimulationAnswer]] = (),
 ) -> bytes:
     """The content of the file, unpacked. A key whose entry is None was looked for, and is not in the state."""
-    lines: list[list[object]] = [["ledger", passphrase, ledger, close_time, protocol]]
+    lines: list[list[object]] = [["ledger", passphrase, ledger, close_time]]
     for key in sorted(entries):
         entry = entries[key]
         if entry is None:

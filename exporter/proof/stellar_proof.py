@@ -237,24 +237,23 @@ class Claims(NamedTuple):
     network: str
     ledger: int
     close_time: int
-    protocol: int
     entries: dict[bytes, Entry | None]
     calls: int
 
 
 def read_claims(content: bytes) -> Claims:
-    """Read an entries file, unpacked. No key may stand in it twice."""
+    """Read an entries file, unpacked. No key may stand in it twice. Lines of other kinds say nothing of the state."""
     entries: dict[bytes, Entry | None] = {}
     try:
-        (first, network, ledger, close_time, protocol), *lines = map(json.loads, content.splitlines())
+        (first, network, ledger, close_time, *_), *lines = map(json.loads, content.splitlines())
         need(first == "ledger", "an entries file does not begin with its ledger")
         for kind, *rest in lines:
-            need(kind in ("entry", "absent", "call"), f"an entries file has a line of the unknown kind {kind!r}")
-            if kind != "call":
+            need(kind != "ledger", "an entries file is of two ledgers")
+            if kind in ("entry", "absent"):
                 key = decode(rest[0])
                 need(key not in entries, f"the entries file has the key {key.hex()[:120]} twice")
                 entries[key] = (decode(rest[3]), index(rest[1]), rest[2]) if kind == "entry" else None
-        return Claims(network, index(ledger), close_time, protocol, entries, len(lines) - len(entries))
+        return Claims(network, index(ledger), close_time, entries, sum(kind == "call" for kind, *_ in lines))
     except MALFORMED as error:
         raise RefusedError(f"the entries file cannot be read: {type(error).__name__}: {error}") from None
 
@@ -269,8 +268,7 @@ def check_entries(claims: Claims, proven: Proven, sources: Sequence[Source], lev
     confirmed, changed_since, not_looked_up = outcome = list[list[bytes]]([[], [], []])
     need(claims.network == proven.network, f"the entries are of the network {claims.network!r}")
     need(ledger - 64 < at <= ledger, f"the entries are of ledger {at}, which ledger {ledger} says nothing about")
-    same = (claims.close_time, claims.protocol) == (proven.close_time, proven.protocol)
-    need(at < ledger or same, f"the entries file has another close time or protocol of ledger {at}")
+    need(at < ledger or claims.close_time == proven.close_time, f"the entries file has another close time of {at}")
     keys = set(claims.entries) | {TTL + sha256(key) for key in claims.entries if key[:4] in (DATA, CODE)}
     live = first_mentions(keys, proven.live[: 2 * levels], sources)
     gone = {key for key in claims.entries if live.get(key) is None and levels == LEVELS}
@@ -300,7 +298,8 @@ def check_entries(claims: Claims, proven: Proven, sources: Sequence[Source], lev
             same = record[8:].startswith(data) and (rest == bytes(4) or (not expires and len(rest) <= 48))
             need(same, f"{what} has another value in the state of ledger {ledger}")
             unsure = at < ledger and expires and (life is None or number(life, 4) > at)  # of how long it lived then
-            need(unsure or until == claimed_until, f"{what} lives until ledger {until}, not {claimed_until}")
+            said = claimed_until == until or (claimed_until is None and until != 0)  # or of a life that goes on nothing
+            need(unsure or said, f"{what} lives until ledger {until}, not {claimed_until}")
         confirmed.append(key)
     return outcome
 

@@ -18,11 +18,11 @@ def test_what_is_written_is_what_the_checker_reads() -> None:
         (ContractCall(CONTRACT, name, (u32(1),)), SimulationAnswer(9, result, error, (), "an RPC"))
         for name, result, error in (("price", encode_scval(symbol("x")), None), ("gone", None, "HostError"))
     ]
-    content = entries_content("a network", 9, 1_700_000_000, 22, entries, calls)
+    content = entries_content("a network", 9, 1_700_000_000, entries, calls)
     claims = read_claims(content)
 
-    assert ("a network", 9, 1_700_000_000, 22, 2) == (*claims[:4], claims.calls)
+    assert ("a network", 9, 1_700_000_000, 2) == (*claims[:3], claims.calls)
     assert {ONE: (b"data", 5, None), TWO: None} == claims.entries
-    assert content == entries_content("a network", 9, 1_700_000_000, 22, dict(reversed(entries.items())), calls[::-1])
+    assert content == entries_content("a network", 9, 1_700_000_000, dict(reversed(entries.items())), calls[::-1])
     assert content == gzip.decompress(packed(content))
     assert packed(content) == packed(content)

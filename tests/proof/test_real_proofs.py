@@ -78,7 +78,7 @@ def test_the_real_pools_entries_are_confirmed_by_the_real_buckets(
     archive = testnet.each[0]
     snapshot, before = (archive_snapshot(archive, at, [POOL]) for at in (ledger, 639))
     source = partial(bucket_records, str(real_data / "archive-testnet"))
-    head = TESTNET, ledger, snapshot.close_time, snapshot.protocol_version
+    head = TESTNET, ledger, snapshot.close_time
     claims = read_claims(entries_content(*head, snapshot.entries))
 
     assert sorted(snapshot.entries) == sorted(check_entries(claims, proven, [source])[0])

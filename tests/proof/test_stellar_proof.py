@@ -91,12 +91,13 @@ def claims(
     changes: Mapping[bytes, RawEntry | None] | None = None, ledger: int = 127, network: str = PASSPHRASE
 ) -> bytes:
     close_time = CLOSED - 127 + ledger
-    return entries_content(network, ledger, close_time, 23, {**STATE, **(changes or {})})
+    return entries_content(network, ledger, close_time, {**STATE, **(changes or {})})
 
 
 def test_entries_of_both_bucket_lists_are_confirmed(case: Case) -> None:
     """The newest record counts, an evicted entry is archived, what expired is gone or archived, absence is proven."""
     assert [sorted(STATE), [], []] == case.judged(claims())
+    assert [sorted(STATE), [], []] == case.judged(claims({ONE: value(ONE, 10, 120, None)}) + b'["note","more"]\n')
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ def test_entries_of_both_bucket_lists_are_confirmed(case: Case) -> None:
         (FOUR, value(FOUR, 4), "lives until ledger 0, not 900"),
         (FOUR, None, "is in the state"),
         (FOREIGN, value(FOREIGN, 9, until=90), "lives until ledger 0, not 90"),
+        (FOREIGN, value(FOREIGN, 9, until=None), "lives until ledger 0, not None"),
         (TEMPORARY, value(TEMPORARY, 5, until=100), "is not in the state"),
         (CODE, RawEntry(b"\0\0\0\7" + bytes(4) + bytes([7] * 32) + bytes(4), 7, 900), "is not in the state"),
     ],
@@ -151,13 +153,14 @@ def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> 
     """What an entries file says of its ledger is compared, too."""
     with pytest.raises(RefusedError, match="the entries are of the network 'another'"):
         case.judged(claims(network="another"))
-    for close_time, protocol in ((CLOSED + 1, 23), (CLOSED, 22)):
-        with pytest.raises(RefusedError, match="another close time or protocol of ledger 127"):
-            case.judged(entries_content(PASSPHRASE, 127, close_time, protocol, STATE))
+    with pytest.raises(RefusedError, match="another close time of 127"):
+        case.judged(entries_content(PASSPHRASE, 127, CLOSED + 1, STATE))
+    with pytest.raises(RefusedError, match="of two ledgers"):
+        case.judged(claims() + claims(ledger=126))
     twice = claims() + claims().splitlines(keepends=True)[1]
     with pytest.raises(RefusedError, match=r"has the key [0-9a-f]+ twice"):
         read_claims(twice)
-    for damaged in (b"", claims()[1:], claims()[:-9], b'["entry"]\n', claims() + b'["other"]\n', claims() + b"[]\n"):
+    for damaged in (b"", claims()[1:], claims()[:-9], b'["entry"]\n', claims() + b'["entry"]\n', claims() + b"[]\n"):
         with pytest.raises(RefusedError, match="entries file"):
             read_claims(damaged)
 
