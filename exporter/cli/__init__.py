@@ -12,6 +12,7 @@ from exporter.cli.demo import demo
 from exporter.cli.edge import edge
 from exporter.cli.history import history
 from exporter.cli.localnet import localnet
+from exporter.cli.mcp import mcp
 from exporter.cli.plan import plan
 from exporter.cli.run import run
 from exporter.cli.serve import serve
@@ -29,5 +30,5 @@ def main() -> None:
     """
 
 
-for command in (backfill, check, demo, edge, history, localnet, plan, run, serve, status):
+for command in (backfill, check, demo, edge, history, localnet, mcp, plan, run, serve, status):
     main.add_command(command)
