@@ -1,64 +1,94 @@
 """The evidence of a run: everything that its numbers come from, as one file that the run leaves beside them.
 
-It is lines of JSON in one zstd frame: what was tried at which ledger, every entry that was used (also that there was
-none), and every contract call with what it gave. `exporter run --snapshot` takes the file and makes the same files of
-it, byte for byte. The results of calls are the RPC's word.
+It is gzip of JSON lines: of which ledger it is, where was looked, every entry that was used (also that there was none),
+and every contract call with what it gave. `exporter run --snapshot` takes the file and makes the same files of it, byte
+for byte. Entries can be proven (docs/proofs.md, "The entries file"); the results of calls are the RPC's word.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-import pyarrow as pa
 from msgspec import Meta, Struct
 
 from exporter.deployments import Deployment
+from exporter.deployments.networks import network_id
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import Reading
-from exporter.protocols.base import LEARNED, Candidate, with_contract
+from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 
-MAGIC = b"\x28\xb5\x2f\xfd"
-"""How a zstd frame begins; a ledger snapshot file begins with a brace."""
+MAGIC = b"\x1f\x8b"
+"""How gzip begins; a ledger snapshot file begins with a brace."""
 
 MAX_BYTES = 1 << 30
-"""More is refused when it is decompressed."""
+"""More is refused when it is unpacked."""
 
 _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
-class _Head(Struct, tag="evidence", frozen=True, kw_only=True):
-    version: int
-    network_id: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+class _Line(Struct, array_like=True, frozen=True):
+    """A line is an array: what it tells, then the fields."""
+
+
+class _Ledger(_Line, tag="ledger", frozen=True):
+    passphrase: str
     ledger: _U32
     close_time: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class _Looked(_Line, tag="looked", frozen=True):
     whole: bool
     listed: bool
-    candidates: list[Candidate]
-    contracts: list[LearnedContract]
-    notices: list[str]
 
 
-class _Entry(Struct, tag="entry", frozen=True, omit_defaults=True):
+class _Candidate(_Line, tag="candidate", frozen=True):
+    protocol: str
+    address: str
+    demanded: bool
+    pool: str | None
+    voucher: str | None
+
+
+class _Contract(_Line, tag="contract", frozen=True):
+    protocol: str
+    label: str
+    role: str
+    address: str
+
+
+class _Notice(_Line, tag="notice", frozen=True):
+    text: str
+
+
+class _Entry(_Line, tag="entry", frozen=True):
     key: bytes
-    data: bytes | None = None
-    last_modified: _U32 = 0
-    live_until: _U32 | None = None
+    last_modified: _U32
+    archived: Annotated[int, Meta(ge=0, le=0)] | None
+    """0 for an archived entry. A life that goes on may have been prolonged between the ledger and the reading."""
+    data: bytes
+    live_until: _U32 | None
 
 
-class _Call(Struct, tag="call", frozen=True, omit_defaults=True):
+class _Absent(_Line, tag="absent", frozen=True):
+    key: bytes
+
+
+class _Call(_Line, tag="call", frozen=True):
     contract: str
     function: str
     arguments: list[bytes]
-    result: bytes | None = None
-    error: str | None = None
+    result: bytes | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +111,7 @@ class Evidence:
     read had every contract. ``contracts`` are those of deployments that only the chain names.
     """
 
-    network_id: str
+    passphrase: str
     ledger: int
     close_time: int
     entries: Mapping[bytes, RawEntry | None]
@@ -94,7 +124,7 @@ class Evidence:
 
     @classmethod
     def of(
-        cls, reading: Reading[Any], tried: Tried, *, network_id: str, close_time: int, notices: Sequence[str],
+        cls, reading: Reading[Any], tried: Tried, *, passphrase: str, close_time: int, notices: Sequence[str],
         whole: bool,
     ) -> Evidence:  # fmt: skip
         """What a reading used."""
@@ -105,7 +135,7 @@ class Evidence:
             if contract.source == LEARNED
         ]
         return cls(
-            network_id, reading.certificate.ledger, close_time, reading.entries, reading.calls,
+            passphrase, reading.certificate.ledger, close_time, reading.entries, reading.calls,
             [candidate for group in tried.candidates.values() for candidate in group], learned, notices, whole,
             bool(tried.listed),
         )  # fmt: skip
@@ -120,68 +150,97 @@ class Evidence:
         named = {name: [item for item in self.candidates if item.protocol == name] for name in protocols}
         return Tried(named, deployments, known if self.listed else ())
 
+    @property
+    def network_id(self) -> str:
+        """SHA-256 of the passphrase."""
+        return network_id(self.passphrase)
+
     def encode(self) -> bytes:
         """The file's bytes: the same for the same evidence, in whatever order it was read."""
-        head = _Head(
-            version=1, network_id=self.network_id, ledger=self.ledger, close_time=self.close_time, whole=self.whole,
-            listed=self.listed, candidates=list(self.candidates), contracts=list(self.contracts),
-            notices=list(self.notices),
-        )  # fmt: skip
-        entries = [
-            _Entry(key) if raw is None else _Entry(key, raw.data, raw.last_modified, raw.live_until)
-            for key, raw in sorted(self.entries.items())
-        ]
+        lines: list[_Line] = [_Ledger(self.passphrase, self.ledger, self.close_time), _Looked(self.whole, self.listed)]
+        lines += [_Candidate(c.protocol, c.address, c.demanded, c.pool, c.voucher) for c in self.candidates]
+        lines += [_Contract(c.protocol, c.label, c.role, c.address) for c in self.contracts]
+        lines += map(_Notice, self.notices)
+        for key, raw in sorted(self.entries.items()):
+            if raw is None:
+                lines.append(_Absent(key))
+            else:
+                archived = 0 if raw.live_until == 0 else None
+                lines.append(_Entry(key, raw.last_modified, archived, raw.data, raw.live_until))
         calls = [
             _Call(call.contract, call.function, list(map(encode_scval, call.arguments)), answer.result, answer.error)
             for call, answer in self.calls.items()
         ]
         calls.sort(key=lambda call: (call.contract, call.function, call.arguments))
-        lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (head, *entries, *calls))
-        compressed: bytes = pa.Codec("zstd", compression_level=9).compress(lines, asbytes=True)
-        return compressed
+        lines += calls
+        content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        return gzip.compress(content, 9, mtime=0)
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:
         """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
         try:
-            return cls._decode(content)
-        except (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            return cls._decode(unpacked(content))
+        except (DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SnapshotFileError(f"evidence {name}: {error}") from None
 
     @classmethod
     def _decode(cls, content: bytes) -> Evidence:
-        head: _Head | None = None
+        decoder = msgspec.json.Decoder(_Ledger | _Looked | _Candidate | _Contract | _Notice | _Entry | _Absent | _Call)
+        first, looked, *lines = map(decoder.decode, content.splitlines() or [b""])
+        if not isinstance(first, _Ledger) or not isinstance(looked, _Looked):
+            raise DecodeError("it must begin with the ledger that it is of, and with where was looked")
         entries: dict[bytes, RawEntry | None] = {}
         calls: dict[ContractCall, SimulationAnswer] = {}
-        decoder = msgspec.json.Decoder(_Head | _Entry | _Call)
-        for text in _lines(content):
-            line = decoder.decode(text)
-            if isinstance(line, _Head) is not (head is None) or (head is not None and head.version != 1):
-                raise DecodeError("it must begin with what it is of, once, in version 1")
-            if isinstance(line, _Head):
-                head = line
-                continue
-            assert head is not None  # the first line
-            if isinstance(line, _Entry):
-                twice = line.key in entries
-                raw = None if line.data is None else RawEntry(line.data, line.last_modified, line.live_until)
-                if raw is not None and raw.last_modified > head.ledger:
-                    raise DecodeError(f"an entry changed at {raw.last_modified}, after ledger {head.ledger}")
-                entries[line.key] = raw
-            else:
-                call = ContractCall(line.contract, line.function, tuple(map(decode_scval, line.arguments)))
-                twice = call in calls
-                if (line.result is None) is (line.error is None):
-                    raise DecodeError(f"{line.function} of {line.contract} must have a result or an error")
-                calls[call] = SimulationAnswer(head.ledger, line.result, line.error, (), "evidence")
-            if twice:
-                raise DecodeError("an entry or a call stands in it twice")
-        if head is None:
-            raise DecodeError("it is empty")
+        candidates, contracts, notices = list[Candidate](), list[LearnedContract](), list[str]()
+        for line in lines:
+            match line:
+                case _Entry():
+                    if line.last_modified > first.ledger:
+                        raise DecodeError(f"an entry changed at {line.last_modified}, after ledger {first.ledger}")
+                    if (line.live_until == 0) is (line.archived is None):
+                        raise DecodeError("an entry is archived, and is not")
+                    _once(entries, line.key, RawEntry(line.data, line.last_modified, line.live_until))
+                case _Absent():
+                    _once(entries, line.key, None)
+                case _Call():
+                    call = ContractCall(line.contract, line.function, tuple(map(decode_scval, line.arguments)))
+                    if (line.result is None) is (line.error is None):
+                        raise DecodeError(f"{line.function} of {line.contract} must have a result or an error")
+                    _once(calls, call, SimulationAnswer(first.ledger, line.result, line.error, (), "evidence"))
+                case _Candidate():
+                    origin = Origin.CONFIGURATION if line.demanded else Origin.DEPLOYMENT
+                    candidates.append(Candidate(line.protocol, line.address, origin, line.pool, line.voucher))
+                case _Contract():
+                    contracts.append(
+                        LearnedContract(protocol=line.protocol, label=line.label, role=line.role, address=line.address)
+                    )
+                case _Notice():
+                    notices.append(line.text)
+                case _:
+                    raise DecodeError("it is of more than one ledger")
         return cls(
-            head.network_id, head.ledger, head.close_time, entries, calls, head.candidates, head.contracts,
-            head.notices, head.whole, head.listed,
+            first.passphrase, first.ledger, first.close_time, entries, calls, candidates, contracts, notices,
+            looked.whole, looked.listed,
         )  # fmt: skip
+
+
+def unpacked(content: bytes) -> bytes:
+    """What gzip holds. Raises `DecodeError` where it is damaged, or more than `MAX_BYTES`."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DecodeError(f"it is damaged: {error}") from None
+    if len(data) > MAX_BYTES:
+        raise DecodeError(f"it has more than {MAX_BYTES:,} bytes when it is unpacked")
+    return data
+
+
+def _once(known: dict[Any, Any], key: object, value: object) -> None:
+    if key in known:
+        raise DecodeError("an entry or a call stands in it twice")
+    known[key] = value
 
 
 @dataclass(slots=True)
@@ -224,11 +283,3 @@ class EvidenceSource:
         if ledger != self.evidence.ledger:
             raise SourceError(f"the {self.label} is of ledger {self.evidence.ledger}, not of {ledger}")
         return self.evidence.close_time
-
-
-def _lines(content: bytes) -> list[bytes]:
-    with pa.input_stream(pa.py_buffer(content), compression="zstd") as stream:
-        data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise DecodeError(f"it has more than {MAX_BYTES:,} bytes when decompressed")
-    return io.BytesIO(data).readlines()

@@ -109,7 +109,7 @@ async def read_markets(
         discovered = learn(memory, reading.result, named, known, ledger)
         notices += [*around.notices, *memory.notices]
     evidence = Evidence.of(
-        reading, tried, network_id=network_id(settings.passphrase), close_time=close_time, notices=notices,
+        reading, tried, passphrase=settings.passphrase, close_time=close_time, notices=notices,
         whole=opened.whole,
     )  # fmt: skip
     return MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory, evidence)

@@ -177,7 +177,7 @@ BUCKET_PAGE = Family(
     sweep=Sweep.NEVER,  # newest pages of any later run lead to it
 )
 EVIDENCE = Family(
-    template="v1/evidence/{sha256}.jsonl.zst",
+    template="v1/evidence/{sha256}.jsonl.gz",
     kind=FileKind.PAGE,
     sweep=Sweep.AFTER_RETENTION,
 )

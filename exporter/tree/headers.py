@@ -11,13 +11,13 @@ from exporter.tree.files import FileKind
 
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
+    "gz": "application/gzip",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
     "parquet": "application/vnd.apache.parquet",
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
-    "zst": "application/zstd",
 }
 """Content types by extension. A file with another extension is no part of the tree."""
 
