@@ -12,8 +12,8 @@ from exporter.tables import PROTOCOL_COLUMNS, TERMS
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 """The columns of text that the raw state of every pool has."""
 
-Given = pl.Expr | str | int
-"""Where a shared column comes from: an expression, a column of another name, or the same number in every row."""
+Given = pl.Expr | pl.Series | str | int
+"""Where a shared column comes from: an expression, its values, a column of another name, or one number in every row."""
 
 
 def raw_rows(columns: Mapping[str, list[object]], numbers: Iterable[str], *texts: str) -> pl.DataFrame:
@@ -66,4 +66,4 @@ def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **
 def _expression(source: Given) -> pl.Expr:
     if isinstance(source, str):
         return pl.col(source)
-    return pl.lit(source) if isinstance(source, int) else source
+    return source if isinstance(source, pl.Expr) else pl.lit(source)

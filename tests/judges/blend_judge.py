@@ -7,7 +7,7 @@ A division by zero raises ZeroDivisionError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -190,3 +190,37 @@ def project(reserve: Mapping[str, Any], close_time: int) -> dict[str, int]:
         "borrow_apy_bps": annual_yield_bps(stored_ir, 365),
         "supply_apy_bps": annual_yield_bps(stored_supply_ir, 52),
     }
+
+
+# What the contract lets one user do who has all the shares that it takes, request by request (actions.rs of both)
+
+
+def allows(do: Callable[[Mapping[str, Any], int], bool], reserve: Mapping[str, Any], amount: int) -> bool:
+    """Whether an operation passes on an accrued reserve; one whose math fails does not."""
+    try:
+        return do(reserve, amount)
+    except (OverflowError, ZeroDivisionError):
+        return False
+
+
+def withdraw(reserve: Mapping[str, Any], amount: int) -> bool:
+    g, b_rate, b_supply = reserve["generation"], reserve["b_rate"], reserve["b_supply"]
+    to_burn = ce(amount * R[g], b_rate)
+    if not 0 < to_burn <= b_supply:
+        return False
+    supply = supply_total(g, b_supply - to_burn, b_rate)
+    return utilization(g, liabilities_total(g, reserve["d_supply"], reserve["d_rate"]), supply) < S7
+
+
+def borrow(reserve: Mapping[str, Any], amount: int) -> bool:
+    g = reserve["generation"]
+    d_tokens = i128(reserve["d_supply"] + ce(amount * R[g], reserve["d_rate"]))
+    liabilities = liabilities_total(g, d_tokens, reserve["d_rate"])
+    used = utilization(g, liabilities, supply_total(g, reserve["b_supply"], reserve["b_rate"]))
+    return used <= reserve["max_util"] and (g == "v1" or used < S7)
+
+
+def supply(reserve: Mapping[str, Any], amount: int) -> bool:
+    g, b_rate = reserve["generation"], reserve["b_rate"]
+    minted = fl(amount * R[g], b_rate)
+    return minted > 0 and supply_total(g, i128(reserve["b_supply"] + minted), b_rate) <= reserve["supply_cap"]

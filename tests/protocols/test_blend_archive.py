@@ -20,6 +20,8 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from tests.judges import blend_judge
+from tests.protocols.test_blend_terms import assert_the_most
 
 NATIVE = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC"
 USDC = "CAQCFVLOBK5GIULPNZRGATJJMIZL5BSP7X5YJVMGCPTUEPFM4AVSRCJU"
@@ -96,6 +98,7 @@ def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[s
         state = state_before(reserve["res_data"], checkpoint)["value"]
         config = state_before(reserve["config"], checkpoint)["value"]
         expected = state | {name: config[name] for name in config if name in row}
+        expected["supply_cap"] = int(config["supply_cap"])
         assert expected == {name: row[name] for name in expected}
         assert reserve["asset_metadata"]["symbol"] == reading.tokens[reserve["asset"]].symbol
 
@@ -127,3 +130,19 @@ def test_interest_as_the_deployed_contract_stored_it(
     assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
     moved = {name for name in STORED_AS if stored[name] != before_it[name]}
     assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native stood at its target
+
+
+@pytest.mark.parametrize("checkpoint", [575, 895, 959, 10047])
+def test_terms_of_reserves_that_people_used(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
+    """What is available passes the contract's tests on the real state, and one base unit more does not."""
+    reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
+    time = max(value for value in reading.columns["last_time"] if isinstance(value, int))
+
+    tables = compute([reading], PROTOCOLS, checkpoint, time)
+
+    raw = {row["pool"]: row for row in pl.DataFrame(reading.columns).rows(named=True)}
+    for row in tables.pools.rows(named=True):
+        reserve = raw[row["pool"]]
+        assert_the_most(reserve | blend_judge.accrue(reserve, time), row)
+        assert (True, True, "enabled") == (row["can_supply"], row["can_borrow"], row["pool_status"])
+        assert row["available_to_withdraw"] < row["total_supplied"] or row["total_borrowed"] == 0

@@ -20,6 +20,7 @@ from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
+from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
 
 
@@ -49,6 +50,7 @@ class Blend(ProtocolModule):
         "frozen": "no borrowing or supplying: the backstop is too small, or too much of it is queued for withdrawal",
         SETUP: "just deployed; nothing is open, and reserves are added without the week's delay",
     }
+    pool_statuses: ClassVar = POOL_STATUSES
     max_price_age = 86_400
     """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
     takes_future_prices = True

@@ -40,6 +40,9 @@ MAX_TOKEN_DECIMALS = 18
 
 _ONE = 10**7  # 7 decimals
 
+NO_CAP = 2**127 - 1
+"""A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
+
 _CONFIG_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
 _SHOWN_FIELDS = (*_CONFIG_FIELDS, "max_util", "c_factor", "l_factor")
 _STATE_FIELDS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
@@ -143,7 +146,9 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
     reserve |= {name: data.i128(name) for name in _STATE_FIELDS}
     reserve["last_time"] = data.u64("last_time")
     reserve["decimals"] = config.u32("decimals")
+    reserve |= {name: config.u32(name) for name in ("max_util", "c_factor", "l_factor")}
     reserve["enabled"] = config.boolean("enabled") if "enabled" in config else True
+    reserve["supply_cap"] = config.i128("supply_cap") if "supply_cap" in config else NO_CAP
     for name in _STATE_FIELDS:
         if reserve[name] < 0:
             raise DecodeError(f"ResData: field {name} is negative")

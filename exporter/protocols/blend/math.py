@@ -23,6 +23,7 @@ import polars as pl
 
 from exporter.errors import ExactOverflowError
 from exporter.numbers import exact
+from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 S7 = 10**7
@@ -69,14 +70,14 @@ _MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a reserve, in the order given.
 
     Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
     """
-    raw = raw_rows(columns, RESERVE_COLUMNS, "generation")
+    reserves = project(raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "generation"))
     generation = pl.col("generation")
     return shared_columns(
-        project(raw),
+        reserves,
         "blend",
         generation,
         total_collateral=0,  # in Blend collateral is supplied, and stands in that total
@@ -89,6 +90,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier="accrued_ir_mod",
         rate_modifier_decimals=generation.replace_strict(_MODIFIER_DECIMALS, return_dtype=pl.Int64),
         backstop_credit="accrued_backstop_credit",
+        **terms(reserves, exact.select(reserves["generation"] == "v2", RATE_SCALES["v2"], RATE_SCALES["v1"])),
     )
 
 

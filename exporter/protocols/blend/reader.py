@@ -41,7 +41,7 @@ _ANSWERED_FOR = {
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash", "decimals",
     "enabled", "bstop_rate", "util", "r_base", "r_one", "r_two", "r_three", "reactivity", "b_rate", "b_supply",
-    "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time",
+    "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time", "max_util", "c_factor", "l_factor", "supply_cap",
 )  # fmt: skip
 
 
