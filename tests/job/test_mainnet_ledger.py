@@ -33,22 +33,27 @@ LEDGER, CLOSE_TIME = 55_261_759, 1_736_780_911
 NO_PRICE = f"decimals() failed: not from storage: the instance of {ORACLE} is not held"
 
 # blend.md, "Vectors", by the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
-# 610.6 basis points, utilization_bps from the accrued totals.
+# 610.6 basis points, utilization_bps from the accrued totals; what can be
+# taken out is the difference of the totals, what can be borrowed the most utilization (0.7, 0.95) less the debt.
 COLUMNS = (
     "symbol", "total_supplied", "total_borrowed", "supply_index", "borrow_index", "rate_modifier", "backstop_credit",
     "stored_utilization", "accrued_utilization", "stored_borrow_apr", "accrued_borrow_apr", "stored_supply_apr",
     "accrued_supply_apr", "borrow_apy_bps", "supply_apy_bps", "utilization_bps", "last_accrual_time",
+    "available_to_withdraw", "available_to_borrow", "collateral_factor_bps", "liquidation_threshold_bps",
+    "liability_factor_bps", "max_utilization_bps",
 )  # fmt: skip
 GOLDEN: dict[str, tuple[object, ...]] = {
     XLM: (
         "native", 126430667051058, 1177183034145, 1000042669, 1001137914, 100000000, 843339,
         93109, 93109, 10932, 10932, 81,
         81, 10, 0, 93, 1736756671,
+        125253484016913, 87324283901595, 7500, 7500, 13334, 7000,
     ),
     USDC: (
         "USDC", 32967024554566, 21562828886421, 1095073934, 1147908445, 1433460376, 1287238827,
         6540727, 6540727, 1133238, 1133230, 592975,
         592971, 1199, 610, 6540, 1736780875,
+        11404195668145, 9755844440416, 9500, 9500, 10527, 9500,
     ),
 }  # fmt: skip
 SHARED: dict[str, object] = {
@@ -70,7 +75,18 @@ SHARED: dict[str, object] = {
     "price_timestamp": None,
     "oracle_price_usd": None,
     "tvl_usd_cents": None,
+    "supplied_usd_cents": None,
+    "borrowed_usd_cents": None,
+    "available_usd_cents": None,
     "price_reason": NO_PRICE,
+    **dict.fromkeys(("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"), True),
+    **dict.fromkeys(("can_reason", "pool_status", "available_to_supply", "supply_cap", "borrow_cap"), None),
+    "risk_scope": "reserve",
+    "liquidation_kind": "auction",
+    "liquidation_bonus_bps": None,
+    "reserve_factor_bps": 2000,
+    "can_be_collateral": True,
+    "can_be_borrowed": True,
     "observed_ledger": LEDGER,
     "ledger_close_time": CLOSE_TIME,
 }
