@@ -1,4 +1,4 @@
-"""What ``exporter backfill --lake`` does."""
+"""What ``exporter backfill`` does with ``--lake`` and ``--tables``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError
 from exporter.history.export import Moment, parse_moment
-from exporter.lake.boundaries import find_range
-from exporter.lake.objects import Lake, decode_config
+from exporter.lake.boundaries import LakeLedgers, Ledgers, find_range
+from exporter.lake.objects import Lake, LakeConfig, decode_config
+from exporter.lake.tables import Tables
+from exporter.ledger.codec import strkey
 from exporter.numbers.wording import counted
 from exporter.stores import open_store
 
@@ -37,7 +39,7 @@ def parse_every(text: str) -> int:
 
 def run_lake_backfill(
     settings: Settings,
-    uri: str,
+    uri: str | None,
     workers: int | None,
     scheduler: str | None,
     console: Console,
@@ -48,11 +50,14 @@ def run_lake_backfill(
     archive: str | None = None,
     start_snapshot: Path | None = None,
     lake_config: str | None = None,
+    tables: Path | None = None,
     changes: str | None = None,
     on_gap: str | None = None,
     range_ledgers: int | None = None,
 ) -> int:
-    """Backfill from a lake and say what came of it; gives the exit code."""
+    """Backfill from a lake, or from tables that others made of one, and say what came of it; gives the exit code."""
+    if (uri is None) == (tables is None) or (uri is None and lake_config is not None):
+        raise ConfigError("give either a ledger lake (--lake, --lake-config) or what others extracted (--tables)")
     if scheduler is not None and workers is not None:
         raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
     if archive is not None and start_snapshot is not None:
@@ -66,19 +71,15 @@ def run_lake_backfill(
     kept = open_store(changes or CHANGES)
     kept.try_writing()
 
-    lake = Lake.open(uri, config)
-    if lake.config.network_passphrase != settings.passphrase:
-        raise NetworkMismatchError(
-            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
-            f"{settings.passphrase!r}; set --network"
-        )
-    first, last, begin_time, end_time = find_range(lake, begins, ends)
+    extracted = None if tables is None else Tables.open(tables)
+    ledgers: Ledgers = extracted or LakeLedgers(_lake(uri or "", config, settings))
+    first, last, begin_time, end_time = find_range(ledgers, begins, ends)
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
     elif archive is not None:
         state = archive_start(archive, first, settings.passphrase)
     else:
-        state = empty_start(lake)
+        state = empty_start(ledgers)
     if state.ledger > first:
         if begins != Moment():
             raise ConfigError(
@@ -87,12 +88,12 @@ def run_lake_backfill(
             )
         first, begin_time = state.ledger, state.close_time
     plan = LakePlan(
-        settings, uri, config, state, first, last, begin_time, end_time, seconds, on_gap or STOP,
-        range_ledgers or RANGE_LEDGERS,
+        settings, uri or "", config, state, first, last, begin_time, end_time, seconds, on_gap or STOP,
+        range_ledgers or RANGE_LEDGERS, extracted,
     )  # fmt: skip
     count = workers or os.cpu_count() or 1
     begun: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
-    doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
+    doing = f"replaying ledgers {state.ledger + 1} to {last} of {ledgers.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
         pace, told = Pace(), [monotonic()]
 
@@ -108,7 +109,20 @@ def run_lake_backfill(
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
         facts.update(confirmed=sum(result.tally.confirmed.values()), differing=sum(result.tally.differing.values()))
+    if extracted is not None:
+        for contract in sorted(map(strkey.encode_contract, result.silent))[:SHOWN]:
+            console.warning(f"no entry of {contract} is known: are its rows in {extracted.label}?", contract=contract)
     return _exit_code(result, settings, console)
+
+
+def _lake(uri: str, config: LakeConfig | None, settings: Settings) -> Lake:
+    lake = Lake.open(uri, config)
+    if lake.config.network_passphrase != settings.passphrase:
+        raise NetworkMismatchError(
+            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
+            f"{settings.passphrase!r}; set --network"
+        )
+    return lake
 
 
 def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:

@@ -47,12 +47,13 @@ from exporter.history.manifest import HistoryPart
 from exporter.job.reading import OpenSource, read_protocols, view_limits
 from exporter.lake.boundaries import boundaries, last_before
 from exporter.lake.changes import Gap, LedgerChanges, RangeFacts, read_changes, read_facts, read_ledgers
-from exporter.lake.close_meta import STATE, Change
+from exporter.lake.close_meta import STATE
 from exporter.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
 from exporter.lake.objects import LakeConfig
 from exporter.lake.proof import UNKNOWN_CODE, Tally
 from exporter.lake.replay import ReplayedState
 from exporter.lake.replayed_source import ReplayedSource
+from exporter.lake.tables import Tables, extract_rows
 from exporter.lake.wrongly_archived import wrongly_archived
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
@@ -93,6 +94,8 @@ class LakePlan:
     every: int
     on_gap: str = STOP
     range_ledgers: int = RANGE_LEDGERS
+    tables: Tables | None = None
+    """In place of the lake: what others extracted of one."""
 
 
 @dataclass(slots=True)
@@ -108,6 +111,9 @@ class LakeResult:
     failed: dict[int, str] = field(default_factory=dict)
     unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
+    silent: frozenset[bytes] = frozenset()
+    """Contracts that are watched and have no entry at the end."""
+
     tally: Tally = field(default_factory=Tally)
     ledgers: int = 0
     touched: int = 0
@@ -237,7 +243,8 @@ class LakeJob:
     def _keys(self, watched: Watched, first: int, last: int) -> tuple[str, str]:
         digest = digest_of_watch(watched.contracts, watched.keys, watched.events_of)
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
-        name = f"changes/{network}-{digest}/{first}-{last}"
+        source = "" if self.plan.tables is None else f"-{self.plan.tables.digest}"
+        name = f"changes/{network}-{digest}{source}/{first}-{last}"
         return f"{name}.changes.parquet", f"{name}.ledgers.parquet"
 
     def _extract(self, watched: Watched) -> None:
@@ -257,7 +264,8 @@ class LakeJob:
                     watched.events_of,
                 )  # fmt: skip
 
-        for work, extracted in run_all(self._start, extract, todo(), self._at_once):
+        extractor = extract if plan.tables is None else partial(extract_rows, plan.tables)
+        for work, extracted in run_all(self._start, extractor, todo(), self._at_once):
             if extracted.facts.gaps and plan.on_gap == STOP:
                 gap = extracted.facts.gaps[0]
                 raise LakeError(
@@ -404,6 +412,8 @@ class LakeJob:
             if state.ledger < ledger:
                 state.take(ledger, protocol, ())
             yield replace(begun, changes=kept)
+        known = state.keys()
+        self.result.silent = watched.contracts - {key[8:40] for key in known}
 
     def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
         """The ledgers after one that have changes, of all watches together, in order."""
@@ -418,11 +428,9 @@ class LakeJob:
             closes = self._ledgers_of(first, last)
             merged = heapq.merge(*streams, key=itemgetter(0))
             for ledger, parts in groupby(merged, key=itemgetter(0)):
-                together: dict[int, Change] = {}
-                for _, changes in parts:
-                    together.update(changes)
+                together = {(order, change.key): change for _, changes in parts for order, change in changes}
                 if ledger > after:
-                    ordered = [each for each in sorted(together.items()) if each[1].kind != STATE]
+                    ordered = [(place[0], each) for place, each in sorted(together.items()) if each.kind != STATE]
                     yield LedgerChanges(ledger, *closes[ledger], ordered)
 
     # 4. Into the history.

@@ -8,10 +8,7 @@ from pathlib import Path
 
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.lake.boundaries import close_time_of, ledger_at
-from exporter.lake.close_meta import header_of
-from exporter.lake.extract import split
-from exporter.lake.objects import Lake
+from exporter.lake.boundaries import Ledgers, ledger_at
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
@@ -97,24 +94,19 @@ def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
     return at(before)
 
 
-def empty_start(lake: Lake) -> StartState:
+def empty_start(ledgers: Ledgers) -> StartState:
     """Nothing, before the ledger that brought Soroban to the network: no contract is older.
 
     Raises:
-        ConfigError: the lake begins later, so that what stood before is not known.
-        LakeError: it cannot be read.
+        ConfigError: the ledgers begin later, so that what stood before is not known.
+        LakeError: they cannot be read.
     """
-    oldest, newest = lake.span()
-
-    def protocol(ledger: int) -> int:
-        batch = lake.batch_of(ledger)
-        return next(header_of(meta).protocol for meta, number in split(batch) if number == ledger)
-
-    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, protocol)
+    oldest, newest = ledgers.span()
+    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: ledgers.close_of(ledger)[1])
     if before is None:
         raise ConfigError(
-            f"{lake.label} begins at ledger {oldest}, where the network had contracts already, so what stood before "
+            f"{ledgers.label} begins at ledger {oldest}, where the network had contracts already, so what stood before "
             "has to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
         )
-    time = close_time_of(lake, before)
+    time = ledgers.close_of(before)[0]
     return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")

@@ -26,6 +26,7 @@ CLUSTER_AT_ONCE = 64
 @click.option(
     "--lake", metavar="URI", help="Instead of files, a ledger lake: a folder, s3://BUCKET/PREFIX or https://."
 )
+@click.option("--tables", type=click.Path(path_type=Path), help="Instead, a folder of tables that others extracted.")
 @click.option("--from", "start", metavar="WHEN", help="With --lake: from this day, RFC 3339 time (UTC) or ledger on.")
 @click.option("--to", "end", metavar="WHEN", help="With --lake: up to this day, time or ledger.  [default: its newest]")
 @click.option("--every", metavar="DURATION", help="With --lake: a row each 10m, 1h, 1d.  [default: 1h]")
@@ -43,7 +44,7 @@ CLUSTER_AT_ONCE = 64
 @log_format_option
 def backfill(
     paths: tuple[Path, ...], config: Path | None, network: str | None, out: str | None, workers: int | None,
-    scheduler: str | None, log_format: str, lake: str | None, **lake_options: Any,
+    scheduler: str | None, log_format: str, lake: str | None, tables: Path | None, **lake_options: Any,
 ) -> None:  # fmt: skip
     """Add the past to a history: from ledger snapshot files, or from a ledger lake.
 
@@ -53,7 +54,8 @@ def backfill(
     With --lake there is no PATH: the changes of every market are taken out of the network's own past (SEP-54) and
     replayed, and what a run would have published goes into the history, for the last ledger at or before each boundary
     of --every. The state to begin with comes from --archive or --start-snapshot, unless the lake has Soroban's
-    beginning (docs/lake.md).
+    beginning (docs/lake.md). --tables is a folder with such changes that others extracted: contract_data, ttl and
+    history_ledgers, as Parquet or as JSON lines.
 
     What was added before is not done again, so a job that was interrupted is begun again as it was.
 
@@ -68,12 +70,12 @@ def backfill(
         from exporter.stores import open_store
 
         settings = configuration_of(config, network, out=out).settings
-        if lake is not None:
+        if lake is not None or tables is not None:
             from exporter.backfill.lake_command import run_lake_backfill
 
             if paths:
                 raise ConfigError("--lake takes no files; add these with a command of their own")
-            sys.exit(run_lake_backfill(settings, lake, workers, scheduler, console, **lake_options))
+            sys.exit(run_lake_backfill(settings, lake, workers, scheduler, console, tables=tables, **lake_options))
         given = [name for name, value in lake_options.items() if value is not None]
         if given or not paths:
             raise ConfigError(

@@ -1,13 +1,15 @@
 """Which ledgers a range of time has: the last one at or before each boundary of it.
 
-first, last = ledgers_between(lake, start, end)
+first, last, begins, ends = find_range(LakeLedgers(lake), start, end)
 for ledger in last_before(boundaries(start, end, every), closes): ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from exporter.errors import ConfigError
 from exporter.history.export import Moment
@@ -16,9 +18,39 @@ from exporter.lake.extract import split
 from exporter.lake.objects import Lake
 
 
-def close_time_of(lake: Lake, ledger: int) -> int:
-    """When a ledger closed, by its header. Raises `LakeError`, `DecodeError`."""
-    return next(header_of(meta).close_time for meta, number in split(lake.batch_of(ledger)) if number == ledger)
+class Ledgers(Protocol):
+    """What is known of the ledgers of a past, wherever it comes from."""
+
+    @property
+    def label(self) -> str: ...
+
+    def span(self) -> tuple[int, int]:
+        """The first and the last ledger."""
+        ...
+
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LakeLedgers:
+    """The ledgers of a lake, by their headers."""
+
+    lake: Lake
+
+    @property
+    def label(self) -> str:
+        return self.lake.label
+
+    def span(self) -> tuple[int, int]:
+        """See `Ledgers`."""
+        return self.lake.span()
+
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        """See `Ledgers`."""
+        header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
+        return header.close_time, header.protocol
 
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
@@ -34,39 +66,42 @@ def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]
     return first
 
 
-def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
-    """The ledgers and the times (unix seconds) that a range means in a lake: first and last of each.
+def find_range(ledgers: Ledgers, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+    """The ledgers and the times (unix seconds) that a range means: first and last of each.
 
     The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out
-    is the newest ledger of the lake; so is a later one.
+    is the newest ledger there is; so is a later one.
 
     Raises:
-        ConfigError: the lake has no ledger in the range.
-        LakeError: it cannot be read, or cannot be listed though that is needed.
+        ConfigError: there is no ledger in the range.
+        LakeError: they cannot be read, or cannot be listed though that is needed.
     """
+
+    def time(ledger: int) -> int:
+        return ledgers.close_of(ledger)[0]
+
+    def edge(moment: Moment) -> tuple[int | None, int]:
+        if moment.ledger is not None:
+            ledger = min(max(moment.ledger, oldest), newest)
+            return (None if moment.ledger < oldest else ledger), time(ledger)
+        if moment.time is None:
+            return oldest, time(oldest)
+        wanted = int(moment.time.timestamp())
+        return ledger_at(wanted, oldest, newest, time), wanted
+
     if start.ledger is not None and end.ledger is not None:
         oldest, newest = start.ledger, end.ledger
     else:
-        oldest, newest = lake.span()
-    first, begins = _edge(lake, start, oldest, newest)
-    last, ends = _edge(lake, end, oldest, newest) if end != Moment() else (newest, close_time_of(lake, newest))
-    first, begins = (oldest, close_time_of(lake, oldest)) if first is None else (first, begins)
+        oldest, newest = ledgers.span()
+    first, begins = edge(start)
+    last, ends = edge(end) if end != Moment() else (newest, time(newest))
+    first, begins = (oldest, time(oldest)) if first is None else (first, begins)
     if last is None or last < first:
         raise ConfigError(
-            f"{lake.label} has no ledger between --from and --to: it goes from ledger {oldest} "
-            f"({_shown(close_time_of(lake, oldest))}) to {newest} ({_shown(close_time_of(lake, newest))})"
+            f"{ledgers.label} has no ledger between --from and --to: it goes from ledger {oldest} "
+            f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
         )
-    return first, last, begins, min(ends, close_time_of(lake, last)) if last == newest else ends
-
-
-def _edge(lake: Lake, moment: Moment, oldest: int, newest: int) -> tuple[int | None, int]:
-    if moment.ledger is not None:
-        ledger = min(max(moment.ledger, oldest), newest)
-        return (None if moment.ledger < oldest else ledger), close_time_of(lake, ledger)
-    if moment.time is None:
-        return oldest, close_time_of(lake, oldest)
-    time = int(moment.time.timestamp())
-    return ledger_at(time, oldest, newest, lambda ledger: close_time_of(lake, ledger)), time
+    return first, last, begins, min(ends, time(last)) if last == newest else ends
 
 
 def _shown(time: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
@@ -28,7 +29,9 @@ from exporter.localnet.blend import reserve_config, reserve_data
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
 from tests.backfill.made_lake import MadeLake, make_lake
+from tests.backfill.made_tables import write_tables
 from tests.backfill.test_backfill import history_of, in_line
 
 LEDGERS, EVERY = 150, 3 * 3600
@@ -258,6 +261,27 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
     assert BOUNDARIES - 1 == result.added
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())
+
+
+def rows_of(store: Store) -> pl.DataFrame:
+    """All rows of a history."""
+    return pl.concat([pl.read_parquet(data) for data in history_of(store).values()])
+
+
+def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+    """What others extracted of the same ledgers gives the same rows, but for the market that only events announced."""
+    folder = write_tables(lake.folder, lake.first + 1, lake.last, tmp_path / "tables")
+    out, changes = tmp_path / "tree", tmp_path / "changes"
+    where = ("--tables", str(folder), "--out", str(out), "--changes", str(changes), "--workers", "1", "--every", "3h")
+    done = run(*where, "--start-snapshot", str(lake.start), "--log-format", "json")
+    expected, found = rows_of(whole), rows_of(FolderStore(out))
+    announced = set(expected["market"]) - set(found["market"])
+
+    assert 7 == done.exit_code, done.output
+    assert 1 == len(announced)
+    assert expected.filter(~pl.col("market").is_in(announced)).equals(found)
+    assert (2, True) == (run(*where).exit_code, "had contracts already" in run(*where).stderr)
+    assert "either a ledger lake" in run(*where, "--lake", str(lake.folder)).stderr
 
 
 def run(*arguments: str) -> Result:

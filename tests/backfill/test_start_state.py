@@ -11,6 +11,7 @@ from exporter.backfill.start_state import archive_start, empty_start
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ArchiveFileMissingError, ConfigError, NetworkMismatchError
+from exporter.lake.boundaries import LakeLedgers
 from exporter.lake.objects import Lake
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
@@ -37,7 +38,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
         chain.close([Change(key, item.data, item.live_until) for key, item in entries.items()], close_time=begins)
         for _ in range(12):
             network.advance()
-    start = empty_start(Lake.open(str(tmp_path)))
+    start = empty_start(LakeLedgers(Lake.open(str(tmp_path))))
     settings = load(None, {"network.name": "local"}, environment={}).settings
     ends = chain.close_time(chain.latest)
     store = MemoryStore()
@@ -61,7 +62,7 @@ def test_a_lake_that_begins_later_needs_a_start(tmp_path: Path) -> None:
         network.advance()
 
     with pytest.raises(ConfigError, match="give --archive URI"):
-        empty_start(Lake.open(str(tmp_path)))
+        empty_start(LakeLedgers(Lake.open(str(tmp_path))))
 
 
 def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
