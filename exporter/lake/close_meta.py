@@ -27,7 +27,9 @@ EVENT: Final = 6
 """Neither: what a contract published. Only given where it is asked for."""
 
 _CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, TTL
-_CONTRACT_KIND_BYTES: Final = frozenset(struct.pack(">I", kind) for kind in _CONTRACT_KINDS)
+_TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
+"""Of a change, and of the entry in it."""
+
 _long = struct.Struct(">Q").unpack_from
 _MAX_TRANSACTIONS: Final = 1 << 16
 
@@ -226,21 +228,24 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
 
 def _changes(data: bytes, position: int, found: list[Change]) -> int:
     """LedgerEntryChanges: those of contract state are added to ``found``."""
+    (count,) = word(data, position)
+    if not count:
+        return position + 4
     count = xdr.count_at(data, position, 8)
     position += 4
-    entry_end, contract_kinds = xdr.ledger_entry, _CONTRACT_KIND_BYTES
+    entry_end, two_kinds, contract_kinds = xdr.ledger_entry, _TWO_KINDS, _CONTRACT_KINDS
     for _ in range(count):
-        (kind,) = word(data, position)
+        kind, entry_kind = two_kinds(data, position)
         position += 4
         if kind == REMOVED:
             end = xdr.ledger_key(data, position)
-            if data[position : position + 4] in contract_kinds:
+            if word(data, position)[0] in contract_kinds:
                 found.append(Change(REMOVED, data[position:end], None))
         elif kind > RESTORED:
             raise DecodeError(f"unknown kind of change: {kind}")
         else:
-            end = entry_end(data, position)
-            if data[position + 4 : position + 8] in contract_kinds:
+            end = entry_end(data, position, entry_kind)
+            if entry_kind in contract_kinds:
                 entry = data[position:end]
                 found.append(Change(kind, key_of_entry(entry), entry))
         position = end
@@ -400,7 +405,7 @@ def _pass_transaction_set(data: bytes, position: int, header: Header, version: i
 
 _RESULT_CODE: Final = rb"(?:\0\0\0[\0\x01]|\xff\xff\xff[\xe0-\xff])"
 _FIRST_RESULT: Final = tuple(
-    re.compile(rb"(?s)(?=\0[\0\x01].." + extension + rb".{32}\0\0.{6}" + _RESULT_CODE + rb")")
+    re.compile(rb"(?s)\0(?=[\0\x01].." + extension + rb".{32}\0\0.{6}" + _RESULT_CODE + rb")")
     for extension in (b"", b"", b"\0\0\0\0")
 )
 """How the array of results begins: how many, the first one's hash, its fee and its code."""

@@ -26,6 +26,8 @@ _ADDRESSES: Final = {0: 40, 1: 36, 2: 44, 3: 40, 4: 36, 5: 44}
 """Account, contract, muxed account, claimable balance (with its own type), liquidity pool, muxed contract."""
 
 _BYTES, _STRING, _SYMBOL, _VEC, _MAP, _ADDRESS, _INSTANCE, _TAG = 13, 14, 15, 16, 17, 18, 19, 22
+_OPAQUES: Final = frozenset({_BYTES, _STRING, _SYMBOL, _TAG})
+_CONTAINERS: Final = frozenset({_VEC, _MAP})
 _FIXED: Final = {
     0: 8, 1: 4, 2: 12, 3: 8, 4: 8, 5: 12, 6: 12, 7: 12, 8: 12, 9: 20, 10: 20, 11: 36, 12: 36, 20: 4, 21: 12,
 }  # fmt: skip
@@ -60,19 +62,23 @@ def address(data: bytes, position: int) -> int:
 
 def value(data: bytes, position: int, count: int = 1) -> int:
     """So many SCVals, one after the other."""
-    fixed, read, length = _FIXED, word, len(data)
-    while count:
+    fixed, opaques, containers, addresses, read = _FIXED, _OPAQUES, _CONTAINERS, _ADDRESSES, word
+    while count:  # each step moves forward, so the end of the bytes ends it
         count -= 1
         (kind,) = read(data, position)
         size = fixed.get(kind)
         if size is not None:
             position += size
-        elif kind in (_SYMBOL, _BYTES, _STRING, _TAG):
+        elif kind in opaques:
             (size,) = read(data, position + 4)
             position += 8 + ((size + 3) & ~3)
         elif kind == _ADDRESS:
-            position += 4 + size_at(_ADDRESSES, data, position + 4, "address")
-        elif kind in (_VEC, _MAP):
+            (arm,) = read(data, position + 4)
+            size = addresses.get(arm)
+            if size is None:
+                raise DecodeError(f"unknown kind of address: {arm}")
+            position += 4 + size
+        elif kind in containers:
             (there,) = read(data, position + 4)
             position += 8
             if there:
@@ -89,8 +95,8 @@ def value(data: bytes, position: int, count: int = 1) -> int:
                 position += 4
         else:
             raise DecodeError(f"unknown kind of value: {kind}")
-        if position + 4 * count > length:
-            raise DecodeError("the bytes end inside a value")
+    if position > len(data):
+        raise DecodeError("the bytes end inside a value")
     return position
 
 
@@ -107,7 +113,10 @@ def _executable(data: bytes, position: int) -> int:
 
 def asset(data: bytes, position: int) -> int:
     """An Asset or a TrustLineAsset."""
-    return position + size_at(_ASSETS, data, position, "asset")
+    try:
+        return position + _ASSETS[word(data, position)[0]]
+    except KeyError:
+        raise DecodeError(f"unknown kind of asset: {word(data, position)[0]}") from None
 
 
 def optional_account(data: bytes, position: int) -> int:
@@ -123,7 +132,14 @@ def _extension(data: bytes, position: int, what: str, most: int = 0) -> int:
     return int(kind)
 
 
+_usual_account: Final = struct.Struct(">56xI4xI4xII16xI8xII").unpack_from
+_USUAL_ACCOUNT: Final = (0, 0, 0, 1, 2, 0, 3)
+"""An account without an inflation destination, a home domain, signers and sponsors of these, in the newest form."""
+
+
 def _account(data: bytes, position: int) -> int:
+    if position + 116 <= len(data) and _usual_account(data, position) == _USUAL_ACCOUNT:
+        return position + 132
     position = optional_account(data, position + _ACCOUNT + 8 + 8 + 4)
     position = opaque(data, position + 4) + 4
     (signers,) = word(data, position)
@@ -153,7 +169,8 @@ def _account(data: bytes, position: int) -> int:
 
 def _trustline(data: bytes, position: int) -> int:
     position = asset(data, position + _ACCOUNT) + 8 + 8 + 4
-    if _extension(data, position, "a trust line", 1):
+    if word(data, position)[0]:
+        _extension(data, position, "a trust line", 1)
         position += 4 + 16
         (kind,) = word(data, position)
         if kind not in (0, 2):
@@ -165,7 +182,8 @@ def _trustline(data: bytes, position: int) -> int:
 
 def _offer(data: bytes, position: int) -> int:
     position = asset(data, asset(data, position + _ACCOUNT + 8)) + 8 + 8 + 4
-    _extension(data, position, "an offer")
+    if word(data, position)[0]:
+        _extension(data, position, "an offer")
     return position + 4
 
 
@@ -261,13 +279,14 @@ _ENTRIES: Final[tuple[Callable[[bytes, int], int], ...]] = (
 )  # fmt: skip
 
 
-def ledger_entry(data: bytes, position: int) -> int:
-    """A LedgerEntry: the ledger of its last change, its kind and body, and who sponsors it."""
-    (kind,) = word(data, position + 4)
+def ledger_entry(data: bytes, position: int, kind: int) -> int:
+    """A LedgerEntry of a kind: the ledger of its last change, its kind and body, and who sponsors it."""
     if kind >= len(_ENTRIES):
         raise DecodeError(f"unknown kind of ledger entry: {kind}")
     position = _ENTRIES[kind](data, position + 8)
-    if _extension(data, position, "a ledger entry", 1):
+    (extension,) = word(data, position)
+    if extension:
+        _extension(data, position, "a ledger entry", 1)
         position = optional_account(data, position + 4)
         _extension(data, position, "a sponsored ledger entry")
     return position + 4
@@ -384,6 +403,9 @@ def contract_events(
 
     ``seen`` is told of each that has a contract: its id, and where the event begins and ends.
     """
+    (count,) = word(data, position)
+    if not count:
+        return position + 4
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):
