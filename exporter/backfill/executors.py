@@ -19,6 +19,9 @@ from exporter.errors import ConfigError, ExporterError
 TRIES = 3
 """So often a piece of work is given out when workers die over it."""
 
+SILENT_SECONDS = 30.0
+"""After so long without a result it is looked whether a worker died in silence."""
+
 CONNECT_SECONDS = 15
 
 _THREADS = "POLARS_MAX_THREADS"
@@ -33,12 +36,27 @@ class WorkerDiedError(ExporterError):
     """Workers died again and again over one piece of work."""
 
 
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine, which can be freed from one that died in the middle of telling its result."""
+
+    def free(self) -> None:
+        """Where a worker is dead and the pool waits for the rest of what it said: end all, so that the pool breaks.
+
+        Such a pool would wait for ever. With nobody left who could write, what it waits for ends.
+        """
+        workers = list((self._processes or {}).values())
+        if any(not worker.is_alive() for worker in workers):
+            for worker in workers:
+                worker.kill()
+            self._result_queue._writer.close()  # type: ignore[attr-defined]
+
+
 @contextmanager
 def processes(count: int) -> Iterator[Executor]:
     """So many processes of this machine, each with one thread of Polars: there is one process a core."""
     before = os.environ.get(_THREADS)
     os.environ.setdefault(_THREADS, "1")  # Polars reads it when a worker imports it
-    executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    executor = Processes(count, mp_context=get_context("spawn"))
     try:
         yield executor
     finally:
@@ -93,7 +111,9 @@ def run_all(
                 tries[executor.submit(function, piece)] = piece, 1
             if not tries:
                 return
-            finished, _ = wait(tries, return_when=FIRST_COMPLETED)
+            finished, _ = wait(tries, timeout=SILENT_SECONDS, return_when=FIRST_COMPLETED)
+            if not finished and isinstance(executor, Processes):
+                executor.free()
             lost: list[tuple[Work, int]] = []
             for future in finished:
                 piece, count = tries.pop(future)

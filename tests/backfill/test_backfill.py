@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import struct
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -20,7 +22,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.backfill import job
+from exporter.backfill import executors, job
 from exporter.backfill.executors import WorkerDiedError, processes, run_all
 from exporter.backfill.job import JOURNAL_KEY, backfill, find_files
 from exporter.backfill.merge import merge_into_history
@@ -308,11 +310,24 @@ def killed_once(path_and_marker: tuple[str, str]) -> str:
     return path
 
 
-def test_processes_and_a_killed_worker(tmp_path: Path) -> None:
-    """In real processes a killed worker costs nothing: its work is done by another."""
+def killed_while_it_told(path_and_marker: tuple[str, str]) -> str:
+    """As `killed_once`, but the process has told the first bytes of a result, so that the pool waits for the rest."""
+    if not Path(path_and_marker[1]).exists():
+        frame = sys._getframe()
+        while "result_queue" not in frame.f_locals:
+            assert frame.f_back is not None
+            frame = frame.f_back
+        os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000) + b"half of it")
+    return killed_once(path_and_marker)
+
+
+@pytest.mark.parametrize("deadly", [killed_once, killed_while_it_told])
+def test_processes_and_a_killed_worker(deadly: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real processes a killed worker costs nothing, whatever it was at: its work is done by another."""
+    monkeypatch.setattr(executors, "SILENT_SECONDS", 0.5)
     work = [(str(number), str(tmp_path / "marker")) for number in range(4)]
 
-    assert sorted(work) == sorted(piece for piece, _ in run_all(partial(processes, 2), killed_once, work, 4))
+    assert sorted(work) == sorted(piece for piece, _ in run_all(partial(processes, 2), deadly, work, 4))
 
 
 def run(*arguments: str) -> Result:

@@ -28,7 +28,7 @@ def packed(source: Path) -> bytes:
                 base64.b64decode(row[name], validate=True) for name in ("ledger_key", "correct_entry", "archived_entry")
             )
             for entry in (correct, archived):
-                if key_of_entry(entry) != key or ledger_entry(entry, 0) != len(entry):
+                if key_of_entry(entry) != key or ledger_entry(entry, 0, int.from_bytes(entry[4:8])) != len(entry):
                     raise ValueError(f"an entry does not stand under its key: {row['ledger_key']}")
             rows.append((int(row["evicted_ledger_seq"]), archived, correct))
     rows.sort(key=lambda row: (row[0], key_of_entry(row[1])))
