@@ -29,8 +29,8 @@ class RecordingView(LedgerView):
         self._view = view
         self.made: dict[ContractCall, CallResult] = {}
 
-    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
-        return await self._view.read(keys)
+    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+        return await self._view.read(keys, kept)
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         asked = list(calls)

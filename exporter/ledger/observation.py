@@ -2,7 +2,8 @@
 
 An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
 write in between would have moved k (docs/rpc.md, "The rule"). Two things are known at M alone, because no
-change of theirs is recorded: that a key is absent, and that an entry is archived.
+change of theirs is recorded: that a key is absent, and that an entry is archived. Of an entry that nothing ever
+removes, absence at M says that it was never there before either.
 """
 
 from __future__ import annotations
@@ -74,16 +75,20 @@ class Entry:
 class KeyObservation:
     """The newest thing known about a key: its entry (None: absent), as read at ``ledger``.
 
-    ``changes`` counts how often a later read in this transaction gave another value: a busy key.
+    ``changes`` counts how often a later read in this transaction gave another value: a busy key. A ``kept`` entry is
+    one that nothing ever removes.
     """
 
     entry: Entry | None
     ledger: int
     changes: int = 0
+    kept: bool = False
 
     @property
     def interval(self) -> Interval:
         """The ledgers at which the key is known to have this entry."""
+        if self.entry is None and self.kept:
+            return Interval(0, self.ledger)
         if self.entry is None or self.entry.archived:
             return Interval(self.ledger, self.ledger)
         return Interval(self.entry.raw.last_modified, self.ledger)

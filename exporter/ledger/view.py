@@ -123,9 +123,13 @@ class LedgerView:
         self._changed = True
         self._breath: _Breath | None = None
 
-    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
-        """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`."""
-        asked = dict.fromkeys(keys)
+    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+        """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
+
+        ``kept`` are further keys, of entries that their contract never removes: where there is none, there never was.
+        """
+        never_removed = dict.fromkeys(kept)
+        asked = dict.fromkeys(keys) | never_removed
         # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
         # sent: an endpoint that does not know its kind refuses all the keys beside it.
         wanted = {key: None for key in asked if not names_no_contract(key)}
@@ -141,6 +145,9 @@ class LedgerView:
                         self._used_keys.pop(key, None)
                 raise
             self._used_keys.update(wanted)  # also what another part, that failed, has given up
+        for key in never_removed:
+            if key in wanted:
+                self._keys[key].kept = True
         return {key: self._keys[key].entry if key in wanted else None for key in asked}
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:

@@ -116,8 +116,8 @@ class _SealedView(LedgerView):
         self._sealed_instances = sealed
         self._asked = asked
 
-    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Entry | None]:
-        entries = dict(await self._view.read(keys))
+    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+        entries = dict(await self._view.read(keys, kept))
         for key, entry in entries.items():
             if entry is None or not is_instance_key(key):
                 continue

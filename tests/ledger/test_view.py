@@ -86,6 +86,52 @@ class TestFinishing:
         assert reading.certificate.rounds <= 4
         assert len(source.log) <= 4 * 6
 
+    @pytest.mark.parametrize("pace", range(3, 8))
+    def test_absent_entries_that_are_never_removed_cost_no_round(self, pace: int) -> None:
+        """1,000 keys without an entry bind no ledger when their contract keeps what it writes, even as some appear."""
+        chain = Chain()
+        busy, awaited = [b"busy %d" % number for number in range(5)], [b"awaited %d" % number for number in range(1000)]
+        for key in QUIET:
+            chain.put(key, b"value")
+
+        def change(chain: Chain) -> None:
+            for key in busy if chain.ledger % 20 else (*busy, awaited[chain.ledger]):
+                chain.put(key, f"at {chain.ledger + 1}".encode())
+
+        chain.on_close = change
+        chain.close_ledger()
+        source = ChainSource(chain, requests_per_ledger=pace)
+
+        async def program(view: LedgerView) -> State:
+            found = [*(await view.read(QUIET)).items(), *(await view.read(busy, kept=awaited)).items()]
+            return {key: data_of(entry) for key, entry in found}
+
+        reading = asyncio.run(read_at_one_ledger(source, program))
+
+        assert true_state(chain, reading.result, reading.certificate.ledger) == reading.result
+        assert reading.certificate.rounds <= 4
+
+    def test_an_absent_entry_that_may_be_removed_binds_its_ledger(self) -> None:
+        """Nothing is said of the ledgers before for any other key: what is absent now may have been there."""
+        chain = Chain()
+        for ledger in range(8):
+            chain.put(b"other", b"%d" % ledger)
+            chain.put(b"removed", b"there" if ledger < 3 else None)
+            chain.close_ledger()
+        source = ChainSource(chain)
+
+        def reading_of(kept: bool) -> tuple[int, int]:
+            async def program(view: LedgerView) -> None:
+                keys = {"keys": [b"other", b"never"]} if not kept else {"keys": [b"other"], "kept": [b"never"]}
+                await view.read(**keys)
+
+            certificate = asyncio.run(read_at_one_ledger(source, program)).certificate
+            return certificate.interval.first, certificate.interval.last
+
+        chain.close_ledger()
+        assert (109, 109) == reading_of(kept=False)
+        assert (108, 109) == reading_of(kept=True)
+
     @pytest.mark.parametrize("seed", range(10))
     def test_busy_entries_and_calls_together(self, seed: int) -> None:
         """Thirty calls over a quiet oracle, each a request of its own, are certified by what they looked at."""
