@@ -7,6 +7,8 @@ by market, then pool; strkeys are ASCII, so the order of the strings is the orde
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import polars as pl
 
 PROTOCOL_COLUMNS: dict[str, pl.DataType] = {
@@ -67,8 +69,17 @@ TERMS: dict[str, pl.DataType] = {
     "reserve_factor_bps": pl.Int64(),  # of the borrowers' interest, what suppliers do not get
     "can_be_collateral": pl.Boolean(),  # by the pool's configuration, whatever the gates say now
     "can_be_borrowed": pl.Boolean(),
+    "reward_token": pl.String(),  # contract strkey; null where nothing is paid beside the interest
+    "supply_reward_per_second": pl.Int128(),  # to all suppliers together; its base units, reward_decimals more
+    "borrow_reward_per_second": pl.Int128(),
+    "reward_decimals": pl.Int64(),  # beyond the base units of reward_token
+    "supply_reward_expiration": pl.Int64(),  # unix seconds; null without an end
+    "borrow_reward_expiration": pl.Int64(),
+    "supply_reward_reason": pl.String(),  # a `RewardReason`
+    "borrow_reward_reason": pl.String(),
 }
-"""What a protocol's `project` may give besides: what can be done, how much of it, and at what risk; the rest is null.
+"""What a protocol's `project` may give besides: what can be done, how much of it, at what risk, and what is paid beside
+the interest; the rest is null.
 
 An amount is only told for what can be done: `exporter.numbers.compute` makes it 0 where its gate is closed, and null
 where that is not known.
@@ -94,6 +105,15 @@ POOLS: dict[str, pl.DataType] = {
     "borrowed_usd_cents": pl.Int128(),
     "available_usd_cents": pl.Int128(),  # of available_to_withdraw
     "price_reason": pl.String(),  # "valid", or why there is no price
+    "supply_reward_per_year": pl.Int128(),  # base units of reward_token, at the pace of now
+    "borrow_reward_per_year": pl.Int128(),
+    "supply_reward_apr_bps": pl.Int64(),  # not compounded, and in no other rate
+    "borrow_reward_apr_bps": pl.Int64(),  # what a borrower gets, not what he pays
+    "reward_symbol": pl.String(),
+    "reward_token_decimals": pl.Int64(),
+    "reward_price": pl.Int128(),  # of one whole reward token, 10^-reward_price_decimals US dollars
+    "reward_price_decimals": pl.Int64(),
+    "reward_price_source": pl.String(),
     "observed_ledger": pl.Int64(),
     "ledger_close_time": pl.Int64(),
 }
@@ -114,5 +134,49 @@ MARKETS: dict[str, pl.DataType] = {
     "observed_ledger": pl.Int64(),
 }
 """The markets frame: one row for each market that was read."""
+
+BACKSTOPS: dict[str, pl.DataType] = {
+    "market": pl.String(),  # contract strkey
+    "backstop": pl.String(),  # contract strkey
+    "lp_token": pl.String(),  # contract strkey of what is deposited; null where its backstop cannot be read
+    "shares": pl.Int128(),  # of the market's part; null where it cannot be read, as all that hangs on it
+    "lp_tokens": pl.Int128(),  # behind the shares, base units; those queued for withdrawal are among them
+    "queued_shares": pl.Int128(),
+    "queued_part": pl.Int128(),  # 7 decimals, rounded up
+    "blnd": pl.Int128(),  # behind the tokens, base units
+    "usdc": pl.Int128(),
+    "lp_price_usdc": pl.Int128(),  # of one whole token, 7 decimals
+    "blnd_price_usdc": pl.Int128(),
+    "value_usd_cents": pl.Int128(),  # of the tokens; null without a price of USDC by the market's oracle
+    "threshold_product_bps": pl.Int64(),  # of what the contract asks for; the fifth root says how far the funds are
+    "threshold_met": pl.Boolean(),
+    "status_after_update": pl.String(),  # what anybody's call would make of the market; null where nobody can call
+    "emission_token": pl.String(),
+    "emission_per_second": pl.Int128(),  # its base units, emission_decimals more
+    "emission_decimals": pl.Int64(),
+    "emission_per_year": pl.Int128(),  # base units
+    "emission_expiration": pl.Int64(),  # unix seconds
+    "emission_apr_bps": pl.Int64(),  # for the tokens that are not queued
+    "emission_reason": pl.String(),  # a `RewardReason`
+}
+"""The backstops frame: one row for each market that names one."""
+
+
+class RewardReason(StrEnum):
+    """What the yield of a reward is, or why it is 0 or null."""
+
+    VALID = "valid"
+    NONE = "none"  # 0: the protocol pays none
+    NO_EMISSIONS = "no_emissions"  # 0: none was ever set up here, or it is of nothing
+    EXPIRED = "expired"  # 0: it is over, or paused
+    NOTHING_SUPPLIED = "nothing_supplied"  # null: nobody is there to be paid
+    NOTHING_BORROWED = "nothing_borrowed"
+    NO_BACKSTOP = "no_backstop"
+    NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth beside the pool's is not
+    NO_REWARD_PRICE = "no_reward_price"
+    SEVERAL_TOKENS = "several_tokens"  # null: more than one token is paid
+    UNREAD = "unread"  # null: the entry is archived or cannot be decoded
+    NOT_READ = "not_read"  # null: the exporter does not look for it
+
 
 VALID_PRICE = "valid"

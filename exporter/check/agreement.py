@@ -29,6 +29,7 @@ from exporter.tree.documents import (
     AssetHistory,
     AssetLiquidity,
     AssetOperations,
+    AssetRewards,
     AssetRisk,
     DataPackage,
     MarketEntry,
@@ -226,11 +227,10 @@ _SNAPSHOT_FIELDS = PoolSnapshot.__struct_fields__
 _snapshot_of = attrgetter(*_SNAPSHOT_FIELDS)
 
 
+_PARTS = {"operations": AssetOperations, "liquidity": AssetLiquidity, "risk": AssetRisk, "rewards": AssetRewards}
+
 TERM_PATHS = {
-    name: f"{part}.{name}"
-    for part, model in (("operations", AssetOperations), ("liquidity", AssetLiquidity), ("risk", AssetRisk))
-    for name in model.__struct_fields__
-    if name in POOLS
+    name: f"{part}.{name}" for part, model in _PARTS.items() for name in model.__struct_fields__ if name in POOLS
 }
 """The columns of the history that an asset's detail has in its parts, and where."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -174,4 +175,6 @@ def _time(seconds: str) -> str:
 
 
 def _wire(value: Any) -> object:
+    if isinstance(value, datetime):
+        return f"{value:{_AS_WRITTEN}}"
     return str(value) if isinstance(value, Decimal) else value

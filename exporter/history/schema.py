@@ -83,8 +83,8 @@ def _decimal(name: str, meaning: str, *, nullable: bool = False) -> HistoryColum
     return HistoryColumn(name, ParquetType.DECIMAL, nullable, meaning)
 
 
-def _time(name: str, meaning: str) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.TIMESTAMP, False, meaning)
+def _time(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
+    return HistoryColumn(name, ParquetType.TIMESTAMP, nullable, meaning)
 
 
 def _flag(name: str, meaning: str) -> HistoryColumn:
@@ -200,6 +200,33 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
         "floor(available_to_withdraw * price * 100); null without a valid price",
         nullable=True,
     ),
+    _text("reward_token", "token contract that is paid beside the interest, a strkey; null without one", nullable=True),
+    _text("reward_symbol", "symbol of the reward token as its contract gives it", nullable=True),
+    _int("reward_token_decimals", "decimals of the reward token", nullable=True),
+    _decimal(
+        "supply_reward_per_second",
+        "what all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals",
+        nullable=True,
+    ),
+    _decimal("borrow_reward_per_second", "the same for all borrowers", nullable=True),
+    _int("reward_decimals", "decimals of the two beyond base units", nullable=True),
+    _decimal("supply_reward_per_year", "the same a year, floor to base units of the reward token", nullable=True),
+    _decimal("borrow_reward_per_year", "the same for all borrowers", nullable=True),
+    _time("supply_reward_expiration", "when the suppliers' reward ends; null without an end", nullable=True),
+    _time("borrow_reward_expiration", "the same for the borrowers'", nullable=True),
+    _int(
+        "supply_reward_apr_bps",
+        "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points",
+        nullable=True,
+    ),
+    _int("borrow_reward_apr_bps", "the same for borrowers, who get it", nullable=True),
+    _text("supply_reward_reason", "valid, or why the suppliers' reward is 0 or its yield null", nullable=True),
+    _text("borrow_reward_reason", "the same for the borrowers'", nullable=True),
+    _decimal(
+        "reward_price", "USD for one reward token, times 10^reward_price_decimals; null when not known", nullable=True
+    ),
+    _int("reward_price_decimals", "decimals of reward_price", nullable=True),
+    _text("reward_price_source", "what the price of the reward token follows from", nullable=True),
 )
 """Every column, in the order of the file."""
 

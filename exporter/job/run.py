@@ -420,7 +420,7 @@ def render(
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
-    yield from render_tree(tables.pools, tables.markets, *sizes)
+    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops)
     yield from render_details(tables, PROTOCOLS)
     yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)

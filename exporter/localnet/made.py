@@ -38,6 +38,7 @@ from exporter.localnet.blend import (
     reserve_list,
     reward_zone,
 )
+from exporter.localnet.blend_rewards import BlendRewards
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.contracts import (
     ORACLE_WASM,
@@ -313,6 +314,7 @@ class MadeNetwork(LocalNetwork):
             for place, market in enumerate(self.markets):
                 market.oracle = self.reflector.aggregator if place % 2 else self.reflector.oracle
         self.deployments = make_deployments()
+        self.blend_rewards = BlendRewards(seed, self.markets, self.deployments, start_time)
         reserves = [(market, reserve) for market in self.markets for reserve in market.reserves]
         broken = self._random.sample(reserves, archived + missing)
         self.archived, self.missing = broken[:archived], broken[archived:]
@@ -324,6 +326,7 @@ class MadeNetwork(LocalNetwork):
         )
         self.others = OtherMarkets(others, seed, self.tokens, start_time)
         entries = dict(self._first_entries(start_ledger, start_time))
+        entries |= self.blend_rewards.first_entries(self.markets, start_ledger)
         entries |= self.alula.first_entries(start_ledger, start_time)
         entries |= self.others.first_entries(start_ledger, start_time)
         if self.reflector is not None:
@@ -343,7 +346,8 @@ class MadeNetwork(LocalNetwork):
         ledger = self.chain.latest + 1
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         changes = []
-        for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+        operated = self._random.sample(self._active, min(self.changes_per_ledger, len(self._active)))
+        for market, reserve in operated:
             reserve.operate(self._random, time, market.status)
             changes.append(self._write(reserve_data(market, reserve), ledger))
         for _ in range(min(self.prices_per_ledger, len(self._renewed))):
@@ -351,6 +355,7 @@ class MadeNetwork(LocalNetwork):
             self._next_feed += 1
             feed.move(self._random)
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
+        changes += self.blend_rewards.advance(ledger, time, operated)
         changes += self.alula.advance(self.chain, ledger, time)
         changes += self.others.advance(self.chain, ledger, time)
         if self.reflector is not None:

@@ -14,9 +14,10 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.numbers import exact
 from exporter.numbers.prices import price_frame, refuse_older, with_values
+from exporter.numbers.rewards import backstop_frame, prices_in, with_rewards
 from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
-from exporter.tables import GATES, MARKETS, POOLS, TERMS, VALID_PRICE
+from exporter.tables import BACKSTOPS, GATES, MARKETS, POOLS, TERMS, VALID_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ BOUNDS: dict[str, int] = {
     "last_accrual_time": MAX_TIMESTAMP_SECONDS,
     **{name: exact.JSON_INTEGER_MAX for name, dtype in TERMS.items() if dtype == pl.Int64},
     **{name: MAX_DECIMAL for name, dtype in TERMS.items() if dtype == pl.Int128},
+    **dict.fromkeys(("supply_reward_expiration", "borrow_reward_expiration"), MAX_TIMESTAMP_SECONDS),
+    **dict.fromkeys(("supply_reward_per_year", "borrow_reward_per_year"), MAX_DECIMAL),
+    **dict.fromkeys(("supply_reward_apr_bps", "borrow_reward_apr_bps"), exact.JSON_INTEGER_MAX),
 }  # fmt: skip
 """The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
 bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they
@@ -65,6 +69,7 @@ class Tables:
     close_time: int
     pools: pl.DataFrame
     markets: pl.DataFrame
+    backstops: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BACKSTOPS))
     unread: list[Unread] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
     bounded: list[Bounded] = field(default_factory=list)
@@ -94,6 +99,7 @@ def compute(
         tables.unread += unread
     pools = pl.concat([tables.pools, *frames])
     tables.pools = pools.sort("market", "pool")
+    tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
     for reading in readings:
         tables.absent += reading.absent
@@ -162,6 +168,9 @@ def _pools_of(
     not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
     pools = pools.with_columns(pl.col("price_reason").fill_null(not_asked))
     pools = with_values(refuse_older(pools, reading.price_limits, tables.close_time))
+    known_prices = prices_in(prices)
+    pools = with_rewards(pools, reading, known_prices)
+    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])
 
     def representable(kept: pl.DataFrame) -> pl.DataFrame:
         check_representable(kept)

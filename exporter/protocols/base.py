@@ -150,6 +150,19 @@ class Parameter:
     no_limit: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RewardPrice:
+    """One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``; ``source`` says so.
+
+    The market's oracle has the price of that token, which may be the reward token itself, at a rate of 1.
+    """
+
+    priced_in: str
+    rate: int = 1
+    decimals: int = 0
+    source: str = ""
+
+
 @dataclass(slots=True)
 class ProtocolReading:
     """Everything one protocol gave.
@@ -162,7 +175,9 @@ class ProtocolReading:
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
     deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
-    are the markets whose code a notice says to be unknown.
+    are the markets whose code a notice says to be unknown. ``reward_prices`` say what reward tokens are worth, by
+    market and token; ``tokens`` has these tokens too, and ``quotes`` the prices that they hang on. ``backstops`` are
+    rows of `exporter.tables.BACKSTOPS`, without what is null and without the value in US cents.
     """
 
     protocol: str
@@ -178,6 +193,8 @@ class ProtocolReading:
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
+    reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
+    backstops: list[dict[str, object]] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:
         """Bring to a ledger's close time what depends on it without an entry changing, such as a pause that ends.

@@ -139,8 +139,8 @@ class Collector:
         for name, values in self.reading.columns.items():
             values.append(row[name])
 
-    async def read_quotes(self, view: LedgerView) -> None:
-        """Ask each pool's oracle for its token's price. Raises `SourceError`."""
+    async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
+        """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""
         columns = self.reading.columns
-        pairs = zip(columns["oracle"], columns["token_address"], strict=True)
-        self.reading.quotes = await read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs])
+        pairs = [(str(row[0]), str(row[1])) for row in zip(columns["oracle"], columns["token_address"], strict=True)]
+        self.reading.quotes = await read_quotes(view, dict.fromkeys([*pairs, *more]))

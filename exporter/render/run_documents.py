@@ -24,7 +24,7 @@ from exporter.history.schema import MAX_TIMESTAMP_SECONDS
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
-from exporter.tables import POOLS
+from exporter.tables import BACKSTOPS, POOLS
 from exporter.tree.documents import (
     AssetDetail,
     AssetIndexes,
@@ -32,10 +32,12 @@ from exporter.tree.documents import (
     AssetOperations,
     AssetPrice,
     AssetRates,
+    AssetRewards,
     AssetRisk,
     ContractVersion,
     Excluded,
     KnownAddress,
+    MarketBackstop,
     MarketEntry,
     MarketList,
     MarketPool,
@@ -58,6 +60,8 @@ from exporter.tree.read_back import render_document
 MARKET_POOLS_CAP = 200
 """How many pools a market summary lists; the rest is at ``/v1/assets?market=``."""
 
+_NO_BACKSTOPS = pl.DataFrame(schema=BACKSTOPS)
+
 
 def render_tree(
     pools: pl.DataFrame,
@@ -65,27 +69,31 @@ def render_tree(
     sizes: Sequence[int],
     default_size: int,
     cap: int = MARKET_POOLS_CAP,
+    backstops: pl.DataFrame = _NO_BACKSTOPS,
 ) -> Iterator[RenderedFile]:
     """Render all that follows from the frames: pages and listings, then the documents of the markets.
 
-    `pools` and `markets` are the frames of one run (`exporter.tables`), either of which may be empty. Files come one
-    by one, never all at once in memory, in an order that depends on the input alone. Raises ConfigError for page
-    sizes that cannot serve every limit and CheckError for frames that contradict each other or a promise of the
+    `pools`, `markets` and `backstops` are the frames of one run (`exporter.tables`), each of which may be empty. Files
+    come one by one, never all at once in memory, in an order that depends on the input alone. Raises ConfigError for
+    page sizes that cannot serve every limit and CheckError for frames that contradict each other or a promise of the
     API; what was yielded before must then not be published.
     """
     check_markets(pools, markets)
     yield from render_pages(pools, markets, sizes, default_size)
-    for summary in market_summaries(pools, markets, cap):
+    for summary in market_summaries(pools, markets, cap, backstops):
         yield render_document(summary)
 
 
-def market_summaries(pools: pl.DataFrame, markets: pl.DataFrame, cap: int) -> Iterator[MarketSummary]:
+def market_summaries(
+    pools: pl.DataFrame, markets: pl.DataFrame, cap: int, backstops: pl.DataFrame = _NO_BACKSTOPS
+) -> Iterator[MarketSummary]:
     """The summary of each market of the markets frame, in its order, with at most `cap` pools each.
 
     `pool_count` is taken from the markets frame, so it counts pools that could not be read. A list is truncated
     when the cap cut it, not when a pool of it was unread.
     """
     members = _by_market(pools)
+    insured = {row["market"]: _market_backstop(row) for row in backstops.iter_rows(named=True)}
     columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
     for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
         rows = members.get(market, [])
@@ -97,7 +105,17 @@ def market_summaries(pools: pl.DataFrame, markets: pl.DataFrame, cap: int) -> It
             pools=[market_pool(row) for row in rows[:cap]],
             truncated=len(rows) > cap,
             tvl_usd_cents=None if tvl is None else str(tvl),
+            backstop=insured.get(market),
         )
+
+
+def _market_backstop(row: Mapping[str, Any]) -> MarketBackstop:
+    """The backstop from a row of the backstops frame."""
+    fields: dict[str, Any] = {
+        name: _digits(row[name]) if BACKSTOPS[name] == pl.Int128 else row[name]
+        for name in MarketBackstop.__struct_fields__
+    }
+    return MarketBackstop(**fields | {"emission_expiration": printed_time(row["emission_expiration"])})
 
 
 def market_pool(snapshot: PoolSnapshot) -> MarketPool:
@@ -209,6 +227,11 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], module
         ),
         liquidity=shared(AssetLiquidity),
         risk=shared(AssetRisk),
+        rewards=shared(
+            AssetRewards,
+            supply_reward_expiration=printed_time(row["supply_reward_expiration"]),
+            borrow_reward_expiration=printed_time(row["borrow_reward_expiration"]),
+        ),
     )
 
 

@@ -37,6 +37,7 @@ from exporter.tree.values import (
     Price,
     ProtocolName,
     Reason,
+    RewardReasonName,
     RiskScope,
     RunId,
     Scale,
@@ -108,12 +109,48 @@ class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
     tvl_usd_cents: UsdCents | None
 
 
+class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
+    """What insures the suppliers of a market of Blend, as its contracts count it at the observed ledger.
+
+    `lp_tokens` are tokens of a pool of Comet, of which `blnd` and `usdc` are the parts, all in base units of 7
+    decimals; `value_usd_cents` is their worth by the market's own oracle. `queued_part` (7 decimals) of the `shares` is
+    queued for withdrawal. `threshold_product_bps` compares BLND^4 * USDC with what the contract asks for: its fifth
+    root says how far the funds are. `status_after_update` is what a call of `update_status`, which anybody may make,
+    would make of the market now; the status itself changes by such a call alone. The emission is what depositors who
+    have not queued are paid, in base units of `emission_token` times 10^`emission_decimals` a second; its reason is one
+    of those of the `rewards` of a pool, or `no_backstop`. What cannot be read is null.
+    """
+
+    backstop: ContractAddress
+    lp_token: ContractAddress | None
+    shares: Amount | None
+    lp_tokens: Amount | None
+    queued_shares: Amount | None
+    queued_part: FixedPoint | None
+    blnd: Amount | None
+    usdc: Amount | None
+    lp_price_usdc: FixedPoint | None
+    blnd_price_usdc: FixedPoint | None
+    value_usd_cents: UsdCents | None
+    threshold_product_bps: BasisPoints | None
+    threshold_met: bool | None
+    status_after_update: Words | None
+    emission_token: ContractAddress | None
+    emission_decimals: Scale
+    emission_per_second: Amount | None
+    emission_per_year: Amount | None
+    emission_expiration: Timestamp | None
+    emission_apr_bps: BasisPoints | None
+    emission_reason: RewardReasonName
+
+
 class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """One market with its pools, ascending by id.
 
     `pool_count` counts all member pools, also those that were cut from `pools` (`truncated`) or could not be
     read (listed in `/v1/system/status`). `tvl_usd_cents` sums all pools that have a price, cut or not; it is null
-    when none has. `config_hash` changes if and only if the market's configuration in the ledger does.
+    when none has. `config_hash` changes if and only if the market's configuration in the ledger does. `backstop` is
+    null where the market has none.
     """
 
     market: ContractAddress
@@ -123,6 +160,7 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     pools: list[MarketPool]
     truncated: bool
     tvl_usd_cents: UsdCents | None
+    backstop: MarketBackstop | None
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -391,6 +429,37 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     can_be_borrowed: bool | None
 
 
+class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is paid beside the interest, in a token of its own; it is in no other rate, and not compounded.
+
+    A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
+    reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
+    null: `nothing_supplied`, `nothing_borrowed`, `no_token_price`, `no_reward_price`, `several_tokens`, `unread` (the
+    entry is archived, or of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
+    `reward_token` times 10^`reward_decimals`, amounts a year in base units. `reward_price` / 10^`reward_price_decimals`
+    is the price of one whole token in USD, and `reward_price_source` says what it follows from: `comet_spot` is the
+    momentary price of a pool that a single trade can move.
+    """
+
+    reward_token: ContractAddress | None
+    reward_symbol: TokenSymbol | None
+    reward_token_decimals: TokenDecimals | None
+    reward_decimals: Scale | None
+    supply_reward_per_second: Amount | None
+    supply_reward_per_year: Amount | None
+    supply_reward_expiration: Timestamp | None
+    supply_reward_apr_bps: BasisPoints | None
+    supply_reward_reason: RewardReasonName
+    borrow_reward_per_second: Amount | None
+    borrow_reward_per_year: Amount | None
+    borrow_reward_expiration: Timestamp | None
+    borrow_reward_apr_bps: BasisPoints | None
+    borrow_reward_reason: RewardReasonName
+    reward_price: FixedPoint | None
+    reward_price_decimals: Scale | None
+    reward_price_source: Words | None
+
+
 class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot, with what an analyst wants beside it.
 
@@ -418,6 +487,7 @@ class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     operations: AssetOperations
     liquidity: AssetLiquidity
     risk: AssetRisk
+    rewards: AssetRewards
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):

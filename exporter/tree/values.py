@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from exporter.tables import RewardReason
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
@@ -175,6 +176,14 @@ LiquidationKind: TypeAlias = Annotated[
         pattern="^(fixed|range|auction|dynamic)$",
         description="How a liquidator's bonus comes about.",
         examples=["auction"],
+    ),
+]
+RewardReasonName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=f"^({'|'.join(RewardReason)})$",
+        description="`valid`, or why a reward is 0 or its yield null.",
+        examples=["valid", "expired"],
     ),
 ]
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]

@@ -19,6 +19,14 @@ _DEFAULTS: Mapping[ParquetType, object] = {
     ParquetType.BOOLEAN: True,
 }
 
+_NAMED: Mapping[str, object] = {
+    "risk_scope": "reserve",
+    "liquidation_kind": "auction",
+    "reward_token": "C" + 55 * "A",
+    "supply_reward_reason": "valid",
+    "borrow_reward_reason": "expired",
+}
+
 
 def pools_frame(
     rows: Sequence[Mapping[str, object]], ledger: int = LEDGER, close_time: int = CLOSE_TIME
@@ -41,4 +49,4 @@ def pools_frame(
 def _default(name: str, kind: ParquetType, position: int) -> object:
     if name in ("market", "pool"):
         return f"{name}-{position:06d}"
-    return {"risk_scope": "reserve", "liquidation_kind": "auction"}.get(name, _DEFAULTS[kind])
+    return _NAMED.get(name, _DEFAULTS[kind])

@@ -32,6 +32,7 @@ from exporter.localnet.blend import (
     reserve_list,
     reward_zone,
 )
+from exporter.localnet.blend_rewards import BlendRewards
 from exporter.localnet.chain import Chain, LedgerState
 from exporter.localnet.contracts import Contracts, Entry, Simulation, Token, asset_entry, oracle_instance
 from exporter.localnet.k2 import Reserve, price_entry
@@ -111,6 +112,7 @@ class MainnetChain(LocalNetwork):
                 made[generation.label],
                 factory=known.address("factory") or contract("blend v2.1 factory"),
                 backstop=known.backstop or "",
+                usdc=self.tokens[1].contract,
             )
             addresses = known.markets
             if label == "v2.1":
@@ -124,6 +126,8 @@ class MainnetChain(LocalNetwork):
                 for reserve in market.reserves:
                     yield from (reserve_config(market, reserve), reserve_data(market, reserve))
                 self.pools += len(market.reserves)
+            rewards = BlendRewards(1, markets, {generation.label: around}, CLOSE_TIME)
+            yield from ((key, entry.data) for key, entry in rewards.first_entries(markets, LEDGER))
 
     def _blend_market(self, around: Deployment, address: str, index: int) -> Market:
         turn = 2 * index + (around.generation is V1)  # the generations take turns in making

@@ -147,8 +147,8 @@ def test_stored_state(snapshot: LedgerSnapshot) -> None:
 def test_pool(tables: Tables, token: str) -> None:
     """Every number of the row is the one that the contract's own wasm gives for these entries."""
     row = tables.pools.row(by_predicate=pl.col("pool") == token, named=True)
-
     golden = SHARED | {"pool": token, "token_address": token} | dict(zip(COLUMNS, GOLDEN[token], strict=True))
+
     assert golden == {name: row[name] for name in golden}
 
 

@@ -617,10 +617,12 @@ class TestTerms:
         return compute([other_reading(None, {})], modules, 7, NOW).pools.row(0, named=True)
 
     def test_a_protocol_that_says_nothing(self) -> None:
-        """Every term is null, and the pool is read all the same."""
+        """Every term is null, its rewards are said not to be looked for, and the pool is read all the same."""
         row = self.row()
+        reasons = ("supply_reward_reason", "borrow_reward_reason")
 
-        assert {None} == {row[name] for name in TERMS}
+        assert {None} == {row[name] for name in TERMS if name not in reasons}
+        assert {"not_read"} == {row[name] for name in reasons}
 
     @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])
     @pytest.mark.parametrize(("gate", "amount"), GATES.items())

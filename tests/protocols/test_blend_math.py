@@ -637,6 +637,9 @@ T15: dict[str, Any] = {
     "b_rate": 1123456789, "b_supply": 990000000, "d_rate": 1345678123, "d_supply": 650000000, "ir_mod": 10**9,
     "backstop_credit": 0, "last_time": 0, "max_util": 9500000, "c_factor": 7500000, "l_factor": 7500000,
     "supply_cap": 2**127 - 1,
+    "reward_token": "BLND",
+    "supply_eps": 100_000, "supply_expiration": 617281, "supply_unpaid": None,
+    "borrow_eps": None, "borrow_expiration": None, "borrow_unpaid": "no_emissions",
 }  # fmt: skip
 T17: dict[str, Any] = T15 | {
     "pool": "P2", "generation": "v2", "b_rate": 1123456789000, "d_rate": 1345678123000, "ir_mod": 10**7,
@@ -650,7 +653,7 @@ def columns_of(*reserves: dict[str, Any]) -> dict[str, list[object]]:
 
 
 def test_schema() -> None:
-    """The frame has exactly the columns and types that are a protocol's to give, in their order."""
+    """The frame has exactly the columns and types that are a protocol's to give, in their order, and then the terms."""
     frame = project_pools(at(columns_of(T15, T17), T))
 
     assert [*PROTOCOL_COLUMNS.items(), *(item for item in TERMS.items() if item[0] in frame.columns)] == [

@@ -79,13 +79,14 @@ class TestReading:
         assert ([], [], []) == (tables.unread, tables.unpriced, tables.absent)
 
     def test_requests(self) -> None:
-        """Four waves: markets with zones, (nothing more here), reserves with tokens, and the calls."""
+        """Four waves: markets with zones, the backstop that no list has, what they keep of pools, and the calls."""
         ledger = two_markets()
         ledger.read([candidate("A"), candidate("B")])
         assert ledger.source is not None
 
         waves = [(kind, keys) for kind, keys, _ in ledger.source.log]
-        assert [("entries", 4), ("entries", 3 * 2 + 2)] == waves
+        of_backstop = 2 * 2 + 1  # balance and emission of each pool, what v1 takes its token to be worth
+        assert [("entries", 3 * 2), ("entries", 1), ("entries", 3 * 2 + 2 + of_backstop)] == waves
         expected = [ContractCall(contract(f"{name} oracle"), "decimals") for name in "AB"]
         expected += [lastprice("A oracle", "XLM"), lastprice("A oracle", "USDC"), lastprice("B oracle", "USDC")]
         assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
@@ -337,13 +338,13 @@ class TestUnreadMarket:
         assert {(B, contract("USDC"))} == read_pools_of(tables)
 
     def test_endless_list_is_not_followed(self) -> None:
-        """Nothing is asked for the entries of a list that is too long to be one."""
+        """Nothing is asked for the entries of a list that is too long to be one; only for the market's backstop."""
         ledger = two_markets()
         ledger.replace(reserve_list("A", [f"T{number}" for number in range(5000)]))
         ledger.compute([candidate("A")])
         assert ledger.source is not None
 
-        assert [("entries", 2, 101)] == ledger.source.log
+        assert [("entries", 3, 101), ("entries", 1, 101)] == ledger.source.log
 
     def test_absent_when_demanded(self) -> None:
         """A market that the operator named and the ledger does not have is unread; he is told where to look."""
@@ -373,7 +374,7 @@ class TestRewardZone:
         assert ledger.source is not None
 
         assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
-        assert [4, 2, 8] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
+        assert [5, 3, 13] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
         assert [] == tables.notices
 
     def test_several_zones(self) -> None:

@@ -180,7 +180,7 @@ def test_golden_market_document() -> None:
         f'{{"pool":"{Y}","token_address":"{Y}","symbol":"USDC","decimals":18,"supply_apy_bps":610,'
         '"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"170141183460469231731687303715884105727",'
         '"total_borrowed":"21562828886421","oracle_price_usd":"1.000000000000000001","tvl_usd_cents":"329670245"}'
-        '],"truncated":false,"tvl_usd_cents":"329670245"}'
+        '],"truncated":false,"tvl_usd_cents":"329670245","backstop":null}'
     )
 
     assert {A: expected.encode()} == market_documents(pools, markets_frame(pools, {A: 1}))
@@ -317,6 +317,20 @@ ROW: dict[str, object] = {
     "borrow_cap": None,
     "max_utilization_bps": 9500,
     "reserve_factor_bps": 2000,
+    "reward_symbol": "BLND",
+    "reward_token_decimals": 7,
+    "reward_decimals": 7,
+    "supply_reward_per_second": 25,
+    "supply_reward_per_year": 26,
+    "supply_reward_expiration": CLOSE_TIME + 60,
+    "supply_reward_apr_bps": 27,
+    "borrow_reward_per_second": 0,
+    "borrow_reward_per_year": 0,
+    "borrow_reward_expiration": None,
+    "borrow_reward_apr_bps": 0,
+    "reward_price": 28,
+    "reward_price_decimals": 21,
+    "reward_price_source": "comet_spot",
 }
 PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 1, 7, no_limit=True))
 
@@ -419,6 +433,25 @@ def test_every_field() -> None:
             "reserve_factor_bps": 2000,
             "can_be_collateral": True,
             "can_be_borrowed": True,
+        },
+        "rewards": {
+            "reward_token": "C" + 55 * "A",
+            "reward_symbol": "BLND",
+            "reward_token_decimals": 7,
+            "reward_decimals": 7,
+            "supply_reward_per_second": "25",
+            "supply_reward_per_year": "26",
+            "supply_reward_expiration": "2025-03-17T08:27:40Z",
+            "supply_reward_apr_bps": 27,
+            "supply_reward_reason": "valid",
+            "borrow_reward_per_second": "0",
+            "borrow_reward_per_year": "0",
+            "borrow_reward_expiration": None,
+            "borrow_reward_apr_bps": 0,
+            "borrow_reward_reason": "expired",
+            "reward_price": "28",
+            "reward_price_decimals": 21,
+            "reward_price_source": "comet_spot",
         },
     } == rendered()
 

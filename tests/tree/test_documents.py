@@ -61,9 +61,8 @@ def test_the_first_documents_have_their_fields_in_order() -> None:
     """A pool snapshot has exactly the 13 fields that the API fixes, a market's pool those without market and ledger."""
     assert POOL_FIELDS == list(PoolSnapshot.__struct_fields__)
     assert POOL_FIELDS[1:-1] == list(MarketPool.__struct_fields__)
-    assert ["market", "config_hash", "observed_ledger", "pool_count", "pools", "truncated", "tvl_usd_cents"] == list(
-        MarketSummary.__struct_fields__
-    )
+    first = ["market", "config_hash", "observed_ledger", "pool_count", "pools", "truncated", "tvl_usd_cents"]
+    assert [*first, "backstop"] == list(MarketSummary.__struct_fields__)
 
 
 def test_every_kind_of_value_is_described() -> None:

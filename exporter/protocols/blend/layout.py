@@ -50,7 +50,10 @@ _STATE_FIELDS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A Blend pool contract: what its instance entry holds. ``backstop_rate`` has 7 decimals."""
+    """A Blend pool contract: what its instance entry holds. ``backstop_rate`` has 7 decimals.
+
+    ``backstop`` and ``reward_token`` (BLND) are None where they are no contracts: they cost what hangs on them alone.
+    """
 
     generation: str
     wasm_hash: str
@@ -59,6 +62,8 @@ class PoolInstance:
     status: str
     oracle: str
     backstop_rate: int
+    backstop: str | None
+    reward_token: str | None
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
@@ -106,8 +111,15 @@ def decode_instance(entry: Entry) -> PoolInstance:
         status=STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"unknown_{status}",
         oracle=config.address("oracle"),
         backstop_rate=backstop_rate,
+        backstop=_contract(storage, "Backstop"),
+        reward_token=_contract(storage, "BLNDTkn"),
         storage=instance.storage or (),
     )
+
+
+def _contract(storage: Fields, name: str) -> str | None:
+    kind, payload = storage.get(name) or (None, "")
+    return payload if kind == scval.ADDRESS and payload.startswith("C") else None
 
 
 def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:

@@ -16,15 +16,17 @@ its inputs are replaced by harmless ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
 
 import polars as pl
 
 from exporter.errors import ExactOverflowError
 from exporter.numbers import exact
+from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+from exporter.tables import TERMS
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -65,6 +67,12 @@ class Accrued(NamedTuple):
     total_borrowed: pl.Series
 
 
+REWARD_COLUMNS = {
+    f"{side}_reward_{part}": TERMS[f"{side}_reward_{part}"]
+    for side in SIDES
+    for part in ("per_second", "expiration", "reason")
+}
+
 _RATE_DECIMALS = {"v1": 9, "v2": 12}
 _MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 
@@ -74,10 +82,10 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
     Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
     """
-    reserves = project(raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "generation"))
+    reserves = project(raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "generation", "reward_token"))
     generation = pl.col("generation")
     return shared_columns(
-        reserves,
+        reserves.hstack(rewards(columns)),
         "blend",
         generation,
         total_collateral=0,  # in Blend collateral is supplied, and stands in that total
@@ -90,8 +98,25 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier="accrued_ir_mod",
         rate_modifier_decimals=generation.replace_strict(_MODIFIER_DECIMALS, return_dtype=pl.Int64),
         backstop_credit="accrued_backstop_credit",
+        reward_token="reward_token",
+        reward_decimals=generation.replace_strict(RATE_DECIMALS, return_dtype=pl.Int64),
+        **{name: name for name in REWARD_COLUMNS},
         **terms(reserves, exact.select(reserves["generation"] == "v2", RATE_SCALES["v2"], RATE_SCALES["v1"])),
     )
+
+
+def rewards(columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """What each side of the reserves is paid in BLND at its close time: `REWARD_COLUMNS`."""
+    paid: dict[str, list[Any]] = {}
+    for side in SIDES:
+        parts = (columns[f"{side}_{part}"] for part in ("eps", "expiration", "unpaid"))
+        emissions = [
+            Emission(*row).at(time)
+            for *row, time in cast("Iterable[Any]", zip(*parts, columns["close_time"], strict=True))
+        ]
+        names = (f"{side}_reward_{part}" for part in ("per_second", "expiration", "reason"))
+        paid |= {name: [emission[place] for emission in emissions] for place, name in enumerate(names)}
+    return exact.frame(paid, REWARD_COLUMNS)
 
 
 def project(frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
@@ -13,6 +13,8 @@ from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.numbers.wording import counted
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.blend.backstop import Insurance, PoolBackstop
+from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.layout import (
     SETUP,
     PoolInstance,
@@ -42,16 +44,34 @@ COLUMNS = (
     "market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash", "decimals",
     "enabled", "bstop_rate", "util", "r_base", "r_one", "r_two", "r_three", "reactivity", "b_rate", "b_supply",
     "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time", "max_util", "c_factor", "l_factor", "supply_cap",
+    "reward_token", "supply_eps", "supply_expiration", "supply_unpaid", "borrow_eps", "borrow_expiration",
+    "borrow_unpaid",
 )  # fmt: skip
+
+
+@dataclass(slots=True)
+class BlendReading(ProtocolReading):
+    """What was read, with what insures each pool: what its depositors are paid ends by itself."""
+
+    insured: list[PoolBackstop] = field(default_factory=list)
+
+    def settle(self, close_time: int) -> None:
+        """Say of the backstops what holds at the close time."""
+        self.backstops = [backstop.row(close_time) for backstop in self.insured]
 
 
 class _Reader(Collector):
     """One reading of Blend."""
 
+    reading: BlendReading
+
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
+        self.reading = BlendReading(NAME, columns=self.reading.columns)
         self.instances: dict[str, PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
+        self.planned: set[str] = set()
+        """Markets that said at some time what their reserves are to be paid."""
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
@@ -129,9 +149,29 @@ class _Reader(Collector):
                     )
                     break
             else:
-                self.take_reserve(market, asset, config, data)
+                self.take_reserve(market, asset, config, data, self.emissions_of(market, asset, entries))
 
-    def take_reserve(self, market: str, asset: str, config: Entry | None, data: Entry | None) -> None:
+    def emissions_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
+        """The columns that say what each side of a reserve is paid."""
+        columns: dict[str, object] = {"reward_token": self.instances[market].reward_token}
+        for side, key in self.emission_keys(market, asset).items():
+            emission = decode_emission(entries[key])
+            values = (emission.eps, emission.expiration, emission.reason)
+            columns |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
+        return columns
+
+    def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
+        """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
+        index = self.assets[market].index(asset)
+        generation = self.instances[market].generation
+        return {
+            side: reserve_emission_key(generation, market, index, side) if market in self.planned else plan_key(market)
+            for side in SIDES
+        }
+
+    def take_reserve(
+        self, market: str, asset: str, config: Entry | None, data: Entry | None, emissions: Mapping[str, object]
+    ) -> None:
         """Append one reserve to the columns."""
         assert config is not None  # the caller has looked
         assert data is not None
@@ -159,6 +199,7 @@ class _Reader(Collector):
                 "wasm_hash": instance.wasm_hash,
                 "bstop_rate": instance.backstop_rate,
                 **reserve,
+                **emissions,
             }
         )
         self.reading.parameters[market, asset] = shown_parameters(instance, config)
@@ -175,7 +216,7 @@ async def read_pools(
     named = {candidate.address: candidate for candidate in sorted(candidates, key=lambda item: item.demanded)}
     # The records come first: absent and archived ones are known at single ledgers, and one request is one ledger.
     wanted = [*records.keys_for(named.values()), *records.own_keys(), *_keys_of_markets(named)]
-    entries = dict(await view.read(wanted))
+    entries = dict(await view.read(wanted, kept=map(plan_key, named)))
     learned = records.take_own(entries, reader.notice)
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in learned.items()}
 
@@ -188,7 +229,9 @@ async def read_pools(
     ]
     wanted = [*records.keys_for(more), *records.keys_for(unsure, everywhere=True)]
     wanted += [instance_key(factory) for factory in records.factories.values()]
-    entries |= await view.read([*wanted, *_keys_of_markets(sorted(candidate.address for candidate in more))])
+    wanted += [instance_key(backstop) for backstop in _backstops_named(named, entries)]
+    listed = sorted(candidate.address for candidate in more)
+    entries |= await view.read([*wanted, *_keys_of_markets(listed)], kept=map(plan_key, listed))
     records.check_factories(entries, reader.notice)
     named |= {candidate.address: candidate for candidate in more}
     for market in sorted(named):
@@ -201,15 +244,23 @@ async def read_pools(
             f"{_shown(missing)}"
         )
 
+    reader.planned = {market for market in reader.instances if entries[plan_key(market)] is not None}
+    insurance = Insurance(reader.instances, entries)
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
-    tokens = list(dict.fromkeys(asset for _, asset in reserves))
-    busy_first = [reserve_data_key(*reserve) for reserve in reserves]
+    tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
+    busy_first = [*insurance.busy_keys(), *(reserve_data_key(*reserve) for reserve in reserves)]
     quiet = [reserve_config_key(*reserve) for reserve in reserves]
-    reserve_entries, reader.reading.tokens = await _read_together(view, busy_first + quiet, tokens)
+    kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
+    states, reader.reading.tokens = await _read_together(view, busy_first + quiet, kept, tokens)
     for market in reader.instances:
-        reader.take_reserves(market, reserve_entries)
+        reader.take_reserves(market, states)
+    reader.reading.insured = insurance.backstops(states)
+    reader.reading.reward_prices = insurance.reward_prices(reader.reading.tokens, states)
 
-    await reader.read_quotes(view)
+    prices = reader.reading.reward_prices.items()
+    await reader.read_quotes(
+        view, [(reader.instances[market].oracle, price.priced_in) for (market, _), price in prices]
+    )
     return reader.reading
 
 
@@ -221,7 +272,23 @@ def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
     return [key for market in markets for key in market_keys(market)]
 
 
-async def _read_together(view: LedgerView, keys: list[bytes], tokens: list[str]) -> tuple[Entries, Mapping[str, Token]]:
-    """The reserves' entries and the tokens, in as few requests as both together need."""
-    await view.read([*keys, *(instance_key(token) for token in tokens)])
-    return await view.read(keys), await read_tokens(view, tokens)
+def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
+    """The backstops that markets name and that were not asked for yet."""
+    found: dict[str, None] = {}
+    for market in markets:
+        entry = entries[instance_key(market)]
+        try:
+            backstop = None if entry is None else decode_instance(entry).backstop
+        except DecodeError:  # said when the market is taken
+            continue
+        if backstop is not None and instance_key(backstop) not in entries:
+            found[backstop] = None
+    return list(found)
+
+
+async def _read_together(
+    view: LedgerView, keys: list[bytes], kept: list[bytes], tokens: list[str]
+) -> tuple[Entries, Mapping[str, Token]]:
+    """The entries and the tokens, in as few requests as both together need."""
+    await view.read([*keys, *(instance_key(token) for token in tokens)], kept)
+    return await view.read(keys, kept), await read_tokens(view, tokens)

@@ -1,0 +1,68 @@
+"""BLND that is paid to one side of a reserve, or to the backstop of a pool (docs/protocols/blend.md, "Rewards")."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec.entries import data_key, variant_key
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import address, symbol, u32
+from exporter.ledger.observation import Entry
+from exporter.tables import RewardReason
+
+SIDES = ("borrow", "supply")
+"""The number of an emission is twice the index of its reserve, and the place of its side here."""
+
+RATE_DECIMALS = {"v1": 0, "v2": 7}
+"""How many decimals `Emission.eps` has beyond the 7 of BLND, by contract generation."""
+
+_NO_TIME = 1 << 62  # beyond any
+
+_OF_RESERVE = {"v1": "EmisConfig", "v2": "EmisData"}
+_OF_BACKSTOP = {"v1": "BEmisCfg", "v2": "BEmisData"}
+
+
+class Emission(NamedTuple):
+    """How much BLND a second, for all of a side together, up to when; or why that is not known or nothing."""
+
+    eps: int | None = None
+    expiration: int | None = None
+    reason: str | None = None
+
+    def at(self, time: int) -> Emission:
+        """The emission as it is paid at a time (unix seconds): nothing of one that is over, or is of nothing."""
+        if self.eps is None or self.expiration is None:
+            return self if self.reason == RewardReason.UNREAD else self._replace(eps=0)
+        over = self.expiration <= time
+        reason = RewardReason.EXPIRED if over else RewardReason.VALID if self.eps else RewardReason.NO_EMISSIONS
+        return Emission(0 if over else self.eps, self.expiration, reason)
+
+
+def plan_key(market: str) -> bytes:
+    """The ledger key of how a pool divides what it gets. A pool without it never emitted anything."""
+    return data_key(market, symbol("PoolEmis"))
+
+
+def reserve_emission_key(generation: str, market: str, index: int, side: str) -> bytes:
+    """The ledger key of the emission to one side of a reserve."""
+    return variant_key(market, _OF_RESERVE[generation], u32(2 * index + SIDES.index(side)))
+
+
+def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
+    """The ledger key of the emission to the depositors of a pool's backstop."""
+    return variant_key(backstop, _OF_BACKSTOP[generation], address(market))
+
+
+def decode_emission(entry: Entry | None) -> Emission:
+    """What an emission entry of either generation says. One that cannot be read costs the reward and nothing else."""
+    if entry is None:
+        return Emission(reason=RewardReason.NO_EMISSIONS)
+    if entry.archived:
+        return Emission(reason=RewardReason.UNREAD)
+    try:
+        fields = Fields.of(entry.value, "emission")
+        emission, beyond = Emission(fields.u64("eps"), fields.u64("expiration")), fields.u64("expiration") >= _NO_TIME
+    except DecodeError:
+        return Emission(reason=RewardReason.UNREAD)
+    return Emission(reason=RewardReason.UNREAD) if beyond else emission
