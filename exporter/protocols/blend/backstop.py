@@ -51,7 +51,8 @@ class Balance(NamedTuple):
 
     @property
     def tokens_not_queued(self) -> int:
-        return (self.shares - self.queued) * self.tokens // self.shares if self.shares > 0 else 0
+        """What the contract gives emissions for: all tokens less those of the queued shares, rounded down."""
+        return self.tokens - self.queued * self.tokens // self.shares if self.shares > 0 else 0
 
 
 def balance_key(backstop: str, market: str) -> bytes:
