@@ -15,6 +15,7 @@ import pytest
 from exporter.config import DiscoverySettings, MarketSettings, Settings
 from exporter.deployments.networks import NETWORKS, Network
 from exporter.discovery import candidates
+from exporter.ledger.oracles import Quote
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import Certificate, LedgerView, read_at_one_ledger
 from exporter.numbers.compute import Tables, compute
@@ -150,6 +151,58 @@ def test_pool(tables: Tables, token: str) -> None:
     golden = SHARED | {"pool": token, "token_address": token} | dict(zip(COLUMNS, GOLDEN[token], strict=True))
 
     assert golden == {name: row[name] for name in golden}
+
+
+REWARDS = ("per_second", "per_year", "apr_bps", "expiration", "reason")
+
+
+def rewards_of(tables: Tables) -> dict[tuple[str, str], tuple[object, ...]]:
+    """What each side of each pool is paid."""
+    return {
+        (row["symbol"], side): tuple(row[f"{side}_reward_{part}"] for part in REWARDS)
+        for row in tables.pools.iter_rows(named=True)
+        for side in ("supply", "borrow")
+    }
+
+
+def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
+    """The pace of BLND is that of the three EmisConfig entries; what it yields takes prices that the file lacks.
+
+    With 0.43 dollars for XLM and 0.9999 for USDC, BLND is worth 0.0814774 USDC in Comet's pool of the same file.
+    """
+    end = 1737354636
+    assert {
+        ("native", "supply"): (313744, 9894230784000, None, end, "no_reward_price"),
+        ("native", "borrow"): (0, 0, 0, None, "no_emissions"),
+        ("USDC", "supply"): (627489, 19788493104000, None, end, "no_reward_price"),
+        ("USDC", "borrow"): (627489, 19788493104000, None, end, "no_reward_price"),
+    } == rewards_of(tables)
+
+    reading, certificate = asyncio.run(_read(snapshot, Settings(), NETWORKS["mainnet"]))
+    prices = {XLM: 4_300_000, USDC: 9_999_000}
+    reading.quotes = {(ORACLE, token): Quote(ORACLE, token, 7, price, CLOSE_TIME) for token, price in prices.items()}
+    priced = compute([reading], BLEND, certificate.ledger, CLOSE_TIME)
+
+    assert {814774 * 9999000} == set(priced.pools["reward_price"])
+    assert {14} == set(priced.pools["reward_price_decimals"])
+    # 989,423 BLND a year over 12,643,066 XLM; 1,978,849 over 3,296,702 and 2,156,282 USDC
+    assert {("native", "supply"): 148, ("native", "borrow"): 0, ("USDC", "supply"): 489, ("USDC", "borrow"): 747} == {
+        side: paid[2] for side, paid in rewards_of(priced).items()
+    }
+    assert 106972921 == priced.backstops["value_usd_cents"].item()
+
+
+def test_backstop(tables: Tables) -> None:
+    """The backstop's balance, queue and emission are those of its entries; what the file lacks is null."""
+    (row,) = tables.backstops.iter_rows(named=True)
+    expected = {
+        "market": FIXED, "shares": 21442357735951, "lp_tokens": 23869829178771, "queued_shares": 172318963193,
+        "queued_part": 80364, "blnd": 105043625476391, "usdc": 2139672391721, "lp_price_usdc": 4481960,
+        "blnd_price_usdc": 814774, "value_usd_cents": None, "emission_per_second": 3604759,
+        "emission_per_year": 113679679824000, "emission_expiration": 1737354589, "emission_apr_bps": 8727,
+        "emission_reason": "valid", "threshold_met": None, "status_after_update": None,  # LPTknVal is not in the file
+    }  # fmt: skip
+    assert expected == {name: row[name] for name in expected}
 
 
 def test_two_pools_in_order(tables: Tables) -> None:

@@ -146,3 +146,27 @@ def test_terms_of_reserves_that_people_used(archive: HistoryArchive, facts: dict
         assert_the_most(reserve | blend_judge.accrue(reserve, time), row)
         assert (True, True, "enabled") == (row["can_supply"], row["can_borrow"], row["pool_status"])
         assert row["available_to_withdraw"] < row["total_supplied"] or row["total_borrowed"] == 0
+
+
+def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:
+    """The pool's backstop, of the v2 code too, holds enough for the status that its admin could set; nothing is paid.
+
+    A fiftieth of the shares is queued; 100 BLND and 2.5 USDC are behind ten tokens.
+    """
+    backstop = facts["pool_instance_storage"]["Backstop"]
+    comet = "CAVWKK4WB7SWLKI7VBPPGP6KNUKLUAWQIHE44V7G7MYOG4K23PW2PXKJ"
+    around = (backstop, comet, facts["pool_instance_storage"]["BLNDTkn"])
+    snapshot = snapshot_at(archive, 10047, (*contracts_of(facts), *around))
+    tables = compute([read(snapshot)], PROTOCOLS, snapshot.ledger, snapshot.close_time)
+
+    (row,) = tables.backstops.iter_rows(named=True)
+    expected = {
+        "backstop": backstop, "lp_token": comet, "shares": 500010000000, "lp_tokens": 500010000000,
+        "queued_shares": 10000000000, "queued_part": 199997, "blnd": 5000100000000, "usdc": 125002500000,
+        "lp_price_usdc": 12500000, "blnd_price_usdc": 1000000, "threshold_product_bps": 781312, "threshold_met": True,
+        "status_after_update": "admin_active", "emission_reason": "no_emissions", "emission_apr_bps": 0,
+    }  # fmt: skip
+    assert expected == {name: row[name] for name in expected}
+    assert {("no_emissions", 0, "BLND")} == set(
+        tables.pools.select("supply_reward_reason", "supply_reward_apr_bps", "reward_symbol").iter_rows()
+    )
