@@ -18,6 +18,7 @@ from msgspec import Struct
 from exporter.check.whole import Whole, number, value_in_cents
 from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
+from exporter.history.totals import places_of
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.publishing.publish import run_id_of
 from exporter.render.openapi import openapi_document
@@ -43,17 +44,20 @@ from exporter.tree.documents import (
     RunManifest,
     SystemStatus,
     TokenDocument,
+    TotalsHistory,
 )
 from exporter.tree.families import (
+    BUCKET_PAGE,
     OPENAPI_KEY,
     POINTER_KEY,
     RUN,
+    TOTALS_PAGE,
     asset_key,
     assets_folder,
-    bucket_page_key,
     history_key,
     kind_of,
     token_key,
+    totals_key,
 )
 from exporter.tree.files import FileKind
 from exporter.tree.routes import checked_page_sizes
@@ -84,12 +88,20 @@ def judge_documents(whole: Whole, status: SystemStatus) -> None:
     if whole.partial:
         return
     tokens = {row.token_address for row in whole.by_name.values()}
+    protocols = {entry.market: entry.protocol for listed in whole.of(MarketList).values() for entry in listed.data}
+    totals = {
+        place
+        for row in whole.by_name.values()
+        if row.market in protocols
+        for place in places_of(row.market, row.token_address, protocols[row.market])
+    }
     if not whole.of(OpenApiDocument):
         whole.faults.add(OPENAPI_KEY, "is missing")
     required: tuple[tuple[type, Iterable[str]], ...] = (
         (TokenDocument, map(token_key, tokens)),
         (AssetDetail, (asset_key(*pool) for pool in whole.by_name)),
         (AssetHistory, (history_key(*pool, bucket) for pool in whole.by_name for bucket in BUCKET_NAMES)),
+        (TotalsHistory, (totals_key(*place, bucket) for place in totals for bucket in BUCKET_NAMES)),
     )
     for model, keys in required:
         # A tree of an earlier version has none of such documents; one that has some must have all.
@@ -268,11 +280,9 @@ def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail
 
 
 class KeptHistory(Struct, frozen=True, gc=False):
-    """What is kept of a page of an asset's history: the times and ledgers from which to which its buckets go."""
+    """What is kept of a page of a history: whose it is, and from which times and ledgers to which its buckets go."""
 
-    market: str
-    pool: str
-    bucket: str
+    of: tuple[str, str, str]
     observed_ledger: int
     start_time: str
     end_time: str
@@ -281,38 +291,41 @@ class KeptHistory(Struct, frozen=True, gc=False):
     next_cursor: str | None
 
 
-def _keep_history(history: AssetHistory) -> KeptHistory:
+def _keep_history(history: AssetHistory | TotalsHistory) -> KeptHistory:
     span = ("", "", 0, 0)  # without buckets
     if history.data:
         oldest, newest = history.data[0], history.data[-1]
         span = (oldest.start_time, newest.end_time, oldest.first_ledger, newest.last_ledger)
-    return KeptHistory(
-        history.market, history.pool, history.bucket, history.observed_ledger, *span, history.next_cursor
-    )
+    place = (history.market, history.pool) if isinstance(history, AssetHistory) else (history.scope, history.id)
+    return KeptHistory((*place, history.bucket), history.observed_ledger, *span, history.next_cursor)
 
 
 def _judge_history(whole: Whole, status: SystemStatus, key: str, kept: KeptHistory) -> Iterator[str]:
-    if not key.startswith("v1/buckets/"):
-        yield from _ledger(status, kept.observed_ledger)
-        last = kept.last_ledger
-        read = (kept.market, kept.pool) in whole.by_name  # one that is not read any more keeps the history it has
-        if not last or (read and last != status.observed_ledger):
-            yield f"$.data ends with ledger {last}, not with the run's {status.observed_ledger}"
+    page = next((page for page in (BUCKET_PAGE, TOTALS_PAGE) if page.pattern.fullmatch(key)), None)
+    if page is None:
+        page = BUCKET_PAGE if key.startswith("v1/assets/") else TOTALS_PAGE
+        if kept.observed_ledger > status.observed_ledger:
+            yield f"$.observed_ledger is {kept.observed_ledger}, but the run is of ledger {status.observed_ledger}"
+        if kept.end_time > status.ledger_close_time:
+            yield f"$.data ends at {kept.end_time}, but the run's ledger closed at {status.ledger_close_time}"
     if kept.next_cursor is None:
         return
-    target = bucket_page_key(kept.next_cursor)
+    target = page.key(cursor=kept.next_cursor)
     if not whole.there(target):
         if whole.own_files_only or whole.partial:
             return  # a page of an earlier run, which no manifest lists
         yield f"next_cursor leads to {target}, which is not there"
         return
-    older = whole.of(AssetHistory).get(target)
+    older = next((found for model in HISTORIES if (found := whole.of(model).get(target)) is not None), None)
     if older is None:
         return
-    if (older.market, older.pool, older.bucket) != (kept.market, kept.pool, kept.bucket):
-        yield f"next_cursor leads to the history of {older.market} {older.pool} in {older.bucket}"
+    if older.of != kept.of:
+        yield f"next_cursor leads to the history of {' '.join(older.of)}"
     elif older.end_time > kept.start_time or older.last_ledger >= kept.first_ledger:
         yield f"next_cursor leads to {target}, whose buckets are not all older"
+
+
+HISTORIES = (AssetHistory, TotalsHistory)
 
 
 def _judge_package(whole: Whole, status: SystemStatus, key: str, package: DataPackage) -> Iterator[str]:  # noqa: ARG001
@@ -346,7 +359,7 @@ KINDS: Mapping[type, Kind] = {
     ProtocolSummary: Kind(_judge_summary),
     ProtocolList: Kind(_judge_coverage),
     AssetDetail: Kind(_judge_detail, _keep_detail),
-    AssetHistory: Kind(_judge_history, _keep_history),
+    **dict.fromkeys(HISTORIES, Kind(_judge_history, _keep_history)),
     DataPackage: Kind(_judge_package),
     OpenApiDocument: Kind(_judge_openapi),
 }

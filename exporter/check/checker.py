@@ -29,17 +29,19 @@ from exporter.tree.documents import (
     PoolSnapshot,
     RunManifest,
     SystemStatus,
+    TotalsHistory,
     token_of,
 )
 from exporter.tree.families import (
+    BUCKET_PAGE,
     EMPTY_PAGE,
     EVIDENCE,
     LATEST_PARQUET,
     OPENAPI_KEY,
     PAGE,
     POINTER_KEY,
+    TOTALS_PAGE,
     assets_folder,
-    bucket_page_key,
     kind_of,
     page_key,
     parse_key,
@@ -230,8 +232,9 @@ class TreeChecker:
             case _:
                 keep = KINDS.get(type(document), UNKNOWN).keep
                 whole.documents.setdefault(type(document), {})[key] = keep(document)
-                if isinstance(document, AssetHistory) and document.next_cursor is not None:
-                    self._wanted.add(bucket_page_key(document.next_cursor))
+                if isinstance(document, AssetHistory | TotalsHistory) and document.next_cursor is not None:
+                    page = BUCKET_PAGE if isinstance(document, AssetHistory) else TOTALS_PAGE
+                    self._wanted.add(page.key(cursor=document.next_cursor))
         return type(document).__name__
 
     def _count(self, model: str, rows: int) -> None:

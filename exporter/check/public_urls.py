@@ -19,7 +19,16 @@ from exporter.check.tree_sources import Answer, HttpSource
 from exporter.check.whole import Whole
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import AssetsPage, RunManifest, SystemStatus
-from exporter.tree.families import BUCKET_PAGE, EMPTY_PAGE_KEY, OPENAPI_KEY, POINTER_KEY, RUN, is_listing, parse_key
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    EMPTY_PAGE_KEY,
+    OPENAPI_KEY,
+    POINTER_KEY,
+    RUN,
+    TOTALS_PAGE,
+    is_listing,
+    parse_key,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
@@ -159,7 +168,7 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
     if found is not None and (url := found[0].url) is not None:
         if "limit" in found[1]:
             yield from limited(url.rpartition("limit=")[0][1:-1].format(**found[1]), int(found[1]["limit"]))
-        elif found[0] is not BUCKET_PAGE:  # of which the key does not tell the pool
+        elif found[0] not in (BUCKET_PAGE, TOTALS_PAGE):  # of which the key does not tell whose history it is
             yield (own := url.format(**found[1])[1:])
             if is_listing(key) and found[0].model is AssetsPage:
                 folder = key.removesuffix("index.json")

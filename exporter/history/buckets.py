@@ -13,18 +13,22 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from exporter.history.schema import MAX_DECIMAL
 from exporter.numbers.prices import printed_price
+from exporter.tables import ACTIVE
 from exporter.tree.values import BUCKET_NAMES
 
 PAGE_BUCKETS = 48
 """A page of a history covers so many lengths of its bucket, aligned as the buckets are."""
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
+_NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
 
 OBSERVATIONS: dict[str, pl.DataType] = {
     "market": pl.String(),
     "pool": pl.String(),
     "token_address": pl.String(),
+    "protocol": pl.String(),
     "observed_ledger": pl.Int64(),
     "ledger_close_time": pl.Int64(),  # unix seconds
     "total_supplied": pl.Int128(),  # token base units
@@ -32,11 +36,18 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "supply_apy_bps": pl.Int64(),
     "borrow_apy_bps": pl.Int64(),
     "utilization_bps": pl.Int64(),
-    "tvl_usd_cents": pl.Int128(),  # null without a price, as the next two
+    "tvl_usd_cents": pl.Int128(),  # null without a price, as the next four
     "oracle_price": pl.Int128(),
     "oracle_decimals": pl.Int64(),
+    "supplied_usd_cents": pl.Int128(),
+    "borrowed_usd_cents": pl.Int128(),
+    "active": pl.Boolean(),  # whether its market was open for lending and borrowing
 }
-"""The columns of the pools frame (and of the history's files) that buckets are made of."""
+"""What buckets are made of: one row a pool and ledger (`observations_of`)."""
+
+SOURCES = (*(name for name in OBSERVATIONS if name not in ("supplied_usd_cents", "borrowed_usd_cents", "active")),
+           "decimals", "market_status")  # fmt: skip
+"""The columns of the pools frame, and of every history file, that observations are made of."""
 
 BUCKETS_FRAME: dict[str, pl.DataType] = {
     "market": pl.String(),
@@ -56,17 +67,30 @@ BUCKETS_FRAME: dict[str, pl.DataType] = {
 }
 """One row a pool and bucket, sorted by market, pool and start."""
 
+PARTS: dict[str, pl.DataType] = {
+    "token_address": pl.String(),
+    "protocol": pl.String(),
+    "supplied_usd_cents": pl.Int128(),
+    "borrowed_usd_cents": pl.Int128(),
+    "active": pl.Boolean(),  # at all observations of the bucket
+}
+"""What `aggregate` says of a pool's bucket beside `BUCKETS_FRAME`: what totals are made of."""
+
 _KEYS = ("market", "pool", "start")
-_MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents")
+_MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
 _MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A length of bucket: its name in the API, its seconds, and a time at which one begins."""
+    """A length of bucket: its name in the API, its seconds, and a time at which one begins.
+
+    ``pages`` is how many pages' worth of whole spans the newest document of a history has before its newest span.
+    """
 
     name: str
     seconds: int
+    pages: int
     origin: int = 0
 
     def start(self, time: int) -> int:
@@ -91,14 +115,14 @@ class Bucket:
 
 
 BUCKETS: tuple[Bucket, ...] = (
-    Bucket("5m", 300),
-    Bucket("15m", 900),
-    Bucket("1h", 3_600),
-    Bucket("6h", 21_600),
-    Bucket("1d", 86_400),
-    Bucket("1w", 604_800, _MONDAY),
+    Bucket("5m", 300, pages=6),  # a day
+    Bucket("15m", 900, pages=4),  # two days
+    Bucket("1h", 3_600, pages=4),  # a week and a day
+    Bucket("6h", 21_600, pages=3),  # 36 days
+    Bucket("1d", 86_400, pages=8),  # a year and 18 days
+    Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
 )
-"""Every length, ascending."""
+"""Every length, ascending; what the newest document has at the least once so much was observed stands beside it."""
 
 LONGEST = BUCKETS[-1]
 
@@ -113,7 +137,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         bucket: the length.
 
     Returns:
-        `BUCKETS_FRAME`, sorted.
+        `BUCKETS_FRAME` and then `PARTS`, sorted.
     """
     rows = observations.with_columns(bucket.starts(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
@@ -126,9 +150,11 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("oracle_price").count().cast(pl.Int64).alias("priced_count"),
         pl.col("observed_ledger").min().alias("first_ledger"),
         pl.col("observed_ledger").max().alias("last_ledger"),
+        pl.col("token_address", "protocol").first(),
+        pl.col("active").all(),
     )
     grouped = grouped.sort(_KEYS)
-    return grouped.with_columns(_printed_medians(grouped, rows)).select(BUCKETS_FRAME.keys())
+    return grouped.with_columns(_printed_medians(grouped, rows)).select(*BUCKETS_FRAME, *PARTS)
 
 
 def _floored_mean(name: str) -> pl.Expr:
@@ -175,5 +201,22 @@ def printed_median(prices: list[tuple[int, int]]) -> str:
 
 
 def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a pools frame that buckets are made of."""
-    return pools.select(OBSERVATIONS.keys())
+    """The observations in a pools frame, or in rows of history files with their types (`SOURCES`)."""
+    prices = pools.select("oracle_price", "oracle_decimals", "decimals").rows()
+    values = {
+        f"{name}_usd_cents": [
+            None if price is None else _worth(amount, price, oracle + own)
+            for amount, (price, oracle, own) in zip(pools[f"total_{name}"], prices, strict=True)
+        ]
+        for name in ("supplied", "borrowed")
+    }
+    return pools.with_columns(
+        *(pl.Series(name, column, dtype=pl.Int128) for name, column in values.items()),
+        pl.col("market_status").is_in(sorted(ACTIVE)).alias("active"),
+    ).select(OBSERVATIONS.keys())
+
+
+def _worth(amount: int, price: int, decimals: int) -> int | None:
+    """What an amount is worth in US cents, rounded down; None for what no history could hold."""
+    cents = amount * price * 100 // 10 ** min(decimals, _NOTHING_LEFT)
+    return cents if cents <= MAX_DECIMAL else None

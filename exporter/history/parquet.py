@@ -18,7 +18,7 @@ import exporter
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart, file_reference
 from exporter.history.schema import (
-    FRAME_DTYPES,
+    FRAME_SCHEMA,
     HISTORY_COLUMNS,
     HISTORY_SCHEMA_VERSION,
     MAX_DECIMAL,
@@ -131,7 +131,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
 
 
 def _check_frame(pools: pl.DataFrame, observed_ledger: int, ledger_close_time: int) -> None:
-    expected = {column.name: FRAME_DTYPES[column.type] for column in HISTORY_COLUMNS}
+    expected = FRAME_SCHEMA
     if dict(pools.schema) != expected:
         wrong = [name for name in {**expected, **pools.schema} if pools.schema.get(name) != expected.get(name)]
         raise CheckError(

@@ -236,6 +236,9 @@ def column_names(kind: ParquetType) -> list[str]:
     return [column.name for column in HISTORY_COLUMNS if column.type is kind]
 
 
+FRAME_SCHEMA: dict[str, pl.DataType] = {column.name: FRAME_DTYPES[column.type] for column in HISTORY_COLUMNS}
+"""The columns of a history file as the pools frame has them."""
+
 FILE_SCHEMA: dict[str, pl.DataType] = {column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS}
 """The columns of a history file as Polars has them."""
 

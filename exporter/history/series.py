@@ -1,15 +1,13 @@
-"""The history of every pool in buckets, carried on from run to run without reading it all again.
+"""The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
 Of what was observed, a series keeps what later runs still need:
 
 - ``recent``: the observations of the week that is open, of which every open bucket is made (a median needs them all);
-- ``closed``: the closed buckets that the newest page of each history holds. These are those of the span of the page
-  that is open, and of the newest span before it that has any, so that the newest page is never nearly empty;
-- ``cursors``: the page before these, for each bucket and pool;
+- ``pools`` and ``totals``: for each length of bucket, the closed ones that the newest documents hold, and the page
+  before these (`exporter.history.shelves`);
 - ``first_seen``: the lowest ledger of each token.
 
-Whatever is older stands in pages that never change: a page covers a fixed span, holds only closed buckets, and is
-named by its content, so that it is the same whenever and in however many steps it is made.
+Only closed buckets are published. Whatever is older stands in pages that never change.
 
 The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
 reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
@@ -22,36 +20,36 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
-from operator import itemgetter
-from typing import Any
+from itertools import islice
 
 import msgspec
 import polars as pl
 
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, OBSERVATIONS, Bucket, aggregate
+from exporter.history.buckets import BUCKETS, LONGEST, OBSERVATIONS, SOURCES, aggregate, observations_of
 from exporter.history.damage import refuse_other_rows
 from exporter.history.manifest import data_of
+from exporter.history.schema import FRAME_SCHEMA
+from exporter.history.shelves import POOLS, TOTALS, Form, Place, Shelf
+from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
-from exporter.tree.documents import AssetHistory, HistoryBucket, HistoryFile, HistoryManifest, encode, page_token
-from exporter.tree.families import bucket_page_key
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import read_back, render_document
+from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
 """No part of the API: its ending is none that is served. It may be removed at any time."""
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
 
 BATCH_FILES = 256
 """So many history files are read together when many have to be."""
 
-_ORDER = ("market", "pool", "start")
-_Place = tuple[str, str]
+
+def _shelves(form: Form) -> dict[str, Shelf]:
+    return {bucket.name: Shelf(form, bucket) for bucket in BUCKETS}
 
 
 @dataclass(slots=True)
@@ -65,10 +63,8 @@ class Series:
     through_time: int = 0
     row_count: int = 0
     recent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OBSERVATIONS))
-    closed: dict[str, pl.DataFrame] = field(
-        default_factory=lambda: {bucket.name: pl.DataFrame(schema=BUCKETS_FRAME) for bucket in BUCKETS}
-    )
-    cursors: dict[str, dict[_Place, str]] = field(default_factory=lambda: {bucket.name: {} for bucket in BUCKETS})
+    pools: dict[str, Shelf] = field(default_factory=lambda: _shelves(POOLS))
+    totals: dict[str, Shelf] = field(default_factory=lambda: _shelves(TOTALS))
     first_seen: dict[str, int] = field(default_factory=dict)
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
@@ -84,9 +80,14 @@ class Series:
         """
         self._check_later(observations, ledger, close_time)
         known = pl.concat([self.recent, observations])
+        time = pl.col("ledger_close_time")
         for bucket in BUCKETS:
-            yield from self._close(bucket, known, close_time)
-        self.recent = known.filter(pl.col("ledger_close_time") >= LONGEST.start(close_time))
+            closed = known.filter((time >= bucket.start(self.through_time)) & (time < bucket.start(close_time)))
+            if closed.height:
+                rows = aggregate(closed, bucket)
+                yield from self.pools[bucket.name].add(rows)
+                yield from self.totals[bucket.name].add(totals_of(rows))
+        self.recent = known.filter(time >= LONGEST.start(close_time))
         seen = observations.group_by("token_address").agg(pl.col("observed_ledger").min())
         for token, first in seen.iter_rows():
             self.first_seen.setdefault(token, first)
@@ -94,15 +95,18 @@ class Series:
         self.row_count += observations.height
 
     def heads(self) -> Iterator[RenderedFile]:
-        """Render the newest page of each history, which ends with the bucket that is open."""
+        """Render the newest document of each history."""
+        keys = ("market", "pool", "token_address", "protocol")
+        places = self.recent.group_by(keys).agg(pl.col("observed_ledger").min())
+        pools: dict[Place, int] = {}
+        totals: dict[Place, int] = {}
+        for market, pool, token, protocol, ledger in places.iter_rows():
+            pools[market, pool] = ledger
+            for place in places_of(market, token, protocol):
+                totals[place] = min(ledger, totals.get(place, ledger))
         for bucket in BUCKETS:
-            start = bucket.start(self.through_time)
-            open_rows = aggregate(self.recent.filter(pl.col("ledger_close_time") >= start), bucket)
-            rows = pl.concat([self.closed[bucket.name], open_rows]).sort(_ORDER)
-            for place, buckets in _histories(rows, bucket):
-                cursor = self.cursors[bucket.name].get(place)
-                document = AssetHistory(*place, bucket.name, self.through_ledger, buckets, cursor)
-                yield render_document(document)
+            yield from self.pools[bucket.name].heads(pools)
+            yield from self.totals[bucket.name].heads(totals)
 
     def _check_later(self, observations: pl.DataFrame, ledger: int, close_time: int) -> None:
         first = observations.select(pl.col("observed_ledger").min(), pl.col("ledger_close_time").min()).row(0)
@@ -114,63 +118,10 @@ class Series:
                 "networks: use another output for each"
             )
 
-    def _close(self, bucket: Bucket, known: pl.DataFrame, close_time: int) -> Iterator[RenderedFile]:
-        """Move what is closed by now from the observations to the buckets, and from these to pages."""
-        opened = bucket.start(close_time)
-        time = pl.col("ledger_close_time")
-        finished = known.filter((time >= bucket.start(self.through_time)) & (time < opened))
-        if finished.is_empty() and bucket.page_start(close_time) == bucket.page_start(self.through_time):
-            return
-        rows = pl.concat([self.closed[bucket.name], aggregate(finished, bucket)])
-        page = bucket.page_starts(pl.col("start")).alias("page")
-        past = page < bucket.page_start(opened)
-        rows = rows.with_columns(page, past.alias("past"))
-        newest = pl.col("page").filter("past").max().over("market", "pool")
-        leaving = (pl.col("page") < newest).fill_null(False)
-        for place, pages in groupby(_rows(rows.filter(leaving), bucket), key=itemgetter(0, 1)):
-            for _, page_rows in groupby(pages, key=itemgetter(2)):
-                buckets = [HistoryBucket(*row[3:]) for row in page_rows]
-                yield self._page(bucket, place, buckets)
-        self.closed[bucket.name] = rows.filter(~leaving).select(BUCKETS_FRAME.keys()).sort(_ORDER)
 
-    def _page(self, bucket: Bucket, place: _Place, buckets: list[HistoryBucket]) -> RenderedFile:
-        cursors = self.cursors[bucket.name]
-        document = AssetHistory(*place, bucket.name, buckets[-1].last_ledger, buckets, cursors.get(place))
-        data = encode(document)
-        cursors[place] = page_token(data)
-        return read_back(RenderedFile(bucket_page_key(cursors[place]), data, FileKind.PAGE), document)
-
-
-def _histories(rows: pl.DataFrame, bucket: Bucket) -> Iterator[tuple[_Place, list[HistoryBucket]]]:
-    """The buckets of each pool, from rows that are sorted."""
-    wire = rows.with_columns(pl.lit(0).alias("page"))
-    for place, group in groupby(_rows(wire, bucket), key=itemgetter(0, 1)):
-        yield place, [HistoryBucket(*row[3:]) for row in group]
-
-
-def _rows(rows: pl.DataFrame, bucket: Bucket) -> Iterable[tuple[Any, ...]]:
-    """Market, pool and page of each row, sorted by these and the start, with the fields of a `HistoryBucket`."""
-
-    def text(seconds: pl.Expr) -> pl.Expr:
-        return pl.from_epoch(seconds, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    start = pl.col("start")
-    digits = {"total_supplied", "total_borrowed", "tvl_usd_cents"}
-    return (
-        rows.sort(_ORDER)
-        .select(
-            "market",
-            "pool",
-            "page",
-            text(start).alias("start_time"),
-            text(start + bucket.seconds).alias("end_time"),
-            *(
-                pl.col(name).cast(pl.String) if name in digits else pl.col(name)
-                for name in HistoryBucket.__struct_fields__[2:]
-            ),
-        )
-        .iter_rows()
-    )
+class _KeptShelf(msgspec.Struct, frozen=True):
+    closed: bytes
+    cursors: list[tuple[str, str, str]]
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -181,8 +132,8 @@ class _State(msgspec.Struct, frozen=True):
     through_time: int
     row_count: int
     recent: bytes
-    closed: dict[str, bytes]
-    cursors: dict[str, list[tuple[str, str, str]]]
+    pools: dict[str, _KeptShelf]
+    totals: dict[str, _KeptShelf]
     first_seen: dict[str, int]
 
 
@@ -241,11 +192,19 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
-    data = data_of(stored, file)
+    return read_observations(data_of(stored, file), file)
+
+
+def read_observations(data: bytes, file: HistoryFile) -> pl.DataFrame:
+    """The observations in a file of the history.
+
+    Raises:
+        StoreError: it is no such file, or has other rows than the manifest says.
+    """
     try:
-        frame = pl.read_parquet(io.BytesIO(data), columns=list(OBSERVATIONS))
+        frame = pl.read_parquet(io.BytesIO(data), columns=list(SOURCES))
         refuse_other_rows(file, frame.height)
-        return _from_file_types(frame, OBSERVATIONS)
+        return observations_of(_from_file_types(frame, {name: FRAME_SCHEMA[name] for name in SOURCES}))
     except pl.exceptions.PolarsError as error:
         raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
 
@@ -257,7 +216,7 @@ def _to_file_types(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def _from_file_types(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+def _from_file_types(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     columns = []
     for name, dtype in schema.items():
         column = pl.col(name)
@@ -275,15 +234,23 @@ def _encode(series: Series) -> bytes:
             through_time=series.through_time,
             row_count=series.row_count,
             recent=_to_file_types(series.recent),
-            closed={name: _to_file_types(frame) for name, frame in series.closed.items()},
-            cursors={
-                name: sorted((*place, cursor) for place, cursor in cursors.items())
-                for name, cursors in series.cursors.items()
-            },
+            pools={name: _kept(shelf) for name, shelf in series.pools.items()},
+            totals={name: _kept(shelf) for name, shelf in series.totals.items()},
             first_seen=dict(sorted(series.first_seen.items())),
         )
     )
     return hashlib.sha256(state).digest() + state
+
+
+def _kept(shelf: Shelf) -> _KeptShelf:
+    cursors = sorted((*place, cursor) for place, cursor in shelf.cursors.items())
+    return _KeptShelf(_to_file_types(shelf.closed), cursors)
+
+
+def _restore(shelves: Mapping[str, Shelf], kept: Mapping[str, _KeptShelf]) -> None:
+    for name, shelf in shelves.items():
+        shelf.closed = _from_file_types(pl.read_parquet(io.BytesIO(kept[name].closed)), shelf.form.frame)
+        shelf.cursors = {(one, other): cursor for one, other, cursor in kept[name].cursors}
 
 
 def _decode(data: bytes) -> Series | None:
@@ -293,20 +260,17 @@ def _decode(data: bytes) -> Series | None:
         return None
     try:
         kept = msgspec.msgpack.decode(state, type=_State)
-        if kept.version != STATE_VERSION or set(kept.closed) != {bucket.name for bucket in BUCKETS}:
+        if kept.version != STATE_VERSION:
             return None
-        frames = {name: pl.read_parquet(io.BytesIO(frame)) for name, frame in kept.closed.items()}
-        return Series(
+        series = Series(
             through_ledger=kept.through_ledger,
             through_time=kept.through_time,
             row_count=kept.row_count,
             recent=_from_file_types(pl.read_parquet(io.BytesIO(kept.recent)), OBSERVATIONS),
-            closed={name: _from_file_types(frame, BUCKETS_FRAME) for name, frame in frames.items()},
-            cursors={
-                name: {(market, pool): cursor for market, pool, cursor in cursors}
-                for name, cursors in kept.cursors.items()
-            },
             first_seen=kept.first_seen,
         )
-    except (msgspec.DecodeError, RecursionError, pl.exceptions.PolarsError):
+        _restore(series.pools, kept.pools)
+        _restore(series.totals, kept.totals)
+        return series
+    except (msgspec.DecodeError, KeyError, RecursionError, pl.exceptions.PolarsError):
         return None

@@ -87,13 +87,14 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     ),
     "history_cursor": _query(
         "cursor",
-        "The `next_cursor` of a page of a history. It fixes the pool, the bucket and the page; "
+        "The `next_cursor` of a page of a history. It fixes whose history it is, the bucket and the page; "
         "`bucket` is ignored beside it.",
         _CURSOR,
     ),
     "market_path": _in_path("market", "ContractAddress", "The market's contract."),
     "pool_path": _in_path("pool", "PoolId", "The pool's id inside the market."),
     "address_path": _in_path("address", "ContractAddress", "The token's contract."),
+    "protocol_path": _in_path("protocol", "ProtocolName", "The protocol's name in `/v1/protocols`."),
     "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }
 """By their names here; a schema that is a bare name is that kind of value of `exporter.tree.values`."""
@@ -142,7 +143,7 @@ Within a major version (`/v1`) fields are only added: clients must ignore fields
 removing, or changing the type or meaning of a field makes a new major version, beside which the old one stays.
 
 Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for two:
-`/v1/assets` is `/v1/assets/index.json`, and a pool's `/history` is `/history/1d.json`, or another bucket's name.
+`/v1/assets` is `/v1/assets/index.json`, and a `/history` is `/history/1d.json`, or another bucket's name.
 
 On `/v1/assets` and `/v1/markets`, names that read like a filter, an order or a page but are none are refused with 400
 where they have a value: """

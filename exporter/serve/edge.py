@@ -27,7 +27,7 @@ from exporter.tree import families, headers, problems, routes
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem, encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL
 
 # Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
 # anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
@@ -211,6 +211,9 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "contract": CONTRACT,
         "pool_form": POOL,
         "cursor_form": CURSOR,
+        "protocol_form": PROTOCOL,
+        "bucket_pages": families.BUCKET_PAGE.prefix,
+        "totals_pages": families.TOTALS_PAGE.prefix,
     }
 
 

@@ -41,6 +41,8 @@ from exporter.tree.values import (
     RiskScope,
     RunId,
     Scale,
+    Scope,
+    ScopeId,
     Timestamp,
     TokenDecimals,
     TokenSymbol,
@@ -515,11 +517,11 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
-    """Buckets of one length in one pool, ascending; a bucket in which nothing was observed is left out.
+    """Closed buckets of one length in one pool, ascending; a bucket in which nothing was observed is left out.
 
-    The newest document ends with the bucket that is still open. `next_cursor` leads to the page before, which holds
-    older buckets, and which never changes; it is null on the oldest. `observed_ledger` is the newest ledger that the
-    document knows of: of a page, the last in its buckets.
+    `/v1/assets/{market}/{pool}` has the state now; until a bucket closes, `data` is empty. `next_cursor` leads to the
+    page before, which holds older buckets, and which never changes; it is null on the oldest. `observed_ledger` is the
+    last ledger in its buckets; of a document without any, the first at which the pool was observed.
     """
 
     market: ContractAddress
@@ -528,6 +530,64 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
     observed_ledger: Ledger
     data: list[HistoryBucket]
     next_cursor: Cursor | None
+
+
+class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
+    """What all pools of a market, token or protocol, or of the network, had together in a bucket.
+
+    A pool counts with the mean of its own observations in the bucket, as its own history has it. `pool_count` pools of
+    `market_count` markets were observed; the three values are sums over the `priced_count` of them that had a price,
+    and null when none had. A pool that was not observed, or had no price, in the whole bucket is in no sum. Means of
+    rates are weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing. The best
+    rates are those of pools worth 1,000 USD and more in markets open for lending and borrowing at every observation;
+    the best rate to borrow is the lowest, among those that are not lent out wholly. They are null when no pool counts.
+    """
+
+    start_time: Timestamp
+    end_time: Timestamp
+    supplied_usd_cents: UsdCents | None
+    borrowed_usd_cents: UsdCents | None
+    tvl_usd_cents: UsdCents | None
+    mean_supply_apy_bps: BasisPoints | None
+    mean_borrow_apy_bps: BasisPoints | None
+    best_supply_apy_bps: BasisPoints | None
+    best_borrow_apy_bps: BasisPoints | None
+    market_count: Positive
+    pool_count: Positive
+    priced_count: Count
+    first_ledger: Ledger
+    last_ledger: Ledger
+
+
+class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
+    """Closed buckets of one length of a market, token, protocol or of the network, ascending.
+
+    `scope` says which of these, and `id` whose: an address, a protocol's name, or `network`. All else is as in the
+    history of a pool: a bucket in which nothing was observed is left out, `next_cursor` leads to older buckets, and
+    `observed_ledger` is the last ledger in the buckets, or without any the first at which a pool of it was observed.
+    """
+
+    scope: Scope
+    id: ScopeId
+    bucket: BucketName
+    observed_ledger: Ledger
+    data: list[TotalsBucket]
+    next_cursor: Cursor | None
+
+    @property
+    def market(self) -> str | None:
+        """What the key calls the id of a market; so do the next two those of a token and a protocol."""
+        return self.id if self.scope == "market" else None
+
+    @property
+    def address(self) -> str | None:
+        """See `market`."""
+        return self.id if self.scope == "token" else None
+
+    @property
+    def protocol(self) -> str | None:
+        """See `market`."""
+        return self.id if self.scope == "protocol" else None
 
 
 class ContractVersion(Struct, frozen=True, forbid_unknown_fields=True):
@@ -709,6 +769,7 @@ Document: TypeAlias = (
     AssetsPage
     | AssetDetail
     | AssetHistory
+    | TotalsHistory
     | MarketList
     | MarketSummary
     | TokenDocument

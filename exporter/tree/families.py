@@ -37,16 +37,18 @@ from exporter.tree.documents import (
     RunManifest,
     SystemStatus,
     TokenDocument,
+    TotalsHistory,
 )
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL
 
 PLACES = {
     "market": CONTRACT,
     "token": CONTRACT,
     "address": CONTRACT,
     "pool": POOL,
+    "protocol": PROTOCOL,
     "cursor": CURSOR,
     "limit": "0|[1-9][0-9]*",
     "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
@@ -162,6 +164,38 @@ def _record(template: str) -> Family:
     return Family(template=template, kind=None, sweep=Sweep.NEVER, public=False)
 
 
+_BUCKETS = (
+    "Closed buckets, ascending within a document: `data` is empty until one closes. The newest document holds at the "
+    "least a day of `5m`, two days of `15m`, a week of `1h`, 36 days of `6h`, a year of `1d` and 144 weeks of `1w`, "
+    "where so much was observed; `next_cursor` leads to older ones, which never change and do not expire. Buckets "
+    "begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A bucket in which nothing was "
+    "observed is left out."
+)
+
+
+def _totals(scope: str, folder: str, operation: Operation) -> tuple[Family, Family]:
+    """The histories of a scope: in buckets of the default length, and of the others."""
+    said = {"scope": scope}
+    default = f"{folder}/{DEFAULT_BUCKET}.json"
+    return (
+        _document(default, TotalsHistory, f"/{folder}", operation, says=said | {"bucket": DEFAULT_BUCKET}),
+        _document(f"{folder}/{{bucket}}.json", TotalsHistory, f"/{folder}?bucket={{bucket}}", says=said),
+    )
+
+
+def _totals_operation(
+    name: str, tag: str, of: str, parameters: tuple[str, ...] = (), problems: tuple[str, ...] = ()
+) -> Operation:
+    return Operation(
+        name,
+        tag,
+        f"The history of {of} in buckets",
+        "What is supplied and borrowed, the value, means of rates, the best rates, and of how many pools. " + _BUCKETS,
+        (*parameters, "bucket", "history_cursor"),
+        (*problems, "invalid_bucket", "unknown_bucket_page"),
+    )
+
+
 PAGE = Family(
     template="v1/pages/{cursor}.json",
     kind=FileKind.PAGE,
@@ -175,6 +209,13 @@ BUCKET_PAGE = Family(
     model=AssetHistory,
     url="/v1/assets/{market}/{pool}/history?cursor={cursor}",
     sweep=Sweep.NEVER,  # newest pages of any later run lead to it
+)
+TOTALS_PAGE = Family(
+    template="v1/buckets/totals/{cursor}.json",
+    kind=FileKind.PAGE,
+    model=TotalsHistory,
+    url="/v1/protocol/summary/history?cursor={cursor}",  # and likewise for a market, a token and a protocol
+    sweep=Sweep.NEVER,
 )
 EVIDENCE = Family(
     template="v1/evidence/{sha256}.jsonl.gz",
@@ -351,9 +392,7 @@ FAMILIES = (
             "getAssetHistory",
             "assets",
             "The history of one pool in buckets",
-            "Buckets ascend within a page; the newest page ends with the bucket that is still open, and `next_cursor` "
-            "leads to older ones, which never change and do not expire. Buckets begin at multiples of their length "
-            "since 1970-01-01T00:00:00Z, weeks on Monday. A bucket in which nothing was observed is left out.",
+            f"{_BUCKETS} The state now is in the document of the pool.",
             ("market_path", "pool_path", "bucket", "history_cursor"),
             ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
         ),
@@ -361,6 +400,32 @@ FAMILIES = (
     ),
     HISTORY,
     BUCKET_PAGE,
+    # Totals over time.
+    *_totals(
+        "market",
+        "v1/markets/{market}/history",
+        _totals_operation(
+            "getMarketHistory", "markets", "one market", ("market_path",), ("invalid_parameter", "unknown_market")
+        ),
+    ),
+    *_totals(
+        "token",
+        "v1/tokens/{address}/history",
+        _totals_operation(
+            "getTokenHistory", "tokens", "one token", ("address_path",), ("invalid_parameter", "unknown_token")
+        ),
+    ),
+    *_totals(
+        "protocol",
+        "v1/protocols/{protocol}/history",
+        _totals_operation("getProtocolHistory", "protocol", "one protocol", ("protocol_path",)),
+    ),
+    *_totals(
+        "network",
+        "v1/protocol/summary/history",
+        _totals_operation("getNetworkHistory", "protocol", "all markets together"),
+    ),
+    TOTALS_PAGE,
     # The other documents.
     _document(
         "v1/markets.json",
@@ -477,8 +542,9 @@ def key_of(document: Document) -> str:
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
-    """What the keys of a kind begin with, ascending."""
-    return tuple(sorted({family.prefix for family in FAMILIES if family.kind is kind}))
+    """What the keys of a kind begin with, ascending; none of them begins with another."""
+    found = {family.prefix for family in FAMILIES if family.kind is kind}
+    return tuple(sorted(one for one in found if not any(one != other and one.startswith(other) for other in found)))
 
 
 _BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
@@ -531,19 +597,19 @@ def page_key(cursor: str) -> str:
     return PAGE.key(cursor=cursor)
 
 
-def bucket_page_key(cursor: str) -> str:
-    """The key of the page of a history that a cursor names."""
-    return BUCKET_PAGE.key(cursor=cursor)
-
-
 def asset_key(market: str, pool: str) -> str:
     """The key of a pool's detail."""
     return ASSET.key(market=market, pool=pool)
 
 
 def history_key(market: str, pool: str, bucket: str) -> str:
-    """The key of the newest page of a pool's history in buckets of one length."""
+    """The key of the newest document of a pool's history in buckets of one length."""
     return HISTORY.key(market=market, pool=pool, bucket=bucket)
+
+
+def totals_key(scope: str, name: str, bucket: str) -> str:
+    """The key of the newest document of a history of totals, in buckets of one length."""
+    return key_of(TotalsHistory(scope, name, bucket, 1, [], None))
 
 
 def token_key(address: str) -> str:

@@ -7,7 +7,7 @@ Whether it says what the tables say is checked where it is rendered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -28,6 +28,8 @@ from exporter.tree.documents import (
     RunManifest,
     SystemStatus,
     TokenDocument,
+    TotalsBucket,
+    TotalsHistory,
     encode,
     page_token,
 )
@@ -44,7 +46,7 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
         names: what its key says of it, as `exporter.tree.families.parse_key` gives it.
         data: its bytes, of which a page's token is made.
     """
-    for field in ("market", "pool", "bucket", "address", "run_id"):
+    for field in ("market", "pool", "bucket", "address", "scope", "protocol", "run_id"):
         said = getattr(document, field, None)
         if said is not None and said != names.get(field, said):
             return f"$.{field} is {said}"
@@ -55,7 +57,7 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
             return _page(document, names)
         case AssetDetail():
             return _detail(document)
-        case AssetHistory():
+        case AssetHistory() | TotalsHistory():
             return _history(document)
         case MarketList():
             if any(later.market <= earlier.market for earlier, later in pairwise(document.data)):
@@ -118,29 +120,42 @@ def _detail(detail: AssetDetail) -> str | None:
     return None
 
 
-def _history(history: AssetHistory) -> str | None:
-    for index, bucket in enumerate(history.data):
-        wrong = _bucket(bucket)
+def _history(history: AssetHistory | TotalsHistory) -> str | None:
+    buckets: Sequence[HistoryBucket | TotalsBucket] = history.data
+    for index, bucket in enumerate(buckets):
+        if bucket.end_time <= bucket.start_time:
+            return f"$.data[{index}].end_time is not after its start_time"
+        if bucket.last_ledger < bucket.first_ledger:
+            return f"$.data[{index}].last_ledger is below its first_ledger"
+        wrong = _pool_bucket(bucket) if isinstance(bucket, HistoryBucket) else _totals_bucket(bucket)
         if wrong:
             return f"$.data[{index}]{wrong}"
-    for earlier, later in pairwise(history.data):
+    for earlier, later in pairwise(buckets):
         if later.start_time < earlier.end_time or later.first_ledger <= earlier.last_ledger:
             return f"$.data must ascend, but the bucket of {later.start_time} comes after that of {earlier.start_time}"
-    if history.data and history.data[-1].last_ledger > history.observed_ledger:
-        return f"$.observed_ledger is {history.observed_ledger}, but $.data knows of {history.data[-1].last_ledger}"
+    if buckets and buckets[-1].last_ledger != history.observed_ledger:
+        return f"$.observed_ledger is {history.observed_ledger}, but $.data ends with {buckets[-1].last_ledger}"
     return None
 
 
-def _bucket(bucket: HistoryBucket) -> str | None:
-    if bucket.end_time <= bucket.start_time:
-        return ".end_time is not after its start_time"
-    if bucket.last_ledger < bucket.first_ledger:
-        return ".last_ledger is below its first_ledger"
+def _pool_bucket(bucket: HistoryBucket) -> str | None:
     if bucket.priced_count > bucket.observation_count:
         return ".priced_count is above its observation_count"
     priced = bucket.priced_count > 0
     if (bucket.tvl_usd_cents is not None) != priced or (bucket.oracle_price_usd is not None) != priced:
         return ": value and price must be there if and only if something was priced"
+    return None
+
+
+def _totals_bucket(bucket: TotalsBucket) -> str | None:
+    if not bucket.priced_count <= bucket.pool_count >= bucket.market_count:
+        return ".pool_count is below its priced_count or its market_count"
+    priced = bucket.priced_count > 0
+    if any(
+        (value is not None) != priced
+        for value in (bucket.supplied_usd_cents, bucket.borrowed_usd_cents, bucket.tvl_usd_cents)
+    ):
+        return ": the values must be there if and only if something was priced"
     return None
 
 

@@ -17,14 +17,12 @@ from exporter.errors import ConfigError
 from exporter.tree.families import (
     BUCKET_PAGE,
     EMPTY_PAGE_KEY,
-    MARKET,
     PAGE,
+    TOTALS_PAGE,
+    Family,
     asset_key,
     assets_folder,
-    bucket_page_key,
-    history_key,
     page_key,
-    token_key,
 )
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
@@ -39,12 +37,12 @@ from exporter.tree.problems import (
     unknown_pool,
     unknown_token,
 )
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL
 
 MAX_LIMIT = 2**31 - 1
 """`limit` is an int32."""
 
-_CONTRACT, _POOL, _CURSOR = (re.compile(form) for form in (CONTRACT, POOL, CURSOR))
+_CONTRACT, _POOL, _CURSOR, _PROTOCOL = (re.compile(form) for form in (CONTRACT, POOL, CURSOR, PROTOCOL))
 _DIGITS = re.compile(r"[0-9]+")
 STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
 POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
@@ -83,18 +81,25 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return _route_assets(query, sizes)
         case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
             return refused
-        case ["v1", "markets", market] if not market.endswith(".json"):
-            if not _CONTRACT.fullmatch(market):
-                return invalid_parameter("market", market, STRKEY_ACCEPTED)
-            return Served((MARKET.key(market=market),), unknown_market(market))
-        case ["v1", "tokens", token] if not token.endswith(".json"):
-            if not _CONTRACT.fullmatch(token):
-                return invalid_parameter("address", token, STRKEY_ACCEPTED)
-            return Served((token_key(token),), unknown_token(token))
+        case ["v1", "markets" | "tokens" as kind, address, *rest] if rest == ["history"] or (
+            not rest and not address.endswith(".json")
+        ):
+            if not _CONTRACT.fullmatch(address):
+                return invalid_parameter("market" if kind == "markets" else "address", address, STRKEY_ACCEPTED)
+            missing = unknown_market(address) if kind == "markets" else unknown_token(address)
+            if rest:
+                return _route_history(segments, query, TOTALS_PAGE, missing)
+            return Served((f"v1/{kind}/{address}.json",), missing)
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
             return _invalid_pool(market, pool) or Served((asset_key(market, pool),), unknown_pool(market, pool))
         case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
-            return _invalid_pool(market, pool) or _route_history(market, pool, query)
+            return _invalid_pool(market, pool) or _route_history(
+                segments, query, BUCKET_PAGE, unknown_pool(market, pool)
+            )
+        case ["v1", "protocol", "summary", "history"]:
+            return _route_history(segments, query, TOTALS_PAGE, not_found())
+        case ["v1", "protocols", name, "history"] if _PROTOCOL.fullmatch(name):
+            return _route_history(segments, query, TOTALS_PAGE, not_found())
     key = "/".join(segments)
     if not is_key(key):
         return not_found()
@@ -185,16 +190,16 @@ def _invalid_pool(market: str, pool: str) -> Problem | None:
     return None
 
 
-def _route_history(market: str, pool: str, query: str) -> Served | Problem:
+def _route_history(path: Sequence[str], query: str, page: Family, missing: Problem) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
         # As with the assets, a cursor fixes everything else.
         known = _CURSOR.fullmatch(cursor) is not None
-        return Served((bucket_page_key(cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
+        return Served((page.key(cursor=cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
     bucket = parameters.get("bucket", DEFAULT_BUCKET)
     if bucket not in BUCKET_NAMES:
         return invalid_parameter("bucket", bucket, BUCKET_ACCEPTED)
-    return Served((history_key(market, pool, bucket),), unknown_pool(market, pool))
+    return Served((f"{'/'.join(path)}/{bucket}.json",), missing)
 
 
 def _size_for(limit: str, sizes: Sequence[int]) -> int | None:

@@ -15,10 +15,11 @@ from exporter.tables import RewardReason
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
-"""The form of a contract's address, as a regular expression; so are the next two."""
+"""The form of a contract's address, as a regular expression; so are the next three."""
 
 POOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 CURSOR = "[A-Za-z0-9_-]{1,128}"
+PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
 """The lengths of a history's buckets, ascending."""
@@ -135,7 +136,7 @@ Cursor: TypeAlias = Annotated[
     Meta(
         pattern="^[A-Za-z0-9_-]+$",
         max_length=128,
-        description="The opaque cursor of the next page, for `/v1/assets?cursor=`.",
+        description="The opaque cursor of the next page, for the `?cursor=` of the same path.",
     ),
 ]
 ProtocolName: TypeAlias = Annotated[
@@ -190,6 +191,19 @@ Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or th
 BucketName: TypeAlias = Annotated[
     str,
     Meta(pattern=f"^({'|'.join(BUCKET_NAMES)})$", description="The length of the buckets.", examples=["1d"]),
+]
+Scope: TypeAlias = Annotated[
+    str,
+    Meta(pattern="^(market|token|protocol|network)$", description="What a total is of.", examples=["market"]),
+]
+ScopeId: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        max_length=64,
+        description="The address of the market or token, the protocol's name, or `network`.",
+        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
+    ),
 ]
 FileReference: TypeAlias = Annotated[
     str,

@@ -150,7 +150,7 @@ def _runs(days: int, seconds_apart: int) -> Iterator[tuple[int, int, pl.DataFram
                 total_borrowed=borrowed[pool], supply_apy_bps=borrowed[pool] * 500 // supplied[pool],
                 borrow_apy_bps=borrowed[pool] * 900 // supplied[pool],
                 utilization_bps=borrowed[pool] * 10_000 // supplied[pool], tvl_usd_cents=supplied[pool] // 10**5,
-                price=(10**14 + number * 10**9, 14),
+                token=token, protocol="blend", active=True, decimals=7, price=(10**14 + number * 10**9, 14),
             )
             for pool, (market, token) in enumerate(places)
         ]  # fmt: skip

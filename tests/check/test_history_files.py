@@ -146,7 +146,7 @@ class TestManifest:
             (lambda manifest: manifest["files"].insert(1, manifest["files"][0]), "has a key twice"),
             (
                 lambda manifest: manifest["files"].pop(),
-                "reaches to ledger 65000002, but the run is of ledger 65000003",
+                "reaches to ledger 65000008, but the run is of ledger 65000009",
             ),
             (
                 lambda manifest: manifest.update(observed_ledger=65_000_002),
@@ -233,17 +233,18 @@ class TestBuckets:
     @pytest.mark.parametrize(
         ("how", "said"),
         [
-            (lambda history: history["data"].pop(), "data ends with ledger"),
+            (lambda history: history["data"].pop(), "observed_ledger is 65000008, but \\$.data ends with 65000007"),
             (
-                lambda history: history.update(observed_ledger=65_000_009),
-                "observed_ledger is 65000009, but the run is of ledger 65000003",
+                lambda history: history["data"][-1].update(end_time="2030-01-01T00:00:00Z"),
+                "data ends at 2030-01-01T00:00:00Z, but the run's ledger closed at 20",
             ),
         ],
-        ids=["without the run", "of another ledger"],
+        ids=["of another ledger", "not closed"],
     )
-    def test_head(self, files: Files, how: Change, said: str) -> None:
-        """The newest page is of the run's ledger and ends with the run itself."""
-        key = self.head(files)
+    @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/tokens/"])
+    def test_head(self, files: Files, folder: str, how: Change, said: str) -> None:
+        """The newest document says of which ledger it is, and has closed buckets only."""
+        key = next(key for key in keys(files, folder, "/history/5m.json") if json.loads(files[key])["next_cursor"])
         lie(files, key, how)
 
         assert_named(files, key, said)

@@ -1,6 +1,6 @@
 """A small published tree with everything in it, and how tests break it.
 
-The tree is what four runs, a day apart, leave of an embedded network: pools of both protocols, one archived, histories
+The tree is what ten runs, a day apart, leave of an embedded network: pools of both protocols, one archived, histories
 whose older pages are complete, and files of earlier runs that the last one does not list.
 """
 
@@ -29,7 +29,7 @@ from tests.jobs import run, settings_for
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)
 POOLS = 7
-RUNS = 4
+RUNS = 10
 
 Files = dict[str, bytes]
 Change = Callable[[Any], object]
@@ -86,6 +86,11 @@ def keys(files: Files, start: str, end: str = ".json") -> list[str]:
     """The keys that the run's manifest lists with this start and end."""
     listed = [file["key"] for file in manifest_of(files)["files"]]
     return [key for key in listed if key.startswith(start) and key.endswith(end)]
+
+
+def summaries(files: Files) -> list[str]:
+    """The keys of the markets' own documents."""
+    return [key for key in keys(files, "v1/markets/") if "/history/" not in key]
 
 
 def encoded(document: Any) -> bytes:

@@ -61,6 +61,7 @@ def test_the_client_walks(package: Any, tree: Path, url: str) -> None:
         first = rows[0]
         detail = operation("assets.get_asset").sync(first.market, first.pool, client=client)
         history = operation("assets.get_asset_history").sync(first.market, first.pool, client=client)
+        totals = operation("markets.get_market_history").sync(first.market, client=client)
         status = operation("system.get_system_status").sync(client=client)
         refusal = operation("markets.get_market").sync_detailed("usdc", client=client)
 
@@ -69,6 +70,7 @@ def test_the_client_walks(package: Any, tree: Path, url: str) -> None:
     assert published == [row.to_dict() for row in rows]
     document = json.loads((tree / f"v1/assets/{first.market}/{first.pool}.json").read_bytes())
     assert document == detail.to_dict()
-    assert ("1d", 65_000_002) == (history.bucket, history.data[-1].last_ledger)
+    for folder, series in ((f"assets/{first.market}/{first.pool}", history), (f"markets/{first.market}", totals)):
+        assert json.loads((tree / f"v1/{folder}/history/1d.json").read_bytes()) == series.to_dict()
     assert json.loads((tree / "v1/system/status.json").read_bytes()) == status.to_dict()
     assert (400, "Bad Request") == (refusal.status_code, refusal.parsed.title)

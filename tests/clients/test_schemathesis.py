@@ -33,6 +33,7 @@ def described(tree: Path, *, known: bool) -> dict[str, Any]:
         "pool": [row["pool"], "0", absent],
         "address": [*{other["token_address"] for other in rows}, absent],
         "run_id": [run, "none"],
+        "protocol": ["blend", "nobody"],
     }
     for item in document["paths"].values():
         for parameter in item["get"].get("parameters", []):

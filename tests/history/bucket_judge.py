@@ -10,6 +10,8 @@ from typing import Any
 
 LENGTHS = {"5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800}
 PAGE_BUCKETS = 48
+SPANS = {"5m": 6, "15m": 4, "1h": 4, "6h": 3, "1d": 8, "1w": 3}
+"""Whole spans before the newest one in the newest document."""
 
 Place = tuple[str, str]
 
@@ -28,8 +30,18 @@ class Observation:
     borrow_apy_bps: int
     utilization_bps: int
     tvl_usd_cents: int | None
+    token: str
+    protocol: str
+    active: bool
+    decimals: int
     price: tuple[int, int] | None
     """The price and its decimals."""
+
+    def worth(self, amount: int) -> int:
+        """An amount in US cents, rounded down; of one that has a price."""
+        assert self.price is not None
+        price, decimals = self.price
+        return amount * price * 100 // int(10 ** (self.decimals + decimals))
 
     @property
     def place(self) -> Place:
@@ -78,11 +90,20 @@ def iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def buckets_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
-    """Every bucket of every pool, ascending, as the API shows it."""
-    groups: dict[Place, dict[int, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+Members = dict[int, list[Observation]]
+
+
+def members_of(observations: Iterable[Observation], length: int) -> dict[Place, Members]:
+    """The observations of every pool by the start of their bucket."""
+    groups: dict[Place, Members] = defaultdict(lambda: defaultdict(list))
     for item in observations:
         groups[item.place][start_of(item.time, length)].append(item)
+    return groups
+
+
+def buckets_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
+    """Every bucket of every pool, ascending, as the API shows it."""
+    groups = members_of(observations, length)
     return {
         place: [_row(start, start + length, groups[place][start]) for start in sorted(groups[place])]
         for place in sorted(groups)
@@ -109,16 +130,75 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
     }
 
 
-def pages_of(rows: Sequence[Mapping[str, Any]], length: int, now: int) -> list[list[Mapping[str, Any]]]:
-    """How the buckets of a pool are cut into pages at a time, the newest page first.
+def totals_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
+    """Every bucket of every market, token and protocol and of the network, ascending, as the API shows it."""
+    groups: dict[Place, dict[int, list[list[Observation]]]] = defaultdict(lambda: defaultdict(list))
+    for buckets in members_of(observations, length).values():
+        for start, members in buckets.items():
+            one = members[0]
+            for place in (
+                ("market", one.market),
+                ("token", one.token),
+                ("protocol", one.protocol),
+                ("network", "network"),
+            ):
+                groups[place][start].append(members)
+    return {
+        place: [_total(start, start + length, groups[place][start]) for start in sorted(groups[place])]
+        for place in sorted(groups)
+    }
 
-    A page is the buckets of one span; the newest one has the open span and the newest span before it that has any.
+
+def _total(start: int, end: int, pools: Sequence[Sequence[Observation]]) -> dict[str, Any]:
+    supplied, borrowed, value = [], [], []
+    earned = paid = 0
+    lenders, loans = [], []
+    for members in pools:
+        priced = [item for item in members if item.price is not None]
+        if not priced:
+            continue
+        supplied.append(mean([item.worth(item.total_supplied) for item in priced]))
+        borrowed.append(mean([item.worth(item.total_borrowed) for item in priced]))
+        value.append(mean([item.tvl_usd_cents or 0 for item in priced]))
+        supply = median(item.supply_apy_bps for item in members)
+        borrow = median(item.borrow_apy_bps for item in members)
+        earned += supply * supplied[-1]
+        paid += borrow * borrowed[-1]
+        if all(item.active for item in members) and value[-1] >= 100_000:
+            lenders.append(supply)
+            if borrowed[-1] < supplied[-1]:
+                loans.append(borrow)
+    return {
+        "start_time": iso(start),
+        "end_time": iso(end),
+        "supplied_usd_cents": str(sum(supplied)) if supplied else None,
+        "borrowed_usd_cents": str(sum(borrowed)) if borrowed else None,
+        "tvl_usd_cents": str(sum(value)) if value else None,
+        "mean_supply_apy_bps": earned // sum(supplied) if sum(supplied) else None,
+        "mean_borrow_apy_bps": paid // sum(borrowed) if sum(borrowed) else None,
+        "best_supply_apy_bps": max(lenders, default=None),
+        "best_borrow_apy_bps": min(loans, default=None),
+        "market_count": len({members[0].market for members in pools}),
+        "pool_count": len(pools),
+        "priced_count": len(value),
+        "first_ledger": min(item.ledger for members in pools for item in members),
+        "last_ledger": max(item.ledger for members in pools for item in members),
+    }
+
+
+def pages_of(rows: Sequence[Mapping[str, Any]], bucket: str, now: int) -> list[list[Mapping[str, Any]]]:
+    """How the buckets of a history are cut into pages at a time, the newest document first.
+
+    Only closed buckets are in them. A page is the buckets of one span; the newest document has the newest span that has
+    any, and so many before it that have any.
     """
     spans: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    length = LENGTHS[bucket]
     for row in rows:
-        start = int(datetime.fromisoformat(row["start_time"]).timestamp())
-        spans[span_of(start, length)].append(row)
-    opened = span_of(start_of(now, length), length)
-    past = sorted(span for span in spans if span < opened)
-    newest = [row for span in (*past[-1:], opened) for row in spans.get(span, [])]
-    return [newest, *(spans[span] for span in reversed(past[:-1]))]
+        start, end = (int(datetime.fromisoformat(row[name]).timestamp()) for name in ("start_time", "end_time"))
+        if end <= now:
+            spans[span_of(start, length)].append(row)
+    ordered = sorted(spans)
+    kept = SPANS[bucket] + 1
+    newest = [row for span in ordered[-kept:] for row in spans[span]]
+    return [newest, *(spans[span] for span in reversed(ordered[:-kept]))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -18,7 +18,7 @@ from exporter.numbers.prices import printed_price
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
-from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of
+from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of, totals_of
 from tests.history.frames import pools_frame
 from tests.render.rendering import contract
 
@@ -31,7 +31,10 @@ def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.
         {
             "market": item.market,
             "pool": item.pool,
-            "token_address": item.pool,
+            "token_address": item.token,
+            "protocol": item.protocol,
+            "market_status": "active" if item.active else "frozen",
+            "decimals": item.decimals,
             "total_supplied": item.total_supplied,
             "total_borrowed": item.total_borrowed,
             "supply_apy_bps": item.supply_apy_bps,
@@ -49,29 +52,35 @@ def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.
 
 def observe(random: Random, places: Sequence[tuple[str, str]], ledger: int, time: int) -> list[Observation]:
     """Every pool at a ledger, with numbers of all sizes; some have no price, and oracles change their decimals."""
-    return [
-        Observation(
-            market=market,
-            pool=pool,
-            ledger=ledger,
-            time=time,
-            total_supplied=random.randrange(10 ** random.randint(1, 38)),
-            total_borrowed=random.randrange(10 ** random.randint(1, 20)),
-            supply_apy_bps=random.randrange(2_000),
-            borrow_apy_bps=random.randrange(3_000),
-            utilization_bps=random.randrange(10_001),
-            tvl_usd_cents=None if price is None else random.randrange(10**38),
-            price=price,
-        )
-        for market, pool in places
-        for price in [_price(random)]
-    ]
+    return [_observation(random, place, ledger, time) for place in places]
 
 
-def _price(random: Random) -> tuple[int, int] | None:
-    if random.random() < 0.2:
-        return None
-    return random.randrange(1, 10 ** random.randint(1, 30)), random.choice([7, 7, 7, 14])
+def _observation(random: Random, place: tuple[str, str], ledger: int, time: int) -> Observation:
+    market, pool = place
+    observation = Observation(
+        market=market,
+        pool=pool,
+        ledger=ledger,
+        time=time,
+        total_supplied=random.randrange(10 ** random.randint(1, 38)),
+        total_borrowed=random.randrange(10 ** random.randint(1, 20)),
+        supply_apy_bps=random.randrange(2_000),
+        borrow_apy_bps=random.randrange(3_000),
+        utilization_bps=random.randrange(10_001),
+        tvl_usd_cents=None,
+        token=pool,
+        protocol=("blend", "slender")[market > contract(1)],
+        active=random.random() < 0.9,
+        decimals=random.choice([0, 7, 18]),
+        price=(random.randrange(1, 10 ** random.randint(1, 30)), random.choice([7, 7, 7, 14])),
+    )
+    value = observation.worth(observation.total_supplied) + random.randrange(10 ** random.randint(1, 9))
+    absurd = max(value, observation.worth(observation.total_borrowed)) >= 10**38
+    return (
+        replace(observation, price=None)
+        if absurd or random.random() < 0.2
+        else replace(observation, tvl_usd_cents=value)
+    )
 
 
 def places(markets: int, pools: int) -> list[tuple[str, str]]:
@@ -121,8 +130,15 @@ class Historian:
         return files
 
     def walk(self, place: tuple[str, str], bucket: str) -> Iterator[Mapping[str, Any]]:
-        """The pages of a history as a reader finds them, the newest first."""
-        key = f"v1/assets/{place[0]}/{place[1]}/history/{bucket}.json"
+        """The pages of a history as a reader finds them, the newest first; of a pool, or of a scope and its id."""
+        scope, name = place
+        folders = {
+            "market": f"v1/markets/{name}",
+            "token": f"v1/tokens/{name}",
+            "protocol": f"v1/protocols/{name}",
+            "network": "v1/protocol/summary",
+        }
+        key = f"{folders.get(scope, f'v1/assets/{scope}/{name}')}/history/{bucket}.json"
         for _ in range(10_000):
             stored = self.store.get(key)
             assert stored is not None, key
@@ -130,15 +146,18 @@ class Historian:
             yield page
             if page["next_cursor"] is None:
                 return
-            key = f"v1/buckets/{page['next_cursor']}.json"
+            key = f"v1/buckets/{'totals/' if scope in folders else ''}{page['next_cursor']}.json"
         raise AssertionError("the walk does not end")
 
     def assert_as_computed_anew(self) -> int:
         """Every page of every history is what plain Python makes of all observations; gives the pages compared."""
         compared = 0
         for bucket, length in LENGTHS.items():
-            for place, rows in buckets_of(self.observations, length).items():
-                pages = [page["data"] for page in self.walk(place, bucket)]
-                assert pages_of(rows, length, self.now) == pages, (place, bucket)
+            histories = buckets_of(self.observations, length) | totals_of(self.observations, length)
+            for place, rows in histories.items():
+                pages = list(self.walk(place, bucket))
+                assert pages_of(rows, bucket, self.now) == [page["data"] for page in pages], (place, bucket)
+                ends = [page["data"][-1]["last_ledger"] if page["data"] else rows[0]["first_ledger"] for page in pages]
+                assert ends == [page["observed_ledger"] for page in pages], (place, bucket)
                 compared += len(pages)
         return compared

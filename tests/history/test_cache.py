@@ -34,10 +34,14 @@ def loaded(historian: Historian, before: int) -> Series:
 def same(one: Series, other: Series) -> bool:
     """Whether two series are the same in everything."""
     return (
-        (one.through_ledger, one.through_time, one.row_count, one.cursors, one.first_seen)
-        == (other.through_ledger, other.through_time, other.row_count, other.cursors, other.first_seen)
+        (one.through_ledger, one.through_time, one.row_count, one.first_seen)
+        == (other.through_ledger, other.through_time, other.row_count, other.first_seen)
         and one.recent.sort(one.recent.columns).equals(other.recent.sort(other.recent.columns))
-        and all(one.closed[name].equals(other.closed[name]) for name in one.closed)
+        and all(
+            mine[name].closed.equals(theirs[name].closed) and mine[name].cursors == theirs[name].cursors
+            for mine, theirs in ((one.pools, other.pools), (one.totals, other.totals))
+            for name in mine
+        )
     )
 
 

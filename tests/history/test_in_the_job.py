@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from exporter.errors import StoreError
+from exporter.history import series
+from exporter.history.buckets import BUCKETS
 from exporter.history.series import STATE_KEY
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
@@ -17,6 +22,12 @@ from exporter.stores.store import Store
 from tests.jobs import run, settings_for
 
 RUNS = 4
+
+
+@pytest.fixture(autouse=True)
+def short_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newest documents of one span, so that a few runs make older pages."""
+    monkeypatch.setattr(series, "BUCKETS", tuple(replace(bucket, pages=0) for bucket in BUCKETS))
 
 
 class StubbornStore(MemoryStore):

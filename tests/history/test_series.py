@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
+import polars as pl
 import pytest
 
 from exporter.errors import CheckError
+from exporter.history.buckets import OBSERVATIONS, observations_of
 from exporter.history.manifest import read_history_manifest
-from exporter.history.series import STATE_KEY, load_series
+from exporter.history.series import STATE_KEY, Series, load_series
+from exporter.history.shelves import POOLS, Shelf
 from exporter.stores.memory import MemoryStore
 from exporter.tree.files import FileKind
-from tests.history.runs import MONDAY, Historian, observe, places
+from tests.history.bucket_judge import LENGTHS, Observation, start_of
+from tests.history.runs import MONDAY, Historian, frame_of, observe, places
 
 LEDGER = 65_000_000
+NEWEST = ("observed_ledger", "ledger_close_time")
 
 
 def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int, int]]:
@@ -69,25 +75,43 @@ def test_running_again_changes_no_byte() -> None:
         assert before_recording == [from_nothing[file.key] for file in before_recording]
 
 
-def test_only_heads_are_written_again() -> None:
-    """Once a page is made it is never made again, and a run of few observations reads no earlier file."""
+def test_a_document_changes_only_when_a_bucket_closes() -> None:
+    """Of a run after which no bucket closed no document is other bytes; of any other only those of what closed."""
     random = Random(11)
     historian = Historian(MemoryStore())
     made: set[str] = set()
-    for ledger, time in schedule(random, 40, 60):
+    before: dict[str, bytes] = {}
+    time_before = 0
+    for ledger, time in schedule(random, 30, 20):
         files = historian.run(observe(random, places(1, 1), ledger, time), ledger, time)
-        pages = [file.key for file in files if file.kind is FileKind.PAGE]
+        made |= (pages := {file.key for file in files if file.kind is FileKind.PAGE})
+        heads = {file.key: file.data for file in files if file.kind is FileKind.DOCUMENT}
+        closed = {name for name, length in LENGTHS.items() if start_of(time, length) != start_of(time_before, length)}
+        changed = {key.split("/")[-1].removesuffix(".json") for key in heads if before and heads[key] != before[key]}
 
-        assert 6 == sum(file.kind is FileKind.DOCUMENT for file in files)
-        assert made.isdisjoint(pages)
-        made |= set(pages)
+        assert 5 * 6 == len(heads)
+        assert not before or changed == closed
+        assert made.isdisjoint(pages) or made == pages
+        before, time_before = heads, time
     manifest = read_history_manifest(historian.store)
-    assert made
     assert ledger == load_series(historian.store, manifest, ledger + 1).through_ledger
 
 
+def test_a_first_run_has_every_document_without_buckets() -> None:
+    """Before any bucket has closed each history is there, empty, with the ledger at which it began."""
+    historian = Historian(MemoryStore())
+    one, other = places(1, 2)
+    historian.run(observe(Random(1), [one], LEDGER, MONDAY), LEDGER, MONDAY)
+    historian.run(observe(Random(1), [one, other], LEDGER + 1, MONDAY + 5), LEDGER + 1, MONDAY + 5)
+
+    for bucket in LENGTHS:
+        for place, ledger in ((one, LEDGER), (other, LEDGER + 1), (("market", one[0]), LEDGER)):
+            [document] = historian.walk(place, bucket)
+            assert ([], ledger, None) == tuple(document[name] for name in ("data", "observed_ledger", "next_cursor"))
+
+
 def test_a_pool_that_vanishes_keeps_its_history() -> None:
-    """The newest page of a pool that is no longer read stays, with the run's ledger, and what was observed last."""
+    """The newest document of a pool that is no longer read stays as it was once its last bucket had closed."""
     random = Random(3)
     historian = Historian(MemoryStore())
     gone, stays = places(1, 2)
@@ -98,14 +122,35 @@ def test_a_pool_that_vanishes_keeps_its_history() -> None:
 
     for bucket in ("5m", "1w"):
         (page,) = historian.walk(gone, bucket)
-        assert (LEDGER + 10, [LEDGER]) == (page["observed_ledger"], [row["last_ledger"] for row in page["data"]])
+        assert (LEDGER, [LEDGER]) == (page["observed_ledger"], [row["last_ledger"] for row in page["data"]])
     historian.assert_as_computed_anew()
+
+
+def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> None:
+    """A total without one of its pools says of how many it is; one without any price is null, and never zero."""
+    historian = Historian(MemoryStore())
+    one, other = places(1, 2)
+    priced = [
+        replace(item, price=(10**7, 7), tvl_usd_cents=10**6, total_supplied=10**6, total_borrowed=5, decimals=2)
+        for item in observe(Random(2), [one, other], LEDGER, MONDAY)
+    ]
+    unpriced = replace(priced[1], price=None, tvl_usd_cents=None)
+    runs: tuple[list[Observation], ...] = (priced, [priced[0]], [priced[0], unpriced], [unpriced], [])
+    for number, observed in enumerate(runs):
+        ledger, time = LEDGER + number, MONDAY + 300 * number
+        historian.run([replace(item, ledger=ledger, time=time) for item in observed], ledger, time)
+    [document] = historian.walk(("network", "network"), "5m")
+
+    assert [("2000000", 2, 2), ("1000000", 1, 1), ("1000000", 2, 1), (None, 1, 0)] == [
+        (row["tvl_usd_cents"], row["pool_count"], row["priced_count"]) for row in document["data"]
+    ]
+    assert ["1000000", "5"] == [document["data"][1][name] for name in ("supplied_usd_cents", "borrowed_usd_cents")]
 
 
 def test_weeks_begin_on_monday() -> None:
     """The last second of a Sunday and the first of the Monday after it are in two weeks, and in two days."""
     historian = Historian(MemoryStore())
-    for number, time in enumerate((MONDAY - 1, MONDAY)):
+    for number, time in enumerate((MONDAY - 1, MONDAY, MONDAY + 7 * 86_400)):
         observed = observe(Random(number), places(1, 1), LEDGER + number, time)
         historian.run(observed, LEDGER + number, time)
 
@@ -147,29 +192,63 @@ def test_time_does_not_go_backwards(ledger: int, time: int) -> None:
         list(series.extend(frame.clear(), ledger, time))
 
 
-def test_heads_say_what_they_are() -> None:
-    """A newest page names its pool, its bucket and the run's ledger, and its cursor leads to an older page."""
-    random = Random(5)
-    historian = Historian(MemoryStore())
-    runs = [(LEDGER + number, MONDAY + 300 * number) for number in range(3 * 48 + 2)]
-    for ledger, time in runs[:-1]:
-        historian.record(observe(random, places(1, 1), ledger, time), ledger, time)
-    historian.run(observe(random, places(1, 1), *runs[-1]), *runs[-1])
-    place = places(1, 1)[0]
-    newest, *older = historian.walk(place, "5m")
+def regular(length: int, count: int) -> pl.DataFrame:
+    """Observations of one pool, one in each of so many buckets."""
+    place = places(1, 1)
+    rows = observations_of(frame_of(observe(Random(5), place, LEDGER, MONDAY), LEDGER, MONDAY))
+    runs = pl.DataFrame(
+        {
+            "observed_ledger": range(LEDGER, LEDGER + count),
+            "ledger_close_time": range(MONDAY, MONDAY + length * count, length),
+        }
+    )
+    return rows.drop(runs.columns).join(runs, how="cross").select(OBSERVATIONS.keys())
 
-    assert (*place, "5m", LEDGER + 145) == tuple(
+
+@pytest.mark.parametrize(("bucket", "wanted"), [("5m", 288), ("1h", 168), ("1d", 366)])
+def test_a_usual_chart_is_one_request(bucket: str, wanted: int) -> None:
+    """The newest document of 5m holds a day and more, of 1h a week, of 1d a year; older pages follow."""
+    count = wanted + 4 * 48
+    series = Series()
+    rows = regular(LENGTHS[bucket], count)
+    pages = {file.key: json.loads(file.data) for file in series.extend(rows, *rows.select(NEWEST).row(-1))}
+    heads = {file.key: json.loads(file.data) for file in series.heads()}
+    place = places(1, 1)[0]
+    newest = heads[f"v1/assets/{place[0]}/{place[1]}/history/{bucket}.json"]
+    sizes: list[int] = []
+    cursor = newest["next_cursor"]
+    while cursor is not None:
+        page = pages[f"v1/buckets/{cursor}.json"]
+        sizes.append(len(page["data"]))
+        cursor = page["next_cursor"]
+
+    assert (*place, bucket, LEDGER + count - 2) == tuple(
         newest[name] for name in ("market", "pool", "bucket", "observed_ledger")
     )
-    assert [50, 48, 48] == [len(page["data"]) for page in (newest, *older)]
-    assert [LEDGER + 95, LEDGER + 47] == [page["observed_ledger"] for page in older]
-    assert ["market", "pool", "bucket", "observed_ledger", "data", "next_cursor"] == list(
-        json.loads(json.dumps(newest))
-    )
+    assert wanted <= len(newest["data"]) <= wanted + 2 * 48
+    assert {48} == set(sizes[:-1])
+    assert count - 1 == len(newest["data"]) + sum(sizes)
 
 
-def test_a_span_ends_also_when_nothing_was_observed() -> None:
-    """Pages are turned by the time alone: also by a run that read no pool, and after one that read none."""
+def test_pages_of_before_stay_where_they_were() -> None:
+    """A page that was published while newest documents were shorter is the same page still, by the same cursor."""
+    rows = regular(LENGTHS["1d"], 12 * 48 + 1)
+    newest = rows.select(NEWEST).row(-1)
+    shorter = Series()
+    shorter.pools["1d"] = Shelf(POOLS, replace(shorter.pools["1d"].bucket, pages=1))
+    before = {file.key: file.data for file in shorter.extend(rows, *newest)}
+    days = {
+        file.key: file.data
+        for file in Series().extend(rows, *newest)
+        if json.loads(file.data).items() >= {"bucket": "1d", "pool": places(1, 1)[0][1]}.items()
+    }
+
+    assert len(days) >= 3
+    assert days == {key: before[key] for key in days}
+
+
+def test_an_empty_run_closes_buckets_too() -> None:
+    """Buckets close by the time alone: also by a run that read no pool, and after one that read none."""
     random = Random(13)
     historian = Historian(MemoryStore())
     span = 48 * 300
@@ -178,4 +257,4 @@ def test_a_span_ends_also_when_nothing_was_observed() -> None:
         historian.run(observe(random, places(1, pools), LEDGER + number, time), LEDGER + number, time)
         historian.assert_as_computed_anew()
 
-    assert [1, 1, 1] == [len(page["data"]) for page in historian.walk(places(1, 1)[0], "5m")]
+    assert [3] == [len(page["data"]) for page in historian.walk(places(1, 1)[0], "5m")]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from msgspec import Struct
 
 from exporter.history.buckets import BUCKETS, PAGE_BUCKETS
 from exporter.render.openapi import OPERATIONS, PROBLEMS
-from exporter.tree.documents import HistoryBucket
+from exporter.tree.documents import HistoryBucket, TotalsBucket
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -44,15 +45,20 @@ def test_every_status_is_documented() -> None:
     assert sorted({str(problem.status) for problem in PROBLEMS.values()}) == column("Errors")
 
 
-def test_every_field_of_a_bucket_is_documented() -> None:
+@pytest.mark.parametrize(
+    ("model", "heading"), [(HistoryBucket, "Buckets of a history"), (TotalsBucket, "Totals in buckets")]
+)
+def test_every_field_of_a_bucket_is_documented(model: type[Struct], heading: str) -> None:
     """The table of a bucket has all its fields but the two times, which the text names."""
-    documented = [name for cell in column("Buckets of a history") for name in re.findall(r"`(\w+)`", cell)]
+    documented = [name for cell in column(heading) for name in re.findall(r"`(\w+)`", cell)]
 
-    assert sorted(fields_of(HistoryBucket)[2:]) == sorted(documented)
-    assert all(f"`{name}`" in TEXT for name in fields_of(HistoryBucket)[:2])
+    assert sorted(fields_of(model)[2:]) == sorted(documented)
+    assert all(f"`{name}`" in TEXT for name in fields_of(model)[:2])
 
 
 def test_buckets_are_documented() -> None:
-    """The lengths of the buckets and of a page are those in the code."""
+    """The lengths of the buckets, of a page, and of the newest document are those in the code."""
+    for bucket in BUCKETS:
+        assert f"`{bucket.name}` ({bucket.pages * PAGE_BUCKETS})" in TEXT
     assert all(f"`{bucket.name}`" in TEXT for bucket in BUCKETS)
     assert f"A page covers {PAGE_BUCKETS} lengths of its bucket" in TEXT

@@ -269,6 +269,26 @@ def test_histories_pick_a_file(query: str, key: str) -> None:
     assert (key,) == answer.keys
 
 
+HISTORIES = (f"/v1/markets/{M}", f"/v1/tokens/{T}", "/v1/protocols/blend", "/v1/protocol/summary")
+
+
+@pytest.mark.parametrize("path", HISTORIES)
+def test_histories_of_totals_pick_a_file(path: str) -> None:
+    """The history of a market, a token, a protocol and of everything is found by the same parameters."""
+    for query, key in (
+        ("", f"{path[1:]}/history/1d.json"),
+        ("bucket=1h&x=y", f"{path[1:]}/history/1h.json"),
+        (f"cursor={TOKEN}&bucket=2h", f"v1/buckets/totals/{TOKEN}.json"),
+    ):
+        answer = route(f"{path}/history", query, SIZES)
+        assert isinstance(answer, Served)
+        assert ((key,), 404) == (answer.keys, answer.missing.status)
+    for query, status in (("bucket=2h", 400), ("cursor=a.b", 404)):
+        refused = route(f"{path}/history", query, SIZES)
+        assert isinstance(refused, Problem)
+        assert status == refused.status
+
+
 @pytest.mark.parametrize(
     ("path", "query", "status"),
     [
@@ -278,6 +298,8 @@ def test_histories_pick_a_file(query: str, key: str) -> None:
         (f"/v1/assets/{M}/{T}/history", f"cursor={'a' * 129}", 404),
         (f"/v1/assets/{M}/-x/history", "", 400),
         (f"/v1/assets/usdc/{T}/history", "", 400),
+        ("/v1/markets/usdc/history", "", 400),
+        ("/v1/tokens/usdc.json/history", "cursor=x", 400),
         (f"/v1/assets/usdc/{T}", "", 400),
         (f"/v1/assets/{M}/_", "", 400),
         (f"/v1/assets/{M}/{'a' * 129}", "", 400),

@@ -1,38 +1,45 @@
-"""What the charts show: the histories in buckets, of a length that suits how much history there is.
+"""What the charts show: the histories in buckets, of a length that suits how much history there is, and the state now.
 
-A chart takes the shortest bucket of which the series at hand still has every one: five minutes in the first hours,
-days after some weeks, weeks after some months. Nothing is read for it: the frames of `exporter.history.series.Series`
-have it. All work is on whole frames, one pass for each length that is in use.
+A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`: five minutes in
+the first hours, days after some weeks, weeks after some months. Histories hold closed buckets only, so the last point
+of every line is what the run itself observed, at its ledger's close. Nothing is read for it: the frames of
+`exporter.history.series.Series` have it. All work is on whole frames, one pass for each length that is in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import escape
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, Bucket, aggregate
+from exporter.history.buckets import BUCKETS, LONGEST, aggregate, observations_of
 from exporter.history.series import Series
+from exporter.history.shelves import Place, Shelf
+from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import NOTHING, TIMES, dollars, exact_dollars, exact_percent, moment, percent
 
 LINES = 4
 """Pools that a chart of many shows: those of the greatest value."""
 
-ALL = "all"
-"""The key of the group of all pools, whose only value is an empty text."""
+MOST_POINTS = 96
+"""A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
 
 _COLUMNS = ("start", "supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
-_HALF = 10**18
+_TOTALS = (
+    "start", "supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents", "mean_supply_apy_bps", "mean_borrow_apy_bps",
+    "best_supply_apy_bps", "best_borrow_apy_bps", "pool_count", "priced_count",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """One pool over time: its bucket, the starts of those that were observed (unix seconds), and their values."""
+    """One pool over time: its bucket, when each of those that were observed began (unix seconds), and their values."""
 
     bucket: str
     starts: Sequence[int] = ()
@@ -44,103 +51,98 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class GroupTrend:
-    """Many pools over time, in one bucket: their value together, and the few that are greatest, by market and id."""
+    """Many pools over time: their totals, and the few that are greatest, by market and id, in the same bucket."""
 
     bucket: str
+    pools: tuple[tuple[Place, Trend], ...] = ()
     starts: Sequence[int] = ()
+    supplied: Sequence[int | None] = ()
+    borrowed: Sequence[int | None] = ()
     value: Sequence[int | None] = ()
-    pools: tuple[tuple[tuple[str, str], Trend], ...] = ()
+    mean_supply: Sequence[int | None] = ()
+    mean_borrow: Sequence[int | None] = ()
+    best_supply: Sequence[int | None] = ()
+    best_borrow: Sequence[int | None] = ()
+    pool_count: Sequence[int] = ()
+    priced_count: Sequence[int] = ()
 
 
 class Trends:
-    """The histories of all pools that a run has, in the order of its pools frame."""
+    """The histories of all pools that a run has, in the order of its pools frame, and of their totals."""
 
     def __init__(self, series: Series | None, pools: pl.DataFrame) -> None:
         """From the series that has the run itself, and the pools frame (sorted by market and pool)."""
-        self._frames: dict[str, pl.DataFrame] = {}
         self._series = Series() if series is None else series
-        self._places = pools.select("market", "pool", "token_address", "tvl_usd_cents", pl.lit("").alias(ALL))
-        lengths = [self._length((market, pool)) for market, pool in self._places.select("market", "pool").iter_rows()]
-        self._places = self._places.with_columns(pl.Series("length", lengths, dtype=pl.Int64))
+        now = aggregate(observations_of(pools if series is not None else pools.clear()), LONGEST)
+        closed = pl.lit(self._series.through_time, pl.Int64).alias("start")
+        self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
+        self._pools = pools.select("market", "pool", "tvl_usd_cents")
+        self._places = pools.select("market", "token_address", "protocol")
 
     def of_pools(self) -> Iterator[Trend]:
         """The trend of each pool, in the order of the pools frame."""
-        columns = self._lists(self._rows(self._places, ["market", "pool"]), ["market", "pool"])
-        joined = self._places.select("market", "pool", "length").join(
-            columns, on=["market", "pool"], how="left", maintain_order="left"
-        )
-        for _, _, length, *values in joined.iter_rows():
-            yield _trend(length, values)
+        places = list(self._pools.select("market", "pool").iter_rows())
+        lengths = _lengths(self._series.pools, places)
+        drawn = self._pool_trends(lengths)
+        return (drawn.get(place, Trend(BUCKETS[lengths[place]].name)) for place in places)
 
-    def of_groups(self, key: str) -> dict[str, GroupTrend]:
-        """The trends of pools that share a ``market`` or ``token_address`` (or of `ALL`), in their longest bucket."""
-        own = self._places.with_columns(pl.col("length").max().over(key))
-        rows = self._rows(own, [key])
-        totals = self._totals(rows, key)
-        order = pl.col("tvl_usd_cents").rank("ordinal", descending=True).over(key)
-        place = pl.struct("market", "pool").rank("ordinal").over(key)
-        greatest = own.with_columns(order.fill_null(10**9).alias("order"), place.alias("place"))
-        greatest = greatest.sort(key, "order", "place").group_by(key, maintain_order=True).head(LINES)
-        lists = self._lists(rows.join(greatest.select("market", "pool"), on=["market", "pool"]), ["market", "pool"])
-        shown: dict[str, list[tuple[tuple[str, str], Trend]]] = {}
-        chosen = greatest.select(pl.col(key).alias("key"), "market", "pool", "length")
-        for name, market, pool, length, *columns in chosen.join(
-            lists, on=["market", "pool"], how="left", maintain_order="left"
-        ).iter_rows():
-            shown.setdefault(name, []).append(((market, pool), _trend(length, columns)))
-        lengths = dict(own.select(key, "length").iter_rows())
+    def of_groups(self, scope: str) -> dict[str, GroupTrend]:
+        """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
+        members: dict[Place, list[int]] = {}
+        for position, row in enumerate(self._places.iter_rows()):
+            place = next(place for place in places_of(*row) if place[0] == scope)
+            members.setdefault(place, []).append(position)
+        lengths = _lengths(self._series.totals, list(members))
+        names, values = self._pools.select("market", "pool").rows(), self._pools["tvl_usd_cents"].to_list()
+        shown = {
+            place: [names[i] for i in sorted(own, key=lambda i: (values[i] is None, -(values[i] or 0)))[:LINES]]
+            for place, own in members.items()
+        }
         groups = {}
-        for name, pools in shown.items():
-            starts, values = totals.get(name, ([], []))
-            groups[name] = GroupTrend(BUCKETS[lengths[name]].name, starts, values, tuple(pools))
+        for length in sorted(set(lengths.values())):
+            chosen = {place for place, own in lengths.items() if own == length}
+            pools = self._pool_trends({pool: length for place in chosen for pool in shown[place]})
+            totals = _columns(self._series.totals[BUCKETS[length].name], self._totals_now, _TOTALS, chosen)
+            for place, (starts, supplied, borrowed, value, *rest) in totals.items():
+                drawn = tuple((pool, pools[pool]) for pool in shown[place])
+                money = [_cents(column) for column in (supplied, borrowed, value)]
+                groups[place[1]] = GroupTrend(BUCKETS[length].name, drawn, starts, *money, *rest)
         return groups
 
-    def _length(self, place: tuple[str, str]) -> int:
-        """The position in `BUCKETS` of the shortest whose every bucket of a pool is at hand."""
-        cursors = self._series.cursors
-        return next(
-            (number for number, bucket in enumerate(BUCKETS) if place not in cursors[bucket.name]), len(BUCKETS) - 1
-        )
-
-    def _frame(self, bucket: Bucket) -> pl.DataFrame:
-        """The closed buckets with the open one."""
-        if bucket.name not in self._frames:
-            start = bucket.start(self._series.through_time)
-            opened = aggregate(self._series.recent.filter(pl.col("ledger_close_time") >= start), bucket)
-            rows = pl.concat([self._series.closed[bucket.name], opened])
-            self._frames[bucket.name] = rows.select("market", "pool", *_COLUMNS)
-        return self._frames[bucket.name]
-
-    def _rows(self, places: pl.DataFrame, order: list[str]) -> pl.DataFrame:
-        """The buckets of all places, each in its own length, sorted by the order and the start."""
-        parts = []
-        for length in sorted(set(places["length"])):
-            wanted = places.filter(pl.col("length") == length).select("market", "pool", "token_address", ALL)
-            parts.append(self._frame(BUCKETS[length]).join(wanted, on=["market", "pool"]))
-        if not parts:
-            parts = [self._frame(BUCKETS[0]).with_columns(pl.lit("").alias("token_address"), pl.lit("").alias(ALL))]
-        return pl.concat(parts).sort(*order, "start")
-
-    def _lists(self, rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-        """One row a pool, with lists for columns."""
-        return rows.sort(*keys, "start").group_by(keys, maintain_order=True).agg(*_COLUMNS)
-
-    def _totals(self, rows: pl.DataFrame, key: str) -> dict[str, tuple[list[int], list[int | None]]]:
-        """Starts and sums of the value of each group. Sums of halves cannot wrap, so what they make is exact."""
-        value = pl.col("tvl_usd_cents")
-        sums = rows.group_by(key, "start").agg(
-            (value // _HALF).sum().alias("high"), (value % _HALF).sum().alias("low"), value.count().alias("known")
-        )
-        totals: dict[str, tuple[list[int], list[int | None]]] = {}
-        for name, start, high, low, known in sums.sort(key, "start").iter_rows():
-            starts, values = totals.setdefault(name, ([], []))
-            starts.append(start)
-            values.append(high * _HALF + low if known else None)
-        return totals
+    def _pool_trends(self, lengths: Mapping[Place, int]) -> dict[Place, Trend]:
+        trends = {}
+        for length in sorted(set(lengths.values())):
+            chosen = {place for place, own in lengths.items() if own == length}
+            bucket = BUCKETS[length].name
+            for place, columns in _columns(self._series.pools[bucket], self._now, _COLUMNS, chosen).items():
+                trends[place] = Trend(bucket, *columns)
+        return trends
 
 
-def _trend(length: int, values: list[Sequence[int] | None]) -> Trend:
-    return Trend(BUCKETS[length].name, *(() if column is None else column for column in values))
+def _cents(column: Sequence[str | None]) -> Any:
+    return [None if value is None else int(value) for value in column]
+
+
+def _lengths(shelves: Mapping[str, Shelf], places: Sequence[Place]) -> dict[Place, int]:
+    """The position in `BUCKETS` of the shortest of which every bucket of a place is at hand, and not too many."""
+    left, lengths = set(places), dict.fromkeys(places, len(BUCKETS) - 1)
+    for number, bucket in enumerate(BUCKETS[:-1]):
+        shelf = shelves[bucket.name]
+        counts = shelf.closed.group_by(shelf.form.keys).len().iter_rows()
+        many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
+        suited = left - many - shelf.cursors.keys()
+        lengths.update(dict.fromkeys(suited, number))
+        left -= suited
+    return lengths
+
+
+def _columns(shelf: Shelf, now: pl.DataFrame, names: Sequence[str], places: set[Place]) -> dict[Place, list[list[Any]]]:
+    """The columns of each place as lists: its closed buckets, and what is observed now."""
+    keys = shelf.form.keys
+    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
+    rows = pl.concat([shelf.closed.select(*keys, *names), now.select(*keys, *names)]).join(wanted, on=keys, how="semi")
+    lists = rows.sort(*keys, "start").group_by(keys, maintain_order=True).agg(*names)
+    return {(one, other): columns for one, other, *columns in lists.iter_rows()}
 
 
 # Charts as inline SVG, built as text: lines over time with axes, in integer coordinates, coloured by classes alone.
@@ -198,6 +200,8 @@ RATE = Unit(percent, exact_percent, _percent_tick)
 
 MONEY = Unit(dollars, exact_dollars, _dollars_tick)
 """US cents."""
+
+COUNT = Unit(str, str, str)
 
 
 def chart(

@@ -10,12 +10,24 @@ from markupsafe import Markup
 
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
+from exporter.history.totals import NETWORK
 from exporter.numbers.compute import Tables
 from exporter.render.run_documents import printed_time
-from exporter.render.site.charts import ALL, BUCKET_WORDS, MONEY, RATE, GroupTrend, Line, Trend, Trends, chart, table
+from exporter.render.site.charts import (
+    BUCKET_WORDS,
+    COUNT,
+    MONEY,
+    RATE,
+    GroupTrend,
+    Line,
+    Trend,
+    Trends,
+    Unit,
+    chart,
+    table,
+)
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
-    LEAST_VALUE,
     Best,
     Row,
     best_by_token,
@@ -27,6 +39,7 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import Symbols, harmless, named, not_mainnet
+from exporter.tables import LEAST_VALUE
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -86,7 +99,7 @@ class _Site:
 
         yield from self._pool_pages(trends)
         yield from self._market_pages(markets, by_market, trends.of_groups("market"))
-        yield from self._token_pages(tokens, by_token, trends.of_groups("token_address"))
+        yield from self._token_pages(tokens, by_token, trends.of_groups("token"))
         yield from self._list("markets", markets)
         yield from self._list("pools", by_value(pools))
         yield from self._list("tokens", tokens)
@@ -95,10 +108,21 @@ class _Site:
         yield self._page("data.html", "data", history=self.facts.history, newest=self._newest_file(),
                          snippets=snippets(), example_base=EXAMPLE_BASE)  # fmt: skip
         yield self._page("api.html", "api", reference=api_reference())
-        yield self._page("about.html", "about", coverage=self.facts.coverage)
-        whole = trends.of_groups(ALL).get("")
+        protocols = {
+            name: (*_totals_charts(trend, f"value-{name}"), _totals_table(trend))
+            for name, trend in trends.of_groups("protocol").items()
+            if trend.starts
+        }
+        yield self._page("about.html", "about", coverage=self.facts.coverage, charts=protocols)
+        whole = trends.of_groups(NETWORK).get(NETWORK)
+        drawn: dict[str, Any] = {"charts": (), "bucket": None}
+        if whole is not None and whole.starts:
+            drawn = {
+                "charts": (*_totals_charts(whole, "value"), _totals_table(whole)),
+                "bucket": BUCKET_WORDS[whole.bucket],
+            }
         yield self._page(
-            "index.html", "overview", value=None if whole is None else _value_chart(whole), counts=self._counts(),
+            "index.html", "overview", **drawn, counts=self._counts(),
             tokens=tokens, markets=markets, problems=problems,
             top_tokens=TOP_TOKENS, top_markets=TOP_MARKETS, top_problems=TOP_PROBLEMS,
         )  # fmt: skip
@@ -255,23 +279,44 @@ def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tupl
         for _, pool in trend.pools
     ]
     titles = ("Supply APY", "Borrow APY", "Utilization")
-    drawn = [_value_chart(trend)]
+    drawn = [*_totals_charts(trend, "value")]
     for number, (identity, title) in enumerate(zip(("supply", "borrow", "use"), titles, strict=True)):
         lines = [
             Line(label, colour, values[number])
             for colour, (label, values) in enumerate(zip(names, columns, strict=True), 1)
         ]
         drawn.append(chart(identity, title, RATE, trend.starts, lines))
-    cells = [("TVL", MONEY, trend.value)] + [
+    cells = [
         (f"{label}: {title}", RATE, values[number])
         for label, values in zip(names, columns, strict=True)
         for number, title in enumerate(titles)
     ]
-    return (*drawn, table(trend.starts, cells, "Value and rates over time"))
+    return (*drawn, table(trend.starts, [*_totals_cells(trend), *cells], "Totals and rates over time"))
 
 
-def _value_chart(trend: GroupTrend) -> Markup:
-    return chart("value", "Total value", MONEY, trend.starts, [Line("TVL", 4, trend.value)], area=True)
+def _totals_charts(trend: GroupTrend, name: str) -> tuple[Markup, Markup, Markup]:
+    """The value, what is supplied and borrowed, and the rates of many pools together."""
+    starts = trend.starts
+    return (
+        chart(name, "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
+        chart(f"{name}-sums", "Supplied and borrowed", MONEY, starts,
+              [Line("Supplied", 1, trend.supplied), Line("Borrowed", 2, trend.borrowed)]),
+        chart(f"{name}-rates", "Mean rates, weighted by value", RATE, starts,
+              [Line("Supply APY", 1, trend.mean_supply), Line("Borrow APY", 2, trend.mean_borrow)]),
+    )  # fmt: skip
+
+
+def _totals_table(trend: GroupTrend) -> Markup:
+    return table(trend.starts, _totals_cells(trend), "Totals over time")
+
+
+def _totals_cells(trend: GroupTrend) -> list[tuple[str, Unit, Sequence[int | None]]]:
+    return [
+        ("TVL", MONEY, trend.value), ("Supplied", MONEY, trend.supplied), ("Borrowed", MONEY, trend.borrowed),
+        ("Mean supply APY", RATE, trend.mean_supply), ("Mean borrow APY", RATE, trend.mean_borrow),
+        ("Best supply APY", RATE, trend.best_supply), ("Best borrow APY", RATE, trend.best_borrow),
+        ("Pools", COUNT, trend.pool_count), ("With a price", COUNT, trend.priced_count),
+    ]  # fmt: skip
 
 
 def _aligned(trend: Trend, values: Sequence[int], starts: Sequence[int]) -> Sequence[int | None]:

@@ -9,12 +9,7 @@ from typing import Any, TypeVar
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter
 from exporter.render.site.text import Symbols
-
-LEAST_VALUE = 100_000
-"""US cents that a pool must hold for its rates to be among the best: a rate of almost nothing is offered by nobody."""
-
-ACTIVE = frozenset({"active", "admin_active", "partly_paused"})
-"""Statuses of markets, in the protocols' own words, in which both lending and borrowing are open."""
+from exporter.tables import ACTIVE, LEAST_VALUE
 
 PAGE_ROWS = 120
 """Rows on a page of a list; more have pages of their own."""

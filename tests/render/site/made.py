@@ -126,15 +126,14 @@ def big_tables(markets: int, pools: int, tokens: int = 50) -> Tables:
 def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
     """The history of these pools: so many runs, so far apart, the last being the tables themselves."""
     rows = observations_of(tables.pools)
-    runs_back = range(runs - 1, -1, -1)
     changed = (
         rows.with_columns(
             pl.lit(LEDGER - back, pl.Int64).alias("observed_ledger"),
             pl.lit(CLOSE_TIME - back * seconds, pl.Int64).alias("ledger_close_time"),
-            (pl.col("supply_apy_bps") + number * 7 % 31).alias("supply_apy_bps"),
-            (pl.col("tvl_usd_cents") + number * 104_729 % 10_000).alias("tvl_usd_cents"),
+            (pl.col("supply_apy_bps") + back * 7 % 31).alias("supply_apy_bps"),
+            (pl.col("tvl_usd_cents") + back * 104_729 % 10_000).alias("tvl_usd_cents"),
         )
-        for number, back in enumerate(runs_back)
+        for back in range(runs - 1, -1, -1)
     )
     series = Series()
     for _ in series.extend(pl.concat(changed), LEDGER, CLOSE_TIME):

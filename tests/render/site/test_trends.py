@@ -7,7 +7,7 @@ import pytest
 
 from exporter.history.buckets import observations_of
 from exporter.history.series import Series
-from exporter.render.site.charts import ALL, Trends
+from exporter.render.site.charts import MOST_POINTS, Trends
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, tables_of, unpriced
 
@@ -19,18 +19,20 @@ from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, ser
         (40, 300, "5m", 40),
         (200, 300, "15m", 68),
         (24 * 10, 3_600, "6h", 41),
-        (40, 86_400, "1d", 40),
+        (40, 86_400, "6h", 40),
         (400, 86_400, "1w", 58),
     ],
 )
 def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, points: int) -> None:
-    """The shortest bucket is taken of which every one since the first observation is at hand."""
+    """The shortest bucket is taken of which every one since the first observation is at hand; the last point is now."""
     tables = tables_of([pool_row(0, 0)])
     [trend] = Trends(series_of(tables, runs, seconds), tables.pools).of_pools()
 
     assert (bucket, points) == (trend.bucket, len(trend.starts))
     assert list(trend.starts) == sorted(trend.starts)
-    assert CLOSE_TIME - trend.starts[-1] < {"5m": 300, "15m": 900, "6h": 21_600, "1d": 86_400, "1w": 604_800}[bucket]
+    assert CLOSE_TIME == trend.starts[-1]
+    assert len(trend.starts) <= MOST_POINTS
+    assert trend.supply[-1] == tables.pools["supply_apy_bps"][0]
 
 
 def test_values_are_those_of_the_series() -> None:
@@ -38,19 +40,20 @@ def test_values_are_those_of_the_series() -> None:
     tables = big_tables(3, 9)
     trends = list(Trends(series_of(tables, 3), tables.pools).of_pools())
 
-    assert [[bps, bps + 7, bps + 14] for bps in tables.pools["supply_apy_bps"]] == [list(t.supply) for t in trends]
+    assert [[bps + 14, bps + 7, bps] for bps in tables.pools["supply_apy_bps"]] == [list(t.supply) for t in trends]
     assert tables.pools["utilization_bps"].to_list() == [trend.utilization[-1] for trend in trends]
 
 
 def test_groups_are_summed_exactly() -> None:
-    """The value of a market is the exact sum over its pools, beyond 128 bits too; pools without a price add nothing."""
+    """The totals of a market are exact sums over its pools, beyond 128 bits too; pools without a price add nothing."""
     huge = 10**38 - 1
     rows = [pool_row(0, number, tvl_usd_cents=huge) for number in range(5)]
     tables = tables_of([*rows, pool_row(0, 5, **unpriced()), pool_row(1, 6, **unpriced())], tvl_usd_cents=None)
     groups = Trends(_exactly(tables.pools), tables.pools).of_groups("market")
 
-    assert [5 * huge] == list(groups[contract(100)].value)
-    assert [None] == list(groups[contract(101)].value)
+    one, other = groups[contract(100)], groups[contract(101)]
+    assert ([5 * huge], [5 * 10**8], [6], [5]) == (one.value, one.supplied, one.pool_count, one.priced_count)
+    assert ([None], [None], [1], [0]) == (other.value, other.supplied, other.pool_count, other.priced_count)
 
 
 def test_groups_show_the_pools_of_the_greatest_value() -> None:
@@ -78,7 +81,7 @@ def test_a_group_takes_the_longest_bucket_of_its_pools() -> None:
     trends = Trends(series, new.pools)
 
     assert ["15m", "5m"] == [trend.bucket for trend in trends.of_pools()]
-    for key, name in (("market", contract(100)), (ALL, "")):
+    for key, name in (("market", contract(100)), ("network", "network")):
         group = trends.of_groups(key)[name]
         assert ["15m", "15m", "15m"] == [group.bucket, *(trend.bucket for _, trend in group.pools)]
 

@@ -208,6 +208,13 @@ def _urls() -> Iterable[str]:
     histories = _parameters(test_routes.test_histories_pick_a_file, 1)
     for market, pool in ((test_routes.M, test_routes.T), (test_serve.BIG, test_serve.COMMON)):
         yield from (f"/v1/assets/{market}/{pool}/history?{query}" for query in histories)
+    totals = (*test_routes.HISTORIES, f"/v1/markets/{test_serve.BIG}", f"/v1/tokens/{test_serve.COMMON}")
+    for path in (*totals, "/v1/protocols/a.b", "/v1/protocols/nobody"):
+        yield from (f"{path}/history?{query}" for query in histories)
+        yield from (
+            f"{path}/history?{query}" for query in ("bucket=2h", "cursor=a.b", "cursor=unknown", "%62ucket=%36h")
+        )
+        yield f"{path}/history/6h.json"
     for path, query, _ in _parameters(test_routes.test_ill_formed_names_are_refused, 0):
         yield f"{path}?{query}"
     yield from (url for url, _, _ in test_serve.PAGES)

@@ -11,7 +11,7 @@ import pytest
 from exporter.config import Settings
 from exporter.render.run_documents import render_errors
 from exporter.serve.preview import bind, make_server
-from exporter.tree.families import asset_key, history_key, token_key
+from exporter.tree.families import asset_key, history_key, token_key, totals_key
 from tests.render.rendering import write
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 from tests.serve.edge.targets import HttpTarget, NodeProcess
@@ -29,10 +29,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         asset_key(BIG, COMMON),
         token_key(COMMON),
         *(history_key(BIG, COMMON, bucket) for bucket in ("1d", "6h")),
+        *(
+            totals_key(scope, name, bucket)
+            for scope, name in (("market", BIG), ("token", COMMON), ("protocol", "blend"), ("network", "network"))
+            for bucket in ("1d", "6h")
+        ),
     ):
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_text(f'{{"of":"{key}"}}')
-    for folder_name in ("pages", "buckets"):
+    for folder_name in ("pages", "buckets", "buckets/totals"):
         path = folder / "v1" / folder_name / "47DEQpj8HBSa-_TImW-5JC.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'{{"of":"{folder_name}"}}')

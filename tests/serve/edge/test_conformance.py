@@ -215,7 +215,17 @@ VALUES = st.one_of(
 )
 PAIRS = st.tuples(NAMES, st.sampled_from(["=", "", "=="]), VALUES).map("".join)
 QUERIES = st.lists(PAIRS, max_size=5).map("&".join)
-PATHS = st.sampled_from(["/v1/assets", "/v1/markets", f"/v1/assets/{BIG}/{COMMON}/history"])
+PATHS = st.sampled_from(
+    [
+        "/v1/assets",
+        "/v1/markets",
+        f"/v1/assets/{BIG}/{COMMON}/history",
+        f"/v1/markets/{BIG}/history",
+        f"/v1/tokens/{COMMON}/history",
+        "/v1/protocols/blend/history",
+        "/v1/protocol/summary/history",
+    ]
+)
 SEGMENTS = st.one_of(
     st.sampled_from(
         [

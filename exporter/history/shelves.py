@@ -1,0 +1,122 @@
+"""The closed buckets of one length: the newest document of each history, and the pages before it, which never change.
+
+A page covers a span of `exporter.history.buckets.PAGE_BUCKETS` lengths. The newest document of a history has the newest
+span that has any bucket, and of the spans before it that have any as many as `Bucket.pages` says. So it is never nearly
+empty, and follows from the buckets of its own history alone: no clock is in it, and it is other bytes only when one of
+them closed. A span that leaves it is complete and becomes a page, named by its content, so that the page is the same
+whenever and in however many steps it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import polars as pl
+
+from exporter.history.buckets import BUCKETS_FRAME, Bucket
+from exporter.history.totals import TOTALS_FRAME
+from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
+from exporter.tree.families import BUCKET_PAGE, TOTALS_PAGE, Family
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.read_back import read_back, render_document
+
+Place = tuple[str, str]
+"""Whose history it is: the market and pool, or the scope and id of a total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kind of history: the frame of its buckets, whose first two columns are the place, and what they become."""
+
+    frame: Mapping[str, pl.DataType]
+    bucket: type[HistoryBucket] | type[TotalsBucket]
+    document: type[AssetHistory] | type[TotalsHistory]
+    page: Family
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The columns of the place."""
+        market, pool, *_ = self.frame
+        return market, pool
+
+
+POOLS = Form(BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
+TOTALS = Form(TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The histories of one form in buckets of one length.
+
+    ``closed`` has the buckets of the newest documents, ``cursors`` the page before each, by place.
+    """
+
+    form: Form
+    bucket: Bucket
+    closed: pl.DataFrame = field(init=False)
+    cursors: dict[Place, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.closed = pl.DataFrame(schema=self.form.frame)
+
+    def add(self, rows: pl.DataFrame) -> Iterator[RenderedFile]:
+        """Take in buckets that closed, all later than those that are there; gives the pages that are complete now."""
+        keys = self.form.keys
+        rows = pl.concat([self.closed, rows.select(self.form.frame.keys())])
+        rows = rows.with_columns(self.bucket.page_starts(pl.col("start")).alias("page"))
+        spans = rows.select(*keys, "page").unique()
+        older = spans.filter(pl.col("page").rank("dense", descending=True).over(keys) > self.bucket.pages + 1)
+        if older.height:
+            leaving = rows.join(older, on=[*keys, "page"], how="semi")
+            for place, pages in groupby(self._wire(leaving), key=itemgetter(0, 1)):
+                for _, page in groupby(pages, key=itemgetter(2)):
+                    yield self._page(place, [self.form.bucket(*row[3:]) for row in page])
+            rows = rows.join(older, on=[*keys, "page"], how="anti")
+        self.closed = rows.drop("page").sort(*keys, "start")
+
+    def heads(self, first_ledgers: Mapping[Place, int]) -> Iterator[RenderedFile]:
+        """Render the newest document of each place; of one without a closed bucket yet, that has a first ledger."""
+        begun = set()
+        if self.closed.height:
+            rows = self.closed.with_columns(pl.lit(0).alias("page"))
+            for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
+                buckets = [self.form.bucket(*row[3:]) for row in group]
+                begun.add(place)
+                yield render_document(self._document(place, buckets[-1].last_ledger, buckets))
+        for place in sorted(first_ledgers.keys() - begun):
+            yield render_document(self._document(place, first_ledgers[place], []))
+
+    def _page(self, place: Place, buckets: list[Any]) -> RenderedFile:
+        document = self._document(place, buckets[-1].last_ledger, buckets)
+        data = encode(document)
+        self.cursors[place] = page_token(data)
+        return read_back(RenderedFile(self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE), document)
+
+    def _document(self, place: Place, ledger: int, buckets: list[Any]) -> AssetHistory | TotalsHistory:
+        return self.form.document(*place, self.bucket.name, ledger, buckets, self.cursors.get(place))
+
+    def _wire(self, rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+        """Place and page of each row, sorted by these and the start, with the fields of its bucket."""
+
+        def text(seconds: pl.Expr) -> pl.Expr:
+            return pl.from_epoch(seconds, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+        start = pl.col("start")
+        return (
+            rows.sort(*self.form.keys, "start")
+            .select(
+                *self.form.keys,
+                "page",
+                text(start).alias("start_time"),
+                text(start + self.bucket.seconds).alias("end_time"),
+                *(
+                    pl.col(name).cast(pl.String) if self.form.frame[name] == pl.Int128 else pl.col(name)
+                    for name in self.form.bucket.__struct_fields__[2:]
+                ),
+            )
+            .iter_rows()
+        )

@@ -1,0 +1,112 @@
+"""Totals in buckets: of each market, token and protocol, and of the whole network, from the buckets of their pools.
+
+A total is the sum of what its pools have in the bucket, each with the mean of its own observations. So a pool that one
+run of many could not read is in it all the same. A pool without an observation, or without a price, in the whole bucket
+is not, and the counts say so: nothing is carried on from an earlier bucket. Sums are Python's, of any size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from exporter.tables import LEAST_VALUE
+
+TOTALS_FRAME: dict[str, pl.DataType] = {
+    "scope": pl.String(),  # one of `SCOPES`
+    "id": pl.String(),
+    "start": pl.Int64(),  # unix seconds
+    "supplied_usd_cents": pl.String(),  # digits: a sum may have more than 128 bits; null when nothing was priced
+    "borrowed_usd_cents": pl.String(),
+    "tvl_usd_cents": pl.String(),
+    "mean_supply_apy_bps": pl.Int64(),  # null when nothing of a price is supplied
+    "mean_borrow_apy_bps": pl.Int64(),
+    "best_supply_apy_bps": pl.Int64(),  # null when no pool counts
+    "best_borrow_apy_bps": pl.Int64(),
+    "market_count": pl.Int64(),
+    "pool_count": pl.Int64(),
+    "priced_count": pl.Int64(),
+    "first_ledger": pl.Int64(),
+    "last_ledger": pl.Int64(),
+}
+"""One row a scope, id and bucket, sorted by these."""
+
+NETWORK = "network"
+"""The scope of everything, and its only id."""
+
+SCOPES = {"market": "market", "token": "token_address", "protocol": "protocol", NETWORK: None}
+"""What totals are of, each with the column that holds its id."""
+
+_COLUMNS = (
+    "start", "market", "token_address", "protocol", "supply_apy_bps", "borrow_apy_bps", "supplied_usd_cents",
+    "borrowed_usd_cents", "tvl_usd_cents", "active", "first_ledger", "last_ledger",
+)  # fmt: skip
+
+
+def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], ...]:
+    """The scopes and ids of all totals that a pool is part of."""
+    return ("market", market), ("token", token), ("protocol", protocol), (NETWORK, NETWORK)
+
+
+@dataclass(slots=True)
+class _Sum:
+    first: int
+    last: int
+    markets: set[str] = field(default_factory=set)
+    pools: int = 0
+    priced: int = 0
+    supplied: int = 0
+    borrowed: int = 0
+    value: int = 0
+    earned: int = 0  # basis points times cents, of suppliers
+    paid: int = 0
+    best_supply: int | None = None
+    best_borrow: int | None = None
+
+    def row(self) -> tuple[object, ...]:
+        sums = (str(value) if self.priced else None for value in (self.supplied, self.borrowed, self.value))
+        means = (
+            parts // whole if whole else None
+            for parts, whole in ((self.earned, self.supplied), (self.paid, self.borrowed))
+        )
+        counts = len(self.markets), self.pools, self.priced
+        return (*sums, *means, self.best_supply, self.best_borrow, *counts, self.first, self.last)
+
+
+def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
+    """Sum up the buckets of pools, all of one length.
+
+    Args:
+        pools: rows of `exporter.history.buckets.aggregate`.
+
+    Returns:
+        `TOTALS_FRAME`, sorted.
+    """
+    sums: dict[tuple[str, str, int], _Sum] = {}
+    for start, market, token, protocol, supply, borrow, supplied, borrowed, value, active, first, last in pools.select(
+        _COLUMNS
+    ).iter_rows():
+        priced = None not in (supplied, borrowed, value)
+        counts = priced and active and value >= LEAST_VALUE
+        for place in places_of(market, token, protocol):
+            own = sums.get((*place, start))
+            if own is None:
+                own = sums[(*place, start)] = _Sum(first, last)
+            own.first, own.last = min(own.first, first), max(own.last, last)
+            own.markets.add(market)
+            own.pools += 1
+            if not priced:
+                continue
+            own.priced += 1
+            own.supplied += supplied
+            own.borrowed += borrowed
+            own.value += value
+            own.earned += supply * supplied
+            own.paid += borrow * borrowed
+            if counts:
+                own.best_supply = supply if own.best_supply is None else max(own.best_supply, supply)
+            if counts and borrowed < supplied:
+                own.best_borrow = borrow if own.best_borrow is None else min(own.best_borrow, borrow)
+    rows = [(*place, *sums[place].row()) for place in sorted(sums)]
+    return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
