@@ -291,8 +291,13 @@ def _compact(script: str) -> str:
 
 
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
-    values = _common(sizes) | {"details": _details()}
-    files = {name: environment.get_template(f"{name}.j2").render(values) for name in ("function.js", "missing.js")}
+    values, details = _common(sizes), _details()
+    # What is missing is told by the second function; the first has few bytes, and only refuses.
+    refusals = details | dict.fromkeys(("market", "pool", "token"), "")
+    files = {
+        name: environment.get_template(f"{name}.j2").render(values | {"details": texts})
+        for name, texts in (("function.js", refusals), ("missing.js", details))
+    }
     files["function.js"] = _compact(files["function.js"])
     return files | {
         "response-headers-policy.json": _pretty(_response_headers_policy()),
