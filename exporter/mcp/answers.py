@@ -19,7 +19,7 @@ from msgspec import DecodeError
 from exporter.check.tree_sources import TreeSource
 from exporter.errors import ConfigError, SourceError
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import LATEST_PARQUET, POINTER_KEY, asset_key, bucket_page_key, history_key
+from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
 from exporter.tree.values import CONTRACT, POOL
 
 MOST_BYTES = 256 * 2**20
@@ -129,7 +129,7 @@ class Answers:
     async def history(
         self, market: str, pool: str, bucket: Literal["5m", "15m", "1h", "6h", "1d", "1w"] = "1d", count: int = 30
     ) -> _Json:
-        """The newest buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
+        """The newest closed buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
 
         Args:
             market: the market's contract address.
@@ -145,7 +145,7 @@ class Answers:
         for _ in range(MOST_PAGES):
             if page["next_cursor"] is None or len(buckets) >= count:
                 break
-            page = await self._document(bucket_page_key(page["next_cursor"]))
+            page = await self._document(BUCKET_PAGE.key(cursor=page["next_cursor"]))
             buckets = [*page["data"], *buckets]
         shown = buckets[-count:]
         facts = {"observed_ledger": newest["observed_ledger"], "market": market, "pool": pool, "bucket": bucket}
