@@ -46,7 +46,15 @@ from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.job.reading import OpenSource, read_protocols, view_limits
 from exporter.lake.boundaries import boundaries, last_before
-from exporter.lake.changes import Gap, LedgerChanges, RangeFacts, read_changes, read_facts, read_ledgers
+from exporter.lake.changes import (
+    ChangesWriter,
+    Gap,
+    LedgerChanges,
+    RangeFacts,
+    read_changes,
+    read_facts,
+    read_ledgers,
+)
 from exporter.lake.close_meta import STATE
 from exporter.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
 from exporter.lake.objects import LakeConfig
@@ -399,19 +407,20 @@ class LakeJob:
         for name, group in groupby(wanted, key=itemgetter(0)):
             closes = tuple(close for _, close in group)
             begun = Segment(
-                name, plan.settings, state.ledger, state.protocol, state.stored(), [], closes, watched,
+                name, plan.settings, state.ledger, state.protocol, state.stored(), b"", b"", closes, watched,
                 self._deployments, tuple(start.instances), tuple(names.found), wrong,
             )  # fmt: skip
-            kept: list[LedgerChanges] = []
+            kept = ChangesWriter()
             ledger, _, protocol = closes[-1]
             while item is not None and item.ledger <= ledger:
                 state.take(item.ledger, item.protocol, (change for _, change in item.changes))
                 names.follow(item)
-                kept.append(item)
+                kept.add(item.ledger, item.close_time, item.protocol, item.changes)
                 item = next(ledgers, None)
             if state.ledger < ledger:
                 state.take(ledger, protocol, ())
-            yield replace(begun, changes=kept)
+            changes, ledgers_file = kept.finish(RangeFacts(begun.ledger + 1, ledger))
+            yield replace(begun, changes=changes, ledgers=ledgers_file)
         known = state.keys()
         self.result.silent = watched.contracts - {key[8:40] for key in known}
 

@@ -21,7 +21,7 @@ from exporter.discovery import Surroundings
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.parquet import render_history
 from exporter.job.reading import OpenSource, read_protocols, view_limits
-from exporter.lake.changes import LedgerChanges
+from exporter.lake.changes import LedgerChanges, read_changes, read_ledgers
 from exporter.lake.close_meta import EVENT
 from exporter.lake.contract_event import decode_event
 from exporter.lake.proof import Prover, Tally
@@ -72,6 +72,7 @@ class Watched:
 class Segment:
     """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
 
+    The changes are the two files of `exporter.lake.changes`, so that neither side holds them as so many objects.
     ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
     """
 
@@ -80,7 +81,8 @@ class Segment:
     ledger: int
     protocol: int
     entries: Mapping[bytes, RawEntry] = field(repr=False)
-    changes: Sequence[LedgerChanges] = field(repr=False)
+    changes: bytes = field(repr=False)
+    ledgers: bytes = field(repr=False)
     boundaries: tuple[tuple[int, int, int], ...]
     watched: Watched = field(repr=False)
     deployments: tuple[Deployment, ...] = field(repr=False)
@@ -126,7 +128,8 @@ def _replay(work: Segment) -> SegmentResult:
     outcomes: dict[int, Outcome] = {}
     read: list[tuple[int, int, list[ProtocolReading]]] = []
     unwatched = Watched()
-    pending = iter(work.changes)
+    closes = read_ledgers(work.ledgers)
+    pending = (LedgerChanges(ledger, *closes[ledger], changes) for ledger, changes in read_changes(work.changes))
     item = next(pending, None)
     for ledger, close_time, protocol in work.boundaries:
         while item is not None and item.ledger <= ledger:
