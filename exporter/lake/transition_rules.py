@@ -110,7 +110,11 @@ def _xoxno(key: bytes, step: Step) -> Iterator[Transition]:
     time = step.time * 1000
     if not old["last_timestamp"] < new["last_timestamp"] == time or not old["supplied"] or not old["borrowed"]:
         return
-    compared = ("borrow_index", "supply_index", *(() if _took_a_fee(old, new, parameters) else ("revenue",)))
+    compared = ["borrow_index"]
+    if new["supply_index"] >= old["supply_index"]:  # or there was a loss
+        compared.append("supply_index")
+    if not _took_a_fee(old, new, parameters):
+        compared.append("revenue")
     row: dict[str, int | str] = {**parameters, **old, "close_time": step.time}
     yield Transition(row, {name: new[name] for name in compared})
 

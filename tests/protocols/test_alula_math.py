@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exporter.errors import ExactDivisionError, ExactOverflowError
@@ -396,6 +396,26 @@ def agree(pools: list[Pool]) -> None:
 def test_common_pools_equal_the_judge(pools: list[Pool]) -> None:
     """Pools as the chain has them come out as the judge says, and so do the few that the contract refuses."""
     agree(pools)
+
+
+@given(common_pools(), st.integers(1, 30 * 86_400), st.integers(0, 10_000), st.integers(0, 100))
+def test_accrual_equals_the_judge(pool: Pool, seconds: int, target: int, reactivity: int) -> None:
+    """What the next transaction makes of a pool, in both revisions: the rates it notes, debt, fees and modifier."""
+    pool |= {"target_utilization_ratio_bps": target, "ir_reactivity_constant": reactivity, "last_accrual_timestamp": 0}
+    try:
+        newest = judge.accrue(pool, seconds)
+        older = judge.accrue(pool, seconds, cap=None, take_rate_ceil=True)
+    except (OverflowError, ZeroDivisionError):
+        assume(False)
+    assume(newest["total_borrowed"] < 2**127)
+    state = pl.DataFrame([exact.column([value], name) for name, value in pool.items()])
+    accrued = math.accrue(state, exact.column([seconds]))
+
+    assert (newest["borrow_apr_bps"], newest["supply_apr_bps"]) == (accrued.borrow_apr[0], accrued.supply_apr[0])
+    assert newest["total_borrowed"] == accrued.total_borrowed[0]
+    fees, modifier = "take_rate_fees_sum", "interest_rate_modifier_bps"
+    assert (newest[fees], older[fees]) == (accrued.fees[0], accrued.fees_up[0])
+    assert (newest[modifier], older[modifier]) == (accrued.modifier[0], accrued.modifier_wholly[0])
 
 
 @given(st.lists(common_pools() | hostile_pools(), min_size=1, max_size=6))
