@@ -7,13 +7,29 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.common import configuration_of, ending, log_format_option, out_option, source_options
+from exporter.cli.common import FILE, configuration_of, ending, log_format_option, out_option, source_options
 from exporter.console import Console
+from exporter.errors import ConfigError
 
 
 @click.command()
 @source_options
 @out_option
+@click.option(
+    "--archive", "archives", multiple=True, metavar="URI", help="A history archive instead of an RPC; repeatable."
+)
+@click.option(
+    "--checkpoint",
+    type=click.IntRange(63, 2**32 - 1),
+    metavar="LEDGER",
+    help="With --archive: 63, 127, …  [default: the newest that can be proven]",
+)
+@click.option(
+    "--trust", type=FILE, help="With --archive: the organisations to trust (docs/proofs.md), instead of the known."
+)
+@click.option(
+    "--kept", metavar="DIR", help="With --archive: where fetched buckets are kept.  [default: ./archive-buckets]"
+)
 @click.option("--report", help="The file for the run report.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
@@ -25,15 +41,31 @@ from exporter.console import Console
 @log_format_option
 def run(
     config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None,
-    report: str | None, dry_run: bool, replace_ledger: int | None, log_format: str,
+    archives: tuple[str, ...], checkpoint: int | None, trust: Path | None, kept: str | None, report: str | None,
+    dry_run: bool, replace_ledger: int | None, log_format: str,
 ) -> None:  # fmt: skip
-    """Read every market at one ledger and publish the tree."""
+    """Read every market at one ledger and publish the tree.
+
+    With --archive no RPC is asked: the ledger is a checkpoint of the network's history archives that enough trusted
+    organisations signed (docs/proofs.md), and prices are those that the oracles' own entries tell.
+    """
     console = Console(log_format)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings
+        if archives and (snapshot is not None or rpc_urls):
+            raise ConfigError("--archive, --snapshot and --rpc-url each say what to read; give one of them")
+        if not archives and (checkpoint, trust, kept) != (None, None, None):
+            raise ConfigError("--checkpoint, --trust and --kept are for --archive, which is not given")
         import exporter
+        from exporter.job.from_archive import KEPT_BUCKETS, FromArchive
 
+        archive = FromArchive(archives, checkpoint, trust, Path(kept or KEPT_BUCKETS)) if archives else None
         result = exporter.run(
-            settings, snapshot=snapshot, dry_run=dry_run, replaced_ledger=replace_ledger, console=console
+            settings,
+            snapshot=snapshot,
+            archive=archive,
+            dry_run=dry_run,
+            replaced_ledger=replace_ledger,
+            console=console,
         )
         sys.exit(result.exit_code)

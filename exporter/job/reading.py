@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import Memory
 from exporter.errors import ConfigError, NetworkMismatchError, SourceError
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource, Tried
+from exporter.job.from_archive import FromArchive, open_archive_state
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.router import Router
 from exporter.ledger.rpc.client import RpcSource
@@ -68,7 +69,8 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 class MarketsRead:
     """What a reading gave: the state of all markets at the ledger of the certificate, and what it taught.
 
-    ``memory`` is what there is to remember for the next run, None where discovery is off.
+    ``memory`` is what there is to remember for the next run, None where discovery is off. ``proof`` is the content of
+    the ledger's proof file, where it was read from an archive.
     """
 
     protocols: list[ProtocolReading]
@@ -78,6 +80,7 @@ class MarketsRead:
     discovered: list[Discovered]
     memory: Memory | None
     evidence: Evidence
+    proof: bytes | None = None
 
     def tables(self) -> Tables:
         """The two frames, and everything that is not in them by name."""
@@ -112,7 +115,9 @@ async def read_markets(
         reading, tried, passphrase=settings.passphrase, close_time=close_time, notices=notices,
         whole=opened.whole,
     )  # fmt: skip
-    return MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory, evidence)
+    return MarketsRead(
+        reading.result, reading.certificate, close_time, notices, discovered, memory, evidence, opened.proof
+    )
 
 
 @dataclass(slots=True)
@@ -121,6 +126,7 @@ class OpenSource:
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
     file, which has some contracts of its ledger only. ``evidence`` is that of an earlier run, where it is the source.
+    ``proof`` is the content of the ledger's proof file, where an archive is the source.
     """
 
     source: LedgerSource
@@ -130,6 +136,7 @@ class OpenSource:
     facts: Any
     whole: bool = True
     evidence: Evidence | None = None
+    proof: bytes | None = None
 
     def discovers(self, settings: Settings) -> bool:
         """Whether to look for markets that nobody named; evidence has what its run found."""
@@ -142,12 +149,18 @@ class OpenSource:
 
 @asynccontextmanager
 async def open_source(
-    settings: Settings, snapshot: Path | None, on_request: Callable[[], None] = lambda: None
+    settings: Settings, given: Path | FromArchive | None, on_request: Callable[[], None] = lambda: None
 ) -> AsyncIterator[OpenSource]:
-    """Open the snapshot file if one is given, else the configured endpoints; ``on_request`` is told of each request.
+    """Open the file or archive if one is given, else the configured endpoints; ``on_request`` is told of each request.
 
-    Raises `ConfigError`, `SnapshotFileError`, and `NetworkMismatchError` for a file of another network.
+    Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError` for another network's.
     """
+    if isinstance(given, FromArchive):
+        with open_archive_state(settings, given) as state:
+            network = replace(network_of(settings.passphrase), router=None)  # nothing is run
+            yield OpenSource(state.source, network, state.instances, state.source.label, state, proof=state.proof)
+        return
+    snapshot = given
     if snapshot is not None:
         content = read_snapshot_bytes(snapshot)
         if content.startswith(MAGIC):

@@ -38,6 +38,7 @@ from exporter.history.damage import find_damage
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
+from exporter.job.from_archive import FromArchive
 from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
 from exporter.job.report import RunReport
 from exporter.ledger.view import Certificate
@@ -98,6 +99,7 @@ def run(
     settings: Settings,
     *,
     snapshot: Path | str | None = None,
+    archive: FromArchive | None = None,
     dry_run: bool = False,
     replaced_ledger: int | None = None,
     console: Console | None = None,
@@ -107,6 +109,7 @@ def run(
     Args:
         settings: what to read, and where the tree goes.
         snapshot: a ledger snapshot file, or the evidence of an earlier run, to read instead of the RPCs.
+        archive: history archives to read instead, at a checkpoint that is proven first.
         dry_run: do everything but write, and refuse all that a run refuses.
         replaced_ledger: publish although this ledger stands published: one that the network never had.
         console: is told what happens; nobody is unless it is given.
@@ -121,7 +124,8 @@ def run(
     try:
         result = execute(
             settings, open_store(settings.output.uri), console, report,
-            snapshot=None if snapshot is None else Path(snapshot), dry_run=dry_run, replaced_ledger=replaced_ledger,
+            snapshot=None if snapshot is None else Path(snapshot), archive=archive, dry_run=dry_run,
+            replaced_ledger=replaced_ledger,
         )  # fmt: skip
         report.finish(result.exit_code)
     except ExporterError as error:
@@ -143,13 +147,15 @@ def execute(
     report: RunReport,
     *,
     snapshot: Path | None = None,
+    archive: FromArchive | None = None,
     dry_run: bool = False,
     replaced_ledger: int | None = None,
     now: Clock = utc_now,
 ) -> RunResult:
     """Do all steps of a run into a store. Raises `ExporterError` where the run fails."""
     report.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
-    present = snapshot is None and settings.passphrase != NETWORKS["local"].passphrase
+    given = archive if snapshot is None else snapshot
+    present = given is None and settings.passphrase != NETWORKS["local"].passphrase
 
     @contextmanager
     def step(name: str, doing: str) -> Iterator[dict[str, Any]]:
@@ -158,13 +164,13 @@ def execute(
             reported.update(facts)
 
     with step("output", "trying the output"):
-        if snapshot is None:
+        if given is None:
             check_rpc_urls(settings)
         try_output(store, settings.passphrase, replaced_ledger, write=not dry_run)
     if dry_run:
         store = MemoryStore(store)  # what it reads is really there, what it writes is forgotten
     with step("read", "reading the ledger") as facts:
-        read = asyncio.run(_read(settings, snapshot, store, console, report))
+        read = asyncio.run(_read(settings, given, store, console, report))
         certificate = read.certificate
         facts.update(ledger=certificate.ledger, keys=certificate.keys)
         facts.update(calls=certificate.calls, rounds=certificate.rounds)
@@ -261,11 +267,11 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
 
 
 async def _read(
-    settings: Settings, snapshot: Path | None, store: Store, console: Console, report: RunReport
+    settings: Settings, given: Path | FromArchive | None, store: Store, console: Console, report: RunReport
 ) -> MarketsRead:
     """Read every market at one ledger; the report gets what the source was asked, also when it fails."""
     with console.progress("requests") as progress:
-        async with open_source(settings, snapshot, on_request=progress.advance) as opened:
+        async with open_source(settings, given, on_request=progress.advance) as opened:
             memory = load_memory(store, network_id(settings.passphrase)) if opened.discovers(settings) else None
             router = router_for(settings, opened)
             try:

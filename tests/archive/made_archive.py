@@ -41,10 +41,16 @@ def marked(records: Sequence[bytes]) -> bytes:
     return b"".join(struct.pack(">I", 0x80000000 | len(record)) + record for record in records)
 
 
-def header(ledger: int, previous: bytes, list_hash: bytes, version: int = 22, value: bytes = bytes(4)) -> bytes:
+TIME = 1_700_000_000
+"""When ledger 0 closed; each takes a second."""
+
+
+def header(
+    ledger: int, previous: bytes, list_hash: bytes, version: int = 22, value: bytes = bytes(4), time: int = TIME
+) -> bytes:
     """A LedgerHeader. ``value`` is what stands after the upgrades: the close value's kind and body."""
     return (
-        struct.pack(">I", version) + previous + bytes(32) + struct.pack(">QI", 1_700_000_000 + ledger, 0) + value
+        struct.pack(">I", version) + previous + bytes(32) + struct.pack(">QI", time + ledger, 0) + value
         + bytes(32) + list_hash + struct.pack(">IqqIQIII", ledger, 1, 2, 3, 4, 100, 5_000_000, 6)
         + bytes(4 * 32) + bytes(4)
     )  # fmt: skip
@@ -64,9 +70,14 @@ class MadeArchive:
         buckets: Sequence[Sequence[bytes]],
         hot: Sequence[Sequence[bytes]] | None = None,
         version: int = 22,
+        *,
+        checkpoint: int = 127,
+        time: int = TIME,
+        passphrase: str = PASSPHRASE,
     ) -> None:
         self.folder = folder
-        self.checkpoint = 127
+        self.checkpoint = checkpoint
+        self._passphrase = passphrase
         self.digests = [self.bucket(records) for records in buckets]
         self.hot_digests = None if hot is None else [self.bucket(records) for records in hot]
         list_hash = _list_hash(self.digests)
@@ -74,8 +85,8 @@ class MadeArchive:
             list_hash = hashlib.sha256(list_hash + _list_hash(self.hot_digests)).digest()
         previous = bytes(32)
         headers = []
-        for ledger in range(64, self.checkpoint + 1):
-            headers.append(header_record(header(ledger, previous, list_hash, version)))
+        for ledger in range(self.checkpoint - 63, self.checkpoint + 1):
+            headers.append(header_record(header(ledger, previous, list_hash, version, time=time)))
             previous = headers[-1][:32]
         self.write_headers(headers)
         self.write_state({})
@@ -99,7 +110,7 @@ class MadeArchive:
             "version": 1 if self.hot_digests is None else 2,
             "server": "a test",
             "currentLedger": self.checkpoint,
-            "networkPassphrase": PASSPHRASE,
+            "networkPassphrase": self._passphrase,
             "currentBuckets": levels(self.digests),
         }
         if self.hot_digests is not None:

@@ -20,6 +20,7 @@ from exporter.archive.checkpoint import HistoryArchive
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.job import reading
+from exporter.job.from_archive import FromArchive
 from exporter.job.reading import OpenSource, open_source
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from tests.host.host_network import HostSource
@@ -28,10 +29,10 @@ from tests.host.machine import Machine
 
 @asynccontextmanager
 async def open_with_host(
-    settings: Settings, snapshot: Path | None, on_request: Callable[[], None] = lambda: None
+    settings: Settings, given: Path | FromArchive | None, on_request: Callable[[], None] = lambda: None
 ) -> AsyncIterator[OpenSource]:
     """As `exporter.job.reading.open_source` for a file; calls are run by the host."""
-    async with open_source(settings, snapshot, on_request) as opened:
+    async with open_source(settings, given, on_request) as opened:
         assert isinstance(opened.source, SnapshotSource)
         protocol = opened.source.snapshot.protocol_version
         with Machine(Path(os.environ["CONTRACT_HOST"])) as machine:

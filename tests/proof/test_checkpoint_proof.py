@@ -16,7 +16,7 @@ from exporter.proof.checkpoint_proof import NotProvableError, make_proof, newest
 from exporter.proof.stellar_proof import check_proof, read_trust
 from tests.archive.made_archive import live, marked, time_to_live
 from tests.archive.test_checkpoint import ONE
-from tests.proof.made_network import NEXT, MadeNetwork, message, trust_document, validators
+from tests.proof.signed_archive import SignedArchive, message, trust_document, validators
 
 BUCKETS = [[live(ONE, u32(1)), time_to_live(ONE, 900)]]
 
@@ -27,7 +27,7 @@ BUCKETS = [[live(ONE, u32(1)), time_to_live(ONE, 900)]]
 def test_a_checkpoint_of_each_kind_of_header_is_proven(tmp_path: Path, version: int, kind: int) -> None:
     """Bucket lists before and after protocol 23, sets of both forms, values of all five kinds up to protocol 30."""
     organisations = validators(4)
-    made = MadeNetwork(
+    made = SignedArchive(
         tmp_path / "archive", BUCKETS, organisations, hot=[[]] if version >= 23 else None, version=version, kind=kind
     )
     trust = read_trust(trust_document(organisations))
@@ -52,7 +52,7 @@ def test_a_large_set_is_left_out_where_a_later_ledger_proves_the_same(tmp_path: 
     trust = read_trust(trust_document(organisations))
     signed_ledgers = []
     for name, envelopes in (("small", bytes(400)), ("large", bytes(40_000))):
-        made = MadeNetwork(tmp_path / name, BUCKETS, organisations, version=version, envelopes=envelopes)
+        made = SignedArchive(tmp_path / name, BUCKETS, organisations, version=version, envelopes=envelopes)
         _, content = make_proof(made.archives(tmp_path), 127, trust)
         signed_ledgers.append(check_proof(content, trust).signed_ledger)
 
@@ -62,9 +62,9 @@ def test_a_large_set_is_left_out_where_a_later_ledger_proves_the_same(tmp_path: 
 def test_the_newest_checkpoint_cannot_be_proven_yet(tmp_path: Path) -> None:
     """What proves a checkpoint comes with the next one; until then it is said when, and an older one is taken."""
     organisations = validators(1)
-    made = MadeNetwork(tmp_path / "archive", BUCKETS, organisations)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
     trust = read_trust(trust_document(organisations))
-    (made.archive.folder / records_name("ledger", NEXT)).unlink()
+    (made.archive.folder / records_name("ledger", 191)).unlink()
 
     with pytest.raises(
         NotProvableError, match=r"127 cannot be proven yet: .* with checkpoint 191, 64 ledgers or about"
@@ -77,7 +77,7 @@ def test_the_newest_checkpoint_cannot_be_proven_yet(tmp_path: Path) -> None:
 def test_too_few_signatures_do_not_make_a_proof(tmp_path: Path) -> None:
     """An archive whose messages are those of too few organisations proves nothing, and how many are missing is said."""
     organisations = validators(4)
-    made = MadeNetwork(tmp_path / "archive", BUCKETS, organisations)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
     made.sign({name: keys for name, keys in organisations.items() if name in ("organisation 0", "organisation 1")})
 
     with pytest.raises(NotProvableError, match="2 of 4 organisations signed ledger 128, 3 must"):
@@ -90,14 +90,14 @@ def test_archives_that_saw_different_validators_complete_each_other(tmp_path: Pa
     trust = read_trust(trust_document(organisations))
     places = []
     for name in organisations:
-        made = MadeNetwork(tmp_path / name.replace(" ", ""), BUCKETS, organisations)
+        made = SignedArchive(tmp_path / name.replace(" ", ""), BUCKETS, organisations)
         made.sign({name: organisations[name]})
         places.append(str(made.archive.folder))
         with pytest.raises(NotProvableError, match="1 of 3 organisations signed"):
             make_proof(made.archives(tmp_path), 127, trust)
-    broken = MadeNetwork(tmp_path / "broken", BUCKETS, organisations)
+    broken = SignedArchive(tmp_path / "broken", BUCKETS, organisations)
     for category in ("ledger", "scp", "transactions"):
-        broken.archive.put(records_name(category, NEXT), gzip.compress(b"\x80\0\0\x09 nonsense"))
+        broken.archive.put(records_name(category, 191), gzip.compress(b"\x80\0\0\x09 nonsense"))
     archives = Archives.open([str(broken.archive.folder), *places], tmp_path)
     _, content = make_proof(archives, 127, trust)
 
@@ -107,7 +107,7 @@ def test_archives_that_saw_different_validators_complete_each_other(tmp_path: Pa
 def test_false_messages_of_an_archive_do_not_spoil_a_proof(tmp_path: Path) -> None:
     """Messages of another value or with a wrong signature are left out, whichever archive they come from."""
     organisations = validators(1)
-    made = MadeNetwork(tmp_path / "archive", BUCKETS, organisations)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
     key, *others = organisations["organisation 0"]
     value = made.values[128]
     true = [message(each, 128, value) for each in others]
@@ -122,9 +122,9 @@ def test_false_messages_of_an_archive_do_not_spoil_a_proof(tmp_path: Path) -> No
 def test_archives_of_two_networks_are_not_mixed(tmp_path: Path) -> None:
     """Ledgers after a checkpoint that do not follow its header are refused."""
     organisations = validators(1)
-    made = MadeNetwork(tmp_path / "archive", BUCKETS, organisations)
-    other = MadeNetwork(tmp_path / "other", [[live(ONE, u32(2)), time_to_live(ONE, 900)]], organisations)
-    name = records_name("ledger", NEXT)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
+    other = SignedArchive(tmp_path / "other", [[live(ONE, u32(2)), time_to_live(ONE, 900)]], organisations)
+    name = records_name("ledger", 191)
     made.archive.put(name, (other.archive.folder / name).read_bytes())
 
     with pytest.raises(ArchiveError, match=r"are not its own|do not follow its header"):
@@ -134,7 +134,7 @@ def test_archives_of_two_networks_are_not_mixed(tmp_path: Path) -> None:
 def test_a_record_of_messages_of_an_unknown_form_is_named(tmp_path: Path) -> None:
     """Other statements than EXTERNALIZE are passed over; a record that does not end where it must is damaged."""
     organisations = validators(1)
-    made = MadeNetwork(tmp_path / "archive", BUCKETS, organisations)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
     node = bytes(4) + bytes(32)
     signature = struct.pack(">I", 64) + bytes(64)
     ballot = struct.pack(">II", 1, 4) + b"abcd"
@@ -145,11 +145,11 @@ def test_a_record_of_messages_of_an_unknown_form_is_named(tmp_path: Path) -> Non
     statements = b"".join(each + signature for each in (prepare, confirm, nominate))
     record = struct.pack(">II", 0, 1) + quorum_set + struct.pack(">II", 128, 3) + statements
     archive = made.archives(tmp_path).each[0]
-    made.archive.put(records_name("scp", NEXT), gzip.compress(marked([record])))
-    (found,) = archive.scp_records(NEXT)
+    made.archive.put(records_name("scp", 191), gzip.compress(marked([record])))
+    (found,) = archive.scp_records(191)
 
     assert (128, [], [quorum_set]) == (found.ledger, found.externalized, list(found.quorum_sets.values()))
     for damaged in (record + b"\0", record[:-1], record[:12], b"\0\0\0\1" + record[4:]):
-        made.archive.put(records_name("scp", NEXT), gzip.compress(marked([damaged])))
+        made.archive.put(records_name("scp", 191), gzip.compress(marked([damaged])))
         with pytest.raises(ArchiveError, match=r"scp-000000bf\.xdr\.gz: "):
-            archive.scp_records(NEXT)
+            archive.scp_records(191)

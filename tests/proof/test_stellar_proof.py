@@ -34,7 +34,7 @@ from exporter.proof.stellar_proof import (
 )
 from tests.archive.made_archive import PASSPHRASE, dead, live, time_to_live
 from tests.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, THREE, TWO
-from tests.proof.made_network import MadeNetwork, message, trust_document, validators
+from tests.proof.signed_archive import SignedArchive, message, trust_document, validators
 
 ORGANISATIONS = validators(4)
 FOUR = data_key(CONTRACT, symbol("Four"))
@@ -70,7 +70,7 @@ STATE = {
 class Case:
     """A proof of a made network, and what is claimed of it."""
 
-    made: MadeNetwork
+    made: SignedArchive
     proof: bytes
     trust: Trust
 
@@ -82,7 +82,7 @@ class Case:
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("network")
-    made = MadeNetwork(folder / "archive", LISTS, ORGANISATIONS, hot=HOT, version=23, envelopes=bytes(100))
+    made = SignedArchive(folder / "archive", LISTS, ORGANISATIONS, hot=HOT, version=23, envelopes=bytes(100))
     trust = read_trust(trust_document(ORGANISATIONS))
     return Case(made, make_proof(made.archives(folder), 127, trust)[1], trust)
 

@@ -10,7 +10,7 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.proof.trusted_organisations import days_old, trust_of
-from tests.proof.made_network import trust_document, validators
+from tests.proof.signed_archive import trust_document, validators
 
 
 def test_the_organisations_of_both_public_networks_are_known() -> None:

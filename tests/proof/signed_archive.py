@@ -1,4 +1,4 @@
-"""A made network: organisations with validators, and an archive whose checkpoint they signed what proves it."""
+"""Made organisations with validators, and an archive of a checkpoint that what they signed proves."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from exporter.archive.archive_files import records_name
 from exporter.archive.archive_places import Archives
 from exporter.archive.transaction_sets import GENERALIZED_PROTOCOL, empty_set
 from exporter.ledger.codec import strkey
-from tests.archive.made_archive import PASSPHRASE, MadeArchive, header, header_record, marked
-
-NEXT = 191
-"""The checkpoint after the archive's own, whose files prove it."""
+from tests.archive.made_archive import PASSPHRASE, TIME, MadeArchive, header, header_record, marked
 
 
 def validators(organisations: int, each: int = 3) -> dict[str, list[SigningKey]]:
@@ -66,8 +63,8 @@ def message(
     return statement + struct.pack(">I", 64) + signed
 
 
-class MadeNetwork:
-    """An archive of checkpoint 127, and of what follows it. ``kind`` is of the close value of ledger 128."""
+class SignedArchive:
+    """An archive of a checkpoint, and of what follows it. ``kind`` is of the close value of the ledger after it."""
 
     def __init__(
         self,
@@ -79,37 +76,47 @@ class MadeNetwork:
         version: int = 22,
         kind: int = 1,
         envelopes: bytes = b"",
+        checkpoint: int = 127,
+        time: int = TIME,
+        passphrase: str = PASSPHRASE,
     ) -> None:
-        self.archive = MadeArchive(folder, buckets, hot, version)
-        self.organisations = organisations
-        previous, version_before = self._last_hash(), version
+        self.archive = MadeArchive(
+            folder, buckets, hot, version, checkpoint=checkpoint, time=time, passphrase=passphrase
+        )
+        self.next, self._passphrase = checkpoint + 64, passphrase
+        previous = self._last_hash()
         records, transactions, self.values = [], [], {}
-        for ledger in range(128, NEXT + 1):
-            content = empty_set(previous, version_before)
-            if envelopes and ledger == 128:
+        for ledger in range(checkpoint + 1, self.next + 1):
+            content = empty_set(previous, version)
+            if envelopes and ledger == checkpoint + 1:
                 content += envelopes
                 if version >= GENERALIZED_PROTOCOL:
                     stored = bytes(36) + struct.pack(">I", 1) + content
                 else:
                     stored = previous + struct.pack(">I", 1) + envelopes + bytes(4)
                 transactions.append(struct.pack(">I", ledger) + stored)
-            at = kind if ledger == 128 else 1
-            made = header(ledger, previous, bytes(32), version, struct.pack(">I", at) + tail(at, previous, content))
+            at = kind if ledger == checkpoint + 1 else 1
+            behind = struct.pack(">I", at) + tail(at, previous, content)
+            made = header(ledger, previous, bytes(32), version, behind, time)
             set_hash = bytes(32) if at in (2, 4) else hashlib.sha256(content).digest()
             made = made[:36] + set_hash + made[68:]
-            self.values[ledger] = made[36 : 36 + 44 + 4 + len(tail(at, previous, content))]
+            self.values[ledger] = made[36 : 36 + 44 + len(behind)]
             records.append(header_record(made))
             previous = records[-1][:32]
-        self.archive.put(records_name("ledger", NEXT), gzip.compress(marked(records)))
-        self.archive.put(records_name("transactions", NEXT), gzip.compress(marked(transactions)))
+        self.archive.put(records_name("ledger", self.next), gzip.compress(marked(records)))
+        self.archive.put(records_name("transactions", self.next), gzip.compress(marked(transactions)))
         self.sign(organisations)
 
-    def sign(self, organisations: dict[str, list[SigningKey]], ledgers: Sequence[int] = (128, 140)) -> None:
-        """Write the scp file: all validators of these organisations externalize these ledgers."""
+    def sign(self, organisations: dict[str, list[SigningKey]]) -> None:
+        """Write the scp file: all validators of these organisations externalize two of the ledgers."""
         self.write_messages(
             {
-                ledger: [message(key, ledger, self.values[ledger]) for keys in organisations.values() for key in keys]
-                for ledger in ledgers
+                ledger: [
+                    message(key, ledger, self.values[ledger], self._passphrase)
+                    for keys in organisations.values()
+                    for key in keys
+                ]
+                for ledger in (self.next - 63, self.next - 51)
             }
         )
 
@@ -119,13 +126,14 @@ class MadeNetwork:
             struct.pack(">IIII", 0, 0, ledger, len(envelopes)) + b"".join(envelopes)
             for ledger, envelopes in messages.items()
         ]
-        self.archive.put(records_name("scp", NEXT), gzip.compress(marked(found)))
+        self.archive.put(records_name("scp", self.next), gzip.compress(marked(found)))
 
     def archives(self, kept: Path) -> Archives:
         """The archive, opened."""
         return Archives.open([str(self.archive.folder)], kept)
 
     def _last_hash(self) -> bytes:
-        content = gzip.decompress((self.archive.folder / records_name("ledger", 127)).read_bytes())
+        name = records_name("ledger", self.archive.checkpoint)
+        content = gzip.decompress((self.archive.folder / name).read_bytes())
         length = int.from_bytes(content[:4], "big") - 0x80000000
         return content[-length:][:32]

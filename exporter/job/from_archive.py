@@ -1,0 +1,88 @@
+"""Reading a checkpoint of history archives instead of an RPC: the newest that can be proven, or one that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from exporter.archive.archive_places import Archives
+from exporter.archive.state_index import StateIndex
+from exporter.config import Settings
+from exporter.deployments.networks import network_id
+from exporter.errors import NetworkMismatchError
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.proof.checkpoint_proof import make_proof, newest_proof
+from exporter.proof.stellar_proof import Proven, check_proof, sha256
+from exporter.proof.trusted_organisations import trust_of
+
+KEPT_BUCKETS = "./archive-buckets"
+
+
+@dataclass(frozen=True, slots=True)
+class FromArchive:
+    """Which archives to read, each tried in turn, and whom to trust (None: those that are known for the network).
+
+    ``kept`` is the folder for the buckets that are fetched.
+    """
+
+    uris: tuple[str, ...]
+    checkpoint: int | None = None
+    trust: Path | None = None
+    kept: Path = Path(KEPT_BUCKETS)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenState:
+    """The state at a checkpoint, its proof file's content, what that proves, and of when the list of trust is."""
+
+    source: SnapshotSource
+    instances: list[tuple[str, ContractInstance]]
+    proof: bytes
+    proven: Proven
+    trusted_since: date
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the report says of it."""
+        return {
+            "proof_sha256": sha256(self.proof).hex(),
+            "header": self.proven.hash.hex(),
+            "signed_ledger": self.proven.signed_ledger,
+            "signed": self.proven.signed,
+            "trusted_since": self.trusted_since.isoformat(),
+        }
+
+
+@contextmanager
+def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[ProvenState]:
+    """Prove a checkpoint and open its state.
+
+    Raises:
+        ArchiveError: no archive has it, or it cannot be proven.
+        NetworkMismatchError: the archives are of another network.
+        ConfigError: an address is none of an archive, or nobody is known to trust.
+    """
+    trust = trust_of(settings.passphrase, given.trust)
+    archives = Archives.open(given.uris, given.kept)
+    ledger = given.checkpoint
+    checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
+    named = checkpoint.state.passphrase
+    if named not in (None, settings.passphrase):
+        raise NetworkMismatchError(
+            f"the archive is of the network {named!r}, but the run is configured for {settings.passphrase!r}; set "
+            "network.name or network.passphrase"
+        )
+    header = checkpoint.header
+    index = StateIndex(archives, checkpoint, given.kept)
+    try:
+        snapshot = LedgerSnapshot(
+            header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
+        )
+        source = SnapshotSource(snapshot, f"checkpoint {header.ledger} of {archives.each[0].label}")
+        yield ProvenState(source, list(index.instances()), proof, check_proof(proof, trust), trust.date)
+    finally:
+        index.close()

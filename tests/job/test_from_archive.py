@@ -1,0 +1,155 @@
+"""Runs from history archives alone: proven first, and with the rows that a run over the same entries has."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.archive.archive_places import Archives
+from exporter.archive.archive_snapshot import archive_snapshot
+from exporter.archive.bucket_entries import LIVE
+from exporter.cli import main
+from exporter.deployments.networks import network_id
+from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.job.from_archive import FromArchive
+from exporter.job.reading import open_source, read_markets
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.localnet.made import SOME, MadeNetwork
+from exporter.proof.checkpoint_proof import NotProvableError
+from exporter.proof.stellar_proof import check_proof
+from exporter.proof.trusted_organisations import trust_of
+from exporter.stores.memory import MemoryStore
+from tests.jobs import run, settings_for
+from tests.proof.signed_archive import SignedArchive, trust_document, validators
+
+CHECKPOINT = 65_000_063
+ORGANISATIONS = validators(4)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path, FromArchive]:
+    """A made network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
+    folder = tmp_path_factory.mktemp("archive")
+    network = MadeNetwork(pools=4, others=SOME)
+    chain = network.chain
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    closed = chain.close_time(chain.latest) + 300
+    snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
+    snapshot.write(folder / "snapshot.json")
+    records = []
+    for key, entry in sorted(entries.items()):
+        records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))
+        life = struct.pack(">II", entry.live_until or 0, 0)
+        records.append(LIVE + struct.pack(">II", 7, 9) + hashlib.sha256(key).digest() + life)
+    signed = SignedArchive(
+        folder / "archive", [records[: len(records) // 2], [], records], ORGANISATIONS, hot=[[]], version=28,
+        checkpoint=CHECKPOINT, time=closed - CHECKPOINT, passphrase=network.passphrase,
+    )  # fmt: skip
+    (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
+    given = FromArchive((str(signed.archive.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
+    return signed, folder, given
+
+
+def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedArchive, Path, FromArchive]) -> None:
+    """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
+    _, folder, given = made
+    by_archive, by_file = MemoryStore(), MemoryStore()
+    code, facts = run(settings_for(), by_archive, archive=given)
+    code_by_file, facts_by_file = run(settings_for(), by_file, snapshot=folder / "snapshot.json")
+    pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
+
+    assert code == code_by_file
+    assert facts["unread"] == facts_by_file["unread"]
+    assert facts["unpriced"] == facts_by_file["unpriced"]
+    assert pages[0] == pages[1]
+    assert len(pages[0]) > 50
+    assert facts["certificate"]["ledger"] == CHECKPOINT
+    assert facts["reading"]["signed"] == dict.fromkeys(ORGANISATIONS, 3)
+    assert facts["reading"]["trusted_since"] == "2026-01-02"
+    assert [] == list((folder / "kept").iterdir())
+
+
+def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, FromArchive], tmp_path: Path) -> None:
+    """Too few organisations, a network that nobody is known of, an archive of another one: each by name."""
+    _, folder, given = made
+    few = validators(9)
+    (tmp_path / "few.json").write_bytes(trust_document(few, "Standalone Network ; February 2017"))
+    with pytest.raises(NotProvableError, match="4 of 9 organisations signed ledger 65000064, 7 must"):
+        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path))
+    with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
+        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
+    other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
+    other.archive.write_state({"networkPassphrase": "another"})
+    other_trust = tmp_path / "trust.json"
+    other_trust.write_bytes(trust_document(ORGANISATIONS))
+    with pytest.raises(NetworkMismatchError, match="the archive is of the network 'another', but the run is"):
+        run(
+            settings_for(network__passphrase="a made network"),
+            MemoryStore(),
+            archive=FromArchive((str(other.archive.folder),), 127, other_trust, tmp_path),
+        )
+
+
+def test_options_that_do_not_fit_together_are_refused() -> None:
+    """One source is read, and what is for an archive needs one."""
+    for arguments, said in (
+        (["--archive", "a", "--rpc-url", "https://rpc.example"], "each say what to read"),
+        (["--checkpoint", "127"], "are for --archive, which is not given"),
+    ):
+        result = CliRunner().invoke(main, ["run", *arguments])
+        assert (2, True) == (result.exit_code, said in result.output)
+
+
+@pytest.mark.parametrize("ledger", [959, 9_983])
+def test_the_real_testnet_pool_is_published_from_the_archive_alone(
+    real_data: Path, tmp_path: Path, ledger: int
+) -> None:
+    """The market is found by its code, and its rows are those of a run over a file of the same checkpoint."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    settings = settings_for(network__name="testnet")
+    by_archive, by_file = MemoryStore(), MemoryStore()
+    _, facts = run(settings, by_archive, archive=FromArchive((str(folder),), ledger, None, tmp_path / "kept"))
+    archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger).write(tmp_path / "snapshot.json")
+    run(settings, by_file, snapshot=tmp_path / "snapshot.json")
+    pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
+
+    assert pages[0] == pages[1]
+    assert len(pages[0]) > 10
+    assert {"testnet.stellar.org": 3} == facts["reading"]["signed"]
+    assert ledger + 1 <= facts["reading"]["signed_ledger"] <= ledger + 64
+
+
+def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_path: Path) -> None:
+    """Unless another one is named; the archive's own newest is refused, as not provable yet."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    settings = settings_for(network__name="testnet")
+    _, facts = run(settings, MemoryStore(), archive=FromArchive((str(folder),), None, None, tmp_path))
+
+    assert 9_983 == facts["certificate"]["ledger"]
+    with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
+        run(settings, MemoryStore(), archive=FromArchive((str(folder),), 10_047, None, tmp_path))
+
+
+def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path, FromArchive]) -> None:
+    """What is proven of the ledger can be published beside its rows."""
+
+    _, _, given = made
+    settings = settings_for()
+
+    async def read() -> bytes | None:
+        async with open_source(settings, given) as opened:
+            return (await read_markets(settings, opened, None, None)).proof
+
+    proof = asyncio.run(read())
+
+    assert proof is not None
+    assert CHECKPOINT == check_proof(proof, trust_of(settings.passphrase, given.trust)).ledger
