@@ -52,6 +52,8 @@ def _protocols() -> Iterator[str]:
             yield f"| Not in the numbers | {about.limits} |"
         for status, meaning in module.statuses.items():
             yield f"| Status `{status}` | {meaning} |"
+        for status, meaning in module.pool_statuses.items():
+            yield f"| Status `{status}` of a pool | {meaning} |"
         for network in NETWORKS.values():
             if network.name == "local":
                 continue

@@ -177,3 +177,17 @@ def project(pool: Mapping[str, int]) -> dict[str, int]:
 
 def tvl_usd_cents(supply: int, total_collateral: int, price: int, decimals: int, price_decimals: int = 14) -> int:
     return (supply + total_collateral) * price * 100 // int(10 ** (decimals + price_decimals))
+
+
+# What may be taken out of a pool, after Pool::total_available and the cap on borrowing
+
+
+def withdrawable(pool: Mapping[str, int]) -> int:
+    return max(0, pool["total_available"] - pool["take_rate_fees_sum"])
+
+
+def borrowable(pool: Mapping[str, int], limit_bps: int) -> int:
+    available, borrowed = withdrawable(pool), pool["total_borrowed"]
+    supply = available + borrowed
+    used = -(-borrowed * 10_000 // supply) if supply else 0
+    return min(available, supply * (limit_bps - used) // 10_000) if used <= limit_bps else 0

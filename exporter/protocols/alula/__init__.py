@@ -17,6 +17,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.layout import FROZEN
 from exporter.protocols.alula.math import project_pools
+from exporter.protocols.alula.terms import POOL_STATUSES
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
 
@@ -48,6 +49,7 @@ class Alula(ProtocolModule):
         FROZEN: "nothing can be opened; a market begins like this",
         "frozen_by_admin": "nothing can be opened, by the admin",
     }
+    pool_statuses: ClassVar = POOL_STATUSES
     max_price_age = 360
     """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
     views = AlulaViews()

@@ -85,13 +85,15 @@ class PoolEntry:
     ``numbers`` has token base units (total_available, total_borrowed, total_collateral, take_rate_fees_sum), shares
     (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points (the fields of the rate curve,
     interest_rate_modifier_bps, take_rate_bps), unix seconds (last_accrual_timestamp) and decimals. ``shown`` is what
-    its configuration says of rates and limits.
+    its configuration says of rates and limits, and ``locks`` has bad_debt_lock_d (unix seconds) and
+    bad_debt_request_count; both without what an entry does not have.
     """
 
     pool_address: str
     token_address: str
     token_symbol: str
     numbers: dict[str, int]
+    locks: dict[str, int]
     shown: tuple[Parameter, ...]
 
 
@@ -182,6 +184,9 @@ def decode_pool(entry: Entry) -> PoolEntry:
         token_address=token,
         token_symbol=pool.string("token_symbol"),
         numbers=numbers,
+        locks={
+            item.name: item.value for item in parameters_of(pool, {"bad_debt_lock_d": 0, "bad_debt_request_count": 0})
+        },
         shown=tuple(_shown(config, numbers)),
     )
 

@@ -22,6 +22,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.alula.layout import VERSION
+from exporter.protocols.alula.terms import TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 BPS = 10_000
@@ -57,16 +58,16 @@ BPS_DECIMALS = 4
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a pool, in the order given.
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a pool, in the order given.
 
     Nothing accrues here, so the accrued rates are the stored ones: those that the contract's own view computes from
     the stored totals and modifier, not the snapshot of the last accrual that the Pool entry holds beside them.
     Indexes are the contract's share rates. Raises `ExactError` with the positions of the pools for which the
     contract's math has no result.
     """
-    raw = raw_rows(columns, ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS))
+    pools = project(raw_rows(columns, ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)))
     return shared_columns(
-        project(raw),
+        pools,
         "alula",
         VERSION,
         last_accrual_time="last_accrual_timestamp",
@@ -84,6 +85,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier="interest_rate_modifier_bps",
         rate_modifier_decimals=BPS_DECIMALS,
         backstop_credit="take_rate_fees_sum",
+        **terms(pools, available_adjusted(pools["total_available"], pools["take_rate_fees_sum"])),
     )
 
 

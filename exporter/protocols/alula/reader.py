@@ -25,6 +25,7 @@ from exporter.protocols.alula.layout import (
     pool_key,
     record_key,
 )
+from exporter.protocols.alula.terms import TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live
 
@@ -34,6 +35,7 @@ Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *POOL_NUMBERS,
+    *TERM_COLUMNS,
 )  # fmt: skip
 
 
@@ -117,6 +119,9 @@ class _Reader(Collector):
                 "market_name": instance.name,
                 "market_status": instance.status,
                 "wasm_hash": instance.wasm_hash,
+                **dict.fromkeys(TERM_COLUMNS),
+                **{item.name: item.value for item in decoded.shown if item.name in TERM_COLUMNS},
+                **decoded.locks,
                 **decoded.numbers,
             }
         )
