@@ -23,6 +23,7 @@ _ONE = 10**7
 _WEEK = 7 * 86_400
 _LIFE = 46 * 17_280  # ledgers
 _SIDES = ("borrow", "supply")
+_LEDGERS_BETWEEN_TRADES = 6
 _BLND_ASSET = "localnet blnd issuer"
 
 
@@ -172,7 +173,7 @@ class BlendRewards:
         return _emission_entries(market, market.address, ("EmisConfig", "EmisData"), number, emission)
 
     def advance(self, ledger: int, time: int, operated: Sequence[tuple[Market, Reserve]]) -> Iterator[Change]:
-        """What changes with these operations, and with a trade in Comet's pool."""
+        """What changes with these operations, and now and then by a trade in Comet's pool."""
         for market, reserve in operated:
             insured = self.insured.get(market.address)
             for side in _SIDES if insured else ():
@@ -182,8 +183,9 @@ class BlendRewards:
                 insured.sides[place].move(time, reserve.b_supply if side == "supply" else reserve.d_supply)
                 entry = self._side_entries(market, place)[-1]
                 yield Change(*entry, ledger + _LIFE)
-        self.comet.trade(self._random)
-        yield Change(*self.comet.entries()[0], ledger + _LIFE)
+        if ledger % _LEDGERS_BETWEEN_TRADES == 0:
+            self.comet.trade(self._random)
+            yield Change(*self.comet.entries()[0], ledger + _LIFE)
 
 
 def _number(place: int, side: str) -> int:

@@ -61,7 +61,7 @@ def _reward_of(row: Mapping[str, Any], reading: ProtocolReading, prices: Prices)
     }
     token = reading.tokens.get(row["reward_token"])
     decimals = None if token is None else token.decimals
-    worth = reading.reward_prices.get((row["market"], row["reward_token"]))
+    worth = None if decimals is None else reading.reward_prices.get((row["market"], row["reward_token"]))
     price = None if worth is None else _price(worth, prices.get((row["oracle"], worth.priced_in)))
     if token is not None:
         found |= {"reward_symbol": token.symbol, "reward_token_decimals": decimals}

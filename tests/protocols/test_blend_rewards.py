@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,16 @@ from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.numbers.compute import Tables
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.backstop import Balance, PoolBackstop
 from exporter.protocols.blend.comet import Comet
 from exporter.protocols.blend.emissions import Emission
-from tests.protocols.blend_chain import BlendLedger, candidate, deployment, pool_instance
+from exporter.protocols.blend.reader import BlendReading
+from tests.chain_simulator import Chain, ChainSource
+from tests.protocols.blend_chain import BlendLedger, candidate, deployment, pool_instance, reserve_data
 from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, Written, contract, entry, instance, token_instance
 
 A, B = contract("A"), contract("B")
@@ -418,3 +424,35 @@ class TestReading:
         of_reserves, of_emissions, of_backstop, tokens = 2 * 4, 2 * 4, 2 * 2 + 1 + 2, 3
         assert [2 * 3 + 2, of_reserves + of_emissions + of_backstop + tokens] == [asked[0], asked[-1]]
         assert len(asked) <= 3
+
+    @pytest.mark.parametrize("requests_per_ledger", [1, 2, 3])
+    def test_two_rounds_while_everything_moves(self, requests_per_ledger: int) -> None:
+        """Comet's pool, reserves and what they are paid change at every ledger, and one closes between requests."""
+        ledger = rewarded()
+        for market in ("C", "D", "E", "F", "G", "H"):
+            ledger.add_market(market, "v2", [f"{market}{number}" for number in range(20)])
+            ledger.replace(plan(market))
+        chain = ledger.chain()
+        chain.functions = dict.fromkeys(("decimals", "lastprice"), lambda _: None)  # without prices
+
+        def change(chain: Chain) -> None:
+            states = [reserve_data(market, "USDC", generation) for market, generation in (("A", "v1"), ("B", "v2"))]
+            paid = [emission(B, "EmisData", u32(1), chain.ledger), emission(A, "EmisConfig", u32(1), chain.ledger)]
+            for key, data in (comet_records(blnd=chain.ledger * ONE), *states, *paid):
+                chain.put(key, data)
+
+        chain.on_close = change
+        source = ChainSource(chain, requests_per_ledger=requests_per_ledger)
+        candidates = [candidate(market) for market in "ABCDEFGH"]
+
+        async def program(view: LedgerView) -> ProtocolReading:
+            return await PROTOCOLS["blend"].read(view, candidates, [deployment()])
+
+        read = asyncio.run(read_at_one_ledger(source, program))
+
+        assert isinstance(read.result, BlendReading)
+        assert read.certificate.rounds <= 2
+        paces = {eps for eps in read.result.columns["supply_eps"] if eps is not None}
+        assert 124 == len(read.result.columns["pool"])
+        assert {read.certificate.ledger - 1} == paces
+        assert {read.certificate.ledger - 1} == {item.comet.blnd // ONE for item in read.result.insured if item.comet}
