@@ -141,7 +141,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
     """
     rows = observations.with_columns(bucket.starts(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
-        *(_floored_mean(name) for name in _MEANS),
+        *(floored_mean(name) for name in _MEANS),
         *(_floored_median(name) for name in _MEDIANS),
         _floored_median("oracle_price"),
         pl.col("oracle_decimals").min().alias("least_decimals"),
@@ -157,7 +157,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
     return grouped.with_columns(_printed_medians(grouped, rows)).select(*BUCKETS_FRAME, *PARTS)
 
 
-def _floored_mean(name: str) -> pl.Expr:
+def floored_mean(name: str) -> pl.Expr:
     """The floor of the mean of what is not null, without a sum that could leave 128 bits.
 
     With x = q·n + r for each of n values, the sum over n is the sum of the q and the sum of the r over n.

@@ -427,10 +427,10 @@ def render(
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
     yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops)
-    yield from render_details(tables, PROTOCOLS)
     yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads()
+    yield from render_details(tables, PROTOCOLS, series)
     yield from render_overview(tables, series.first_seen)
     yield from render_tables(part, history, tables.close_time)
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)

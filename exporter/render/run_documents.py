@@ -20,7 +20,9 @@ from msgspec.structs import astuple
 
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
+from exporter.history.periods import periods_of
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.history.series import Series
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
@@ -30,6 +32,7 @@ from exporter.tree.documents import (
     AssetIndexes,
     AssetLiquidity,
     AssetOperations,
+    AssetPeriod,
     AssetPrice,
     AssetRates,
     AssetRewards,
@@ -156,15 +159,21 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 # The detail of every asset: the pool snapshot, with what an analyst wants beside it.
 
 
-def render_details(tables: Tables, modules: Mapping[str, ProtocolModule]) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read. CheckError for a value that the API does not allow."""
-    for row in tables.pools.iter_rows(named=True):
+def render_details(tables: Tables, modules: Mapping[str, ProtocolModule], series: Series) -> Iterator[RenderedFile]:
+    """Render the detail of each pool that was read, with the periods that the series reaches back to.
+
+    CheckError for a value that the API does not allow.
+    """
+    periods = periods_of(series.pools, tables.close_time, tables.pools)
+    for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
         parameters = tables.parameters.get((row["market"], row["pool"]), ())
-        yield render_document(asset_detail(row, parameters, modules[row["protocol"]]))
+        yield render_document(asset_detail(row, parameters, modules[row["protocol"]], own))
 
 
-def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], module: ProtocolModule) -> AssetDetail:
-    """The detail from a row of the pools frame, the parameters of its pool, and what its protocol says of itself."""
+def asset_detail(
+    row: Mapping[str, Any], parameters: Sequence[Parameter], module: ProtocolModule, periods: list[AssetPeriod]
+) -> AssetDetail:
+    """The detail from a row of the pools frame, what its protocol says of the pool and of itself, and its periods."""
 
     def struct_of(model: Any, names: Mapping[str, str]) -> Any:
         return model(
@@ -232,6 +241,7 @@ def asset_detail(row: Mapping[str, Any], parameters: Sequence[Parameter], module
             supply_reward_expiration=printed_time(row["supply_reward_expiration"]),
             borrow_reward_expiration=printed_time(row["borrow_reward_expiration"]),
         ),
+        periods=periods,
     )
 
 

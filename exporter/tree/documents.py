@@ -20,6 +20,8 @@ from exporter.tree.values import (
     Amount,
     BasisPoints,
     BucketName,
+    CentsChange,
+    Change,
     Compounding,
     ConfigHash,
     ContractAddress,
@@ -32,6 +34,7 @@ from exporter.tree.values import (
     Ledger,
     LiquidationKind,
     ObjectKey,
+    PeriodName,
     PoolId,
     Positive,
     Price,
@@ -462,13 +465,36 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     reward_price_source: Words | None
 
 
+class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a pool did over a `period` that ends where the hour that is open began (of `30d`: the quarter of a day).
+
+    Means are over the `observed_count` closed buckets of the period in which the pool was observed, each counting once,
+    rounded down: buckets of an hour for `24h` and `7d`, of 6 hours for `30d`. A change is the number in this document
+    less that of the newest bucket before the period. Everything is null, and the count 0, as long as the history does
+    not reach that far: where no bucket ended within a quarter of the period before its begin. The value and its change
+    are also null without a price.
+    """
+
+    period: PeriodName
+    observed_count: Count
+    mean_supply_apy_bps: BasisPoints | None
+    mean_borrow_apy_bps: BasisPoints | None
+    mean_utilization_bps: BasisPoints | None
+    mean_tvl_usd_cents: UsdCents | None
+    supply_apy_bps_change: Change | None
+    borrow_apy_bps_change: Change | None
+    utilization_bps_change: Change | None
+    tvl_usd_cents_change: CentsChange | None
+
+
 class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot, with what an analyst wants beside it.
 
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
     `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
     `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
-    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates.
+    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates. `periods` are a
+    day, a week and a month, as far as the history reaches.
     """
 
     ledger_close_time: Timestamp
@@ -490,6 +516,7 @@ class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     liquidity: AssetLiquidity
     risk: AssetRisk
     rewards: AssetRewards
+    periods: list[AssetPeriod]
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):

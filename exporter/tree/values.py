@@ -192,6 +192,20 @@ BucketName: TypeAlias = Annotated[
     str,
     Meta(pattern=f"^({'|'.join(BUCKET_NAMES)})$", description="The length of the buckets.", examples=["1d"]),
 ]
+Change: TypeAlias = Annotated[
+    int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A difference in basis points.", examples=[-12])
+]
+CentsChange: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^(0|-?[1-9][0-9]*)$",
+        description="A difference of money in US cents, an exact integer in digits.",
+        examples=["-1204500"],
+    ),
+]
+PeriodName: TypeAlias = Annotated[
+    str, Meta(pattern="^(24h|7d|30d)$", description="A day, a week, or 30 days.", examples=["7d"])
+]
 Scope: TypeAlias = Annotated[
     str,
     Meta(pattern="^(market|token|protocol|network)$", description="What a total is of.", examples=["market"]),

@@ -12,6 +12,7 @@ import pytest
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import CheckError
+from exporter.history.series import Series
 from exporter.ledger.tokens import Token
 from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
@@ -344,9 +345,11 @@ def rendered(**changes: object) -> dict[str, Any]:
         pl.DataFrame(schema=MARKETS),
         parameters={(MARKET, POOL): PARAMETERS},
     )
-    (file,) = render_details(tables, PROTOCOLS)
+    (file,) = render_details(tables, PROTOCOLS, Series())
     assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
+    periods = document.pop("periods")
+    assert [("24h", 0), ("7d", 0), ("30d", 0)] == [(each["period"], each["observed_count"]) for each in periods]
     return document
 
 
@@ -488,7 +491,7 @@ def test_a_price_of_no_date(seconds: int) -> None:
 def test_contracts_without_code_of_their_own() -> None:
     """A market without an oracle or wasm code says so with null; one without known parameters has an empty list."""
     row = pools_frame([ROW | {"oracle": None, "wasm_hash": None}]).row(0, named=True)
-    detail = asset_detail(row, (), PROTOCOLS["blend"])
+    detail = asset_detail(row, (), PROTOCOLS["blend"], [])
 
     assert (None, None, []) == (detail.contract_wasm_hash, detail.price.oracle, detail.rate_model)
 

@@ -1,0 +1,84 @@
+"""How every pool did over the last day, week and month: means, and changes up to now, from its closed buckets.
+
+A period of so many buckets ends where the bucket that is open began. A mean is that of the buckets of the period that
+were observed, each counting once however many observations it has, rounded down. A change is what the run observed less
+what the bucket before the period had: the newest that ended by its begin, and by no more than a quarter of the period
+before. Where there is no such bucket, the history does not reach that far, and all numbers of the period are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from exporter.history.buckets import floored_mean
+from exporter.history.shelves import Place, Shelf
+from exporter.tree.documents import AssetPeriod
+
+_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A period by its name in the API, the bucket that it is made of, and how many of them."""
+
+    name: str
+    bucket: str
+    count: int
+
+
+PERIODS = (Period("24h", "1h", 24), Period("7d", "1h", 168), Period("30d", "6h", 120))
+"""Ascending. The newest documents hold so many buckets and a quarter more, where pools are observed regularly."""
+
+
+def periods_of(shelves: Mapping[str, Shelf], close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
+    """The periods of each pool, in the order of the frame.
+
+    Args:
+        shelves: the closed buckets of pools, by length.
+        close_time: the close time of the run's ledger.
+        pools: what the run observed, with a market, a pool, and the four numbers.
+    """
+    places = list(pools.select("market", "pool").iter_rows())
+    now = list(pools.select(_FIELDS).iter_rows())
+    found = [_numbers(shelves[period.bucket], period, close_time) for period in PERIODS]
+    for place, own in zip(places, now, strict=True):
+        yield [_period(period, numbers.get(place), own) for period, numbers in zip(PERIODS, found, strict=True)]
+
+
+_Four = tuple[int | None, int | None, int | None, int | None]
+_Numbers = tuple[int, _Four, _Four]
+"""How many buckets were observed, the means over them, and what the bucket before the period had."""
+
+_NONE = 0, (None,) * 4, (None,) * 4
+
+
+def _numbers(shelf: Shelf, period: Period, close_time: int) -> dict[Place, _Numbers]:
+    bucket = shelf.bucket
+    length = period.count * bucket.seconds
+    begin = bucket.start(close_time) - length
+    start = pl.col("start")
+    before = shelf.closed.filter((start < begin) & (start + bucket.seconds >= begin - length // 4))
+    last = before.sort("start").group_by("market", "pool").agg(pl.col(_FIELDS).last().name.prefix("before_"))
+    inside = shelf.closed.filter(start >= begin).group_by("market", "pool")
+    means = inside.agg(pl.len().alias("observed"), *(floored_mean(name) for name in _FIELDS))
+    columns = ("market", "pool", "observed", *_FIELDS, *(f"before_{name}" for name in _FIELDS))
+    rows = last.join(means, on=("market", "pool")).select(columns)
+    return {(row[0], row[1]): (row[2], row[3:7], row[7:]) for row in rows.iter_rows()}
+
+
+def _period(period: Period, numbers: _Numbers | None, now: _Four) -> AssetPeriod:
+    observed, means, before = numbers or _NONE
+    supply, borrow, utilization, value = means
+    earned, paid, used, gain = (
+        None if old is None or new is None else new - old for old, new in zip(before, now, strict=True)
+    )
+    return AssetPeriod(
+        period.name, observed, supply, borrow, utilization, _digits(value), earned, paid, used, _digits(gain)
+    )
+
+
+def _digits(value: int | None) -> str | None:
+    return None if value is None else str(value)
