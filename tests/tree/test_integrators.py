@@ -1,0 +1,54 @@
+"""docs/integrators.md: every field that it sends a reader to is there, and every field that is not says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import msgspec
+import pytest
+
+from exporter.tree.documents import AssetDetail, MarketBackstop
+
+_ROW = re.compile(r"^\| (?P<theirs>.+?) \| (?P<ours>.+?) \| (?P<why>.*?) ?\|$", re.MULTILINE)
+_SPAN = re.compile(r"`([a-z_.]+)`")
+
+
+def _paths(model: type[msgspec.Struct], before: str = "") -> Iterator[str]:
+    for name, kind in get_type_hints(model).items():
+        yield before + name
+        for part in (kind, *get_args(kind)):
+            if isinstance(part, type) and issubclass(part, msgspec.Struct):
+                yield from _paths(part, f"{before}{name}.")
+
+
+@pytest.fixture(scope="module")
+def rows(project_root: Path) -> list[re.Match[str]]:
+    """The rows of the page's tables, without heads."""
+    text = (project_root / "docs" / "integrators.md").read_text(encoding="utf-8")
+    return [row for row in _ROW.finditer(text) if row["ours"] not in ("here", "---") and "---" not in row["theirs"]]
+
+
+def test_every_field_of_ours_is_there(rows: list[re.Match[str]]) -> None:
+    """What the page names is a field of a pool's document, by its path, or of a market's backstop."""
+    known = {*_paths(AssetDetail), *_paths(MarketBackstop, "backstop.")}
+
+    assert len(rows) > 100
+    assert [] == [name for row in rows for name in _SPAN.findall(row["ours"]) if name not in known]
+
+
+def test_what_is_not_here_says_why(rows: list[re.Match[str]]) -> None:
+    """A field of another's that has nothing here has a reason instead."""
+    assert [] == [row["theirs"] for row in rows if not _SPAN.search(row["ours"]) and not row["why"]]
+
+
+def test_every_part_of_the_vocabulary_is_named(rows: list[re.Match[str]]) -> None:
+    """The fields that all protocols share are somebody's field each, but for those that nobody else has."""
+    named = {name for row in rows for name in _SPAN.findall(" ".join(row.groups()))}
+    shared = {path for path in _paths(AssetDetail) if path.startswith(("operations.", "liquidity.", "risk."))}
+
+    assert {
+        "operations.can_reason", "operations.pool_status_meaning", "liquidity.available_to_supply", "risk.risk_scope",
+    } == shared - named  # fmt: skip
