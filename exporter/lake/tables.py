@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,7 +146,7 @@ class Tables:
         for kind, (name, why) in _NEEDED.items():
             if not found[kind]:
                 raise ConfigError(f"--tables {folder} has no rows of {name}: {why} (docs/lake.md has the SQL)")
-        return cls(f"tables in {folder.name}", *(tuple(found[kind]) for kind in (DataRow, LifeRow, LedgerRow)))
+        return cls(f"the tables of {folder.name}", *(tuple(found[kind]) for kind in (DataRow, LifeRow, LedgerRow)))
 
     @property
     def digest(self) -> str:
@@ -273,12 +274,17 @@ def _decoded(text: str, name: str) -> bytes:
 
 @cache
 def _closes(tables: Tables) -> pl.DataFrame:
-    first, last = tables.span()
-    rows = [
-        (row.ledger_sequence, row.time, row.protocol_version) for row in _rows(LedgerRow, tables.ledgers, first, last)
+    sequences, times, protocols = array("I"), array("q"), array("H")
+    for row in _rows(LedgerRow, tables.ledgers, *tables.span()):
+        sequences.append(row.ledger_sequence)
+        times.append(row.time)
+        protocols.append(row.protocol_version)
+    columns = {"sequence": (sequences, pa.uint32()), "time": (times, pa.int64()), "protocol": (protocols, pa.uint16())}
+    arrays = [
+        pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)]) for values, kind in columns.values()
     ]
-    types = {"sequence": pl.UInt32(), "time": pl.Int64(), "protocol": pl.UInt16()}
-    return pl.DataFrame(rows, schema=types, orient="row").unique("sequence", keep="first").sort("sequence")
+    frame = pl.DataFrame(pa.table(arrays, names=list(columns)))
+    return frame.unique("sequence", keep="first", maintain_order=True).sort("sequence")
 
 
 def _overlaps(file: TableFile, first: int, last: int) -> bool:

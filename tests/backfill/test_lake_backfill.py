@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -20,11 +21,14 @@ from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import SKIP
 from exporter.backfill.start_state import StartState
 from exporter.cli import main
+from exporter.deployments.local import made_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.lake.changes import read_ledgers
 from exporter.lake.extract import RangeOfLedgers, extract
 from exporter.lake.objects import Lake, decompress
+from exporter.ledger.codec import strkey
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.blend import reserve_config, reserve_data
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.stores.folder import FolderStore
@@ -280,8 +284,26 @@ def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tmp_pa
     assert 7 == done.exit_code, done.output
     assert 1 == len(announced)
     assert expected.filter(~pl.col("market").is_in(announced)).equals(found)
+    assert "no entry of" not in done.output
     assert (2, True) == (run(*where).exit_code, "had contracts already" in run(*where).stderr)
     assert "either a ledger lake" in run(*where, "--lake", str(lake.folder)).stderr
+
+
+def test_a_contract_that_was_not_exported_is_named(lake: MadeLake, tmp_path: Path) -> None:
+    """Nothing tells that rows are missing, but a watched contract of which there is no entry at all is told."""
+    left_out = made_address("localnet k2 router 0")
+    contract = strkey.decode(left_out)[1]
+    folder = write_tables(lake.folder, lake.first + 1, lake.last, tmp_path / "tables")
+    data = pl.read_parquet(folder / "contract_data-000.parquet")
+    kept = [contract not in base64.b64decode(key) for key in data["ledger_key_hash_base_64"]]
+    data.filter(kept).write_parquet(folder / "contract_data-000.parquet")
+    start = LedgerSnapshot.load(lake.start)
+    entries = {key: entry for key, entry in start.entries.items() if key[8:40] != contract}
+    replace(start, entries=entries).write(tmp_path / "start.json")
+    where = ("--tables", str(folder), "--out", str(tmp_path / "tree"), "--changes", str(tmp_path / "changes"))
+    done = run(*where, "--start-snapshot", str(tmp_path / "start.json"), "--every", "12h", "--workers", "1")
+
+    assert f"no entry of {left_out} is known: are its rows in the tables of tables?" in done.output
 
 
 def run(*arguments: str) -> Result:

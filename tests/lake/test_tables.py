@@ -79,7 +79,8 @@ def test_parquet_and_lines_are_the_same(tmp_path: Path) -> None:
         typed = pl.DataFrame(items).with_columns(pl.col("closed_at").str.to_datetime(time_zone="UTC"))
         typed[2:].write_parquet(folder / f"{name}-0.parquet")
         typed[:3].reverse().write_parquet(folder / f"{name}-1.parquet")
-    parquet = extracted(Tables.open(folder), contracts_of(rows))
+    tables = Tables.open(folder)
+    parquet = extracted(tables, contracts_of(rows))
 
     assert (lines.changes, read_ledgers(lines.ledgers)) == (parquet.changes, read_ledgers(parquet.ledgers))
     assert list(range(FIRST, LAST + 1)) == [ledger for ledger, _ in read_changes(lines.changes)]
