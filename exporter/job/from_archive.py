@@ -14,9 +14,11 @@ from exporter.archive.state_index import StateIndex
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.errors import NetworkMismatchError
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
-from exporter.proof.checkpoint_proof import make_proof, newest_proof
+from exporter.numbers.wording import counted
+from exporter.proof.checkpoint_proof import make_proof, newest_proof, unlisted_validators
 from exporter.proof.stellar_proof import Proven, check_proof, sha256
 from exporter.proof.trusted_organisations import trust_of
 
@@ -38,13 +40,27 @@ class FromArchive:
 
 @dataclass(frozen=True, slots=True)
 class ProvenState:
-    """The state at a checkpoint, its proof file's content, what that proves, and of when the list of trust is."""
+    """The state at a checkpoint, its proof file's content, what that proves, and what is known of the list of trust.
+
+    ``unlisted`` counts the validators that the trusted ones trust themselves, and the list does not have.
+    """
 
     source: SnapshotSource
     instances: list[tuple[str, ContractInstance]]
     proof: bytes
     proven: Proven
     trusted_since: date
+    unlisted: int
+
+    @property
+    def notices(self) -> list[str]:
+        """What whoever reads the rows should know of the proof."""
+        if not self.unlisted:
+            return []
+        return [
+            f"the trusted organisations' own quorum sets name {counted(self.unlisted, 'validator')} that the list of "
+            f"{self.trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """What the report says of it."""
@@ -54,6 +70,7 @@ class ProvenState:
             "signed_ledger": self.proven.signed_ledger,
             "signed": self.proven.signed,
             "trusted_since": self.trusted_since.isoformat(),
+            "unlisted_validators": self.unlisted,
         }
 
 
@@ -77,12 +94,14 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
             "network.name or network.passphrase"
         )
     header = checkpoint.header
+    unlisted = unlisted_validators(archives, header.ledger, trust)
     index = StateIndex(archives, checkpoint, given.kept)
     try:
         snapshot = LedgerSnapshot(
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )
         source = SnapshotSource(snapshot, f"checkpoint {header.ledger} of {archives.each[0].label}")
-        yield ProvenState(source, list(index.instances()), proof, check_proof(proof, trust), trust.date)
+        instances = sorted(index.instances(), key=lambda item: instance_key(item[0]))
+        yield ProvenState(source, instances, proof, check_proof(proof, trust), trust.date, unlisted)
     finally:
         index.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,7 +104,7 @@ async def read_markets(
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
     notices = [] if router is None else list(router.notices)
-    notices += [] if opened.evidence is None else opened.evidence.notices
+    notices += opened.notices if opened.evidence is None else opened.evidence.notices
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
         memory.notices.clear()  # those so far are among the other ones
@@ -126,7 +126,7 @@ class OpenSource:
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
     file, which has some contracts of its ledger only. ``evidence`` is that of an earlier run, where it is the source.
-    ``proof`` is the content of the ledger's proof file, where an archive is the source.
+    ``proof`` is the content of the ledger's proof file, where an archive is the source; ``notices`` are of the source.
     """
 
     source: LedgerSource
@@ -137,6 +137,7 @@ class OpenSource:
     whole: bool = True
     evidence: Evidence | None = None
     proof: bytes | None = None
+    notices: Sequence[str] = ()
 
     def discovers(self, settings: Settings) -> bool:
         """Whether to look for markets that nobody named; evidence has what its run found."""
@@ -158,7 +159,15 @@ async def open_source(
     if isinstance(given, FromArchive):
         with open_archive_state(settings, given) as state:
             network = replace(network_of(settings.passphrase), router=None)  # nothing is run
-            yield OpenSource(state.source, network, state.instances, state.source.label, state, proof=state.proof)
+            yield OpenSource(
+                state.source,
+                network,
+                state.instances,
+                state.source.label,
+                state,
+                proof=state.proof,
+                notices=state.notices,
+            )
         return
     snapshot = given
     if snapshot is not None:

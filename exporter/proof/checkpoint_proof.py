@@ -17,7 +17,7 @@ from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import Checkpoint, HistoryArchive
 from exporter.archive.history_state import HOT_ARCHIVE_PROTOCOL
 from exporter.archive.ledger_headers import LedgerHeader
-from exporter.archive.scp_messages import Externalized
+from exporter.archive.scp_messages import Externalized, nodes_of
 from exporter.archive.transaction_sets import empty_set, set_hash
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.proof.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
@@ -77,6 +77,24 @@ def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
         except (NotProvableError, ArchiveFileMissingError) as error:
             problems.append(error)
     raise problems[0]
+
+
+def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
+    """How many validators the trusted ones trust themselves, at a checkpoint, that the list of trust does not have.
+
+    They name them by the quorum sets of their messages. More than none means that there may be a newer list.
+    """
+    listed = {key for keys in trust.organisations.values() for key in keys}
+    named: set[bytes] = set()
+    for archive in archives.each:
+        with suppress(ArchiveError):
+            sets: dict[bytes, bytes] = {}
+            for record in archive.scp_records(ledger + CHECKPOINT_LEDGERS):
+                sets |= record.quorum_sets
+                for message in record.externalized:
+                    if message.node in listed and message.quorum_set_hash in sets:
+                        named |= nodes_of(sets[message.quorum_set_hash], archive.label)
+    return len(named - listed)
 
 
 def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerHeader]) -> dict[int, bytes]:

@@ -159,6 +159,7 @@ def kind_position(data: bytes, start: int) -> int:
 def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[bytes, bytes]:
     """The bucket list hash in the header of a ledger, and the hash of the last of the headers that follow it."""
     need(1 <= len(headers) <= 64, f"a proof has from 1 to 64 headers, not {len(headers)}")
+    need(0 < ledger < 1 << 32, "the proof file is of no ledger")
     list_hash = last = b""
     for at, data in enumerate(headers, ledger):
         kind = number(data, kind_at := kind_position(data, 36))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 from pathlib import Path
 
 import pytest
+from nacl.signing import SigningKey
 
 from exporter.archive.archive_files import records_name
 from exporter.archive.archive_places import Archives
 from exporter.errors import ArchiveError
 from exporter.ledger.codec.scval_encode import u32
-from exporter.proof.checkpoint_proof import NotProvableError, make_proof, newest_proof
+from exporter.proof.checkpoint_proof import NotProvableError, make_proof, newest_proof, unlisted_validators
 from exporter.proof.stellar_proof import check_proof, read_trust
 from tests.archive.made_archive import live, marked, time_to_live
 from tests.archive.test_checkpoint import ONE
@@ -117,6 +119,26 @@ def test_false_messages_of_an_archive_do_not_spoil_a_proof(tmp_path: Path) -> No
     _, content = make_proof(made.archives(tmp_path), 127, trust)
 
     assert {"organisation 0": 2} == check_proof(content, trust).signed
+
+
+def test_a_list_of_trust_that_grew_old_is_seen(tmp_path: Path) -> None:
+    """Validators that the trusted ones name in their own quorum sets, and the list does not have, are counted."""
+    organisations = validators(2)
+    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
+    keys = [key for each in organisations.values() for key in each]
+    stranger = SigningKey(bytes([9] * 32))
+    nodes = [struct.pack(">I", 0) + bytes(key.verify_key) for key in (*keys[1:], stranger)]
+    inner = struct.pack(">II", 2, 3) + b"".join(nodes[:3]) + bytes(4)
+    quorum_set = struct.pack(">II", 2, 3) + b"".join(nodes[3:]) + struct.pack(">I", 1) + inner
+    digest = hashlib.sha256(quorum_set).digest()
+    said = [message(key, 128, made.values[128], quorum_set=digest) for key in (keys[0], stranger)]
+    record = struct.pack(">II", 0, 1) + quorum_set + struct.pack(">II", 128, 2) + b"".join(said)
+    made.archive.put(records_name("scp", 191), gzip.compress(marked([record])))
+    archives = made.archives(tmp_path)
+    newer = {**organisations, "stranger": [stranger]}
+
+    assert 1 == unlisted_validators(archives, 127, read_trust(trust_document(organisations)))
+    assert 0 == unlisted_validators(archives, 127, read_trust(trust_document(newer)))
 
 
 def test_archives_of_two_networks_are_not_mixed(tmp_path: Path) -> None:

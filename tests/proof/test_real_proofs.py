@@ -12,8 +12,7 @@ import pytest
 from exporter.archive.archive_places import Archives
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.deployments.networks import NETWORKS
-from exporter.proof.checkpoint_proof import NotProvableError, make_proof, newest_proof
-from exporter.proof.entries_file import entries_content
+from exporter.proof.checkpoint_proof import NotProvableError, make_proof, newest_proof, unlisted_validators
 from exporter.proof.stellar_proof import (
     RefusedError,
     bucket_records,
@@ -24,6 +23,7 @@ from exporter.proof.stellar_proof import (
 )
 from exporter.proof.trusted_organisations import trust_of
 from tests.archive.test_checkpoint import POOL
+from tests.proof.written_claims import entries_content
 
 TESTNET, MAINNET = NETWORKS["testnet"].passphrase, NETWORKS["mainnet"].passphrase
 
@@ -56,6 +56,7 @@ def test_the_newest_that_can_be_proven_is_the_last_but_one(testnet: Archives) ->
     trust = trust_of(TESTNET)
 
     assert 9_983 == newest_proof(testnet, trust)[0].header.ledger
+    assert 0 == unlisted_validators(testnet, 9_983, trust)
     with pytest.raises(NotProvableError, match=r"does not have its signature|0 of 7 organisations"):
         make_proof(testnet, 959, trust_of(MAINNET))
 

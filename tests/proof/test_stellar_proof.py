@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import random
 import subprocess
@@ -21,7 +22,6 @@ from exporter.ledger.codec.scval_encode import symbol, u32
 from exporter.ledger.source import RawEntry
 from exporter.proof import stellar_proof
 from exporter.proof.checkpoint_proof import make_proof
-from exporter.proof.entries_file import entries_content, packed
 from exporter.proof.stellar_proof import (
     Claims,
     RefusedError,
@@ -35,6 +35,7 @@ from exporter.proof.stellar_proof import (
 from tests.archive.made_archive import PASSPHRASE, dead, live, time_to_live
 from tests.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, THREE, TWO
 from tests.proof.signed_archive import SignedArchive, message, trust_document, validators
+from tests.proof.written_claims import entries_content
 
 ORGANISATIONS = validators(4)
 FOUR = data_key(CONTRACT, symbol("Four"))
@@ -236,6 +237,7 @@ def test_a_forgery_is_refused_by_what_is_wrong_with_it(case: Case) -> None:
         ("not a stellar-state-proof-1", lambda d: d.update(more=1)),
         ("not a stellar-state-proof-1", lambda d: d.pop("hot")),
         ("cannot be read", lambda d: d.update(headers=3)),
+        ("of no ledger", lambda d: d.update(ledger=10**4000)),
         ("from 1 to 64 headers, not 0", lambda d: d.update(headers=[])),
         ("0 of 4 organisations signed ledger 128, 3 must", lambda d: d.update(messages=[])),
         ("2 of 4 organisations signed ledger 128, 3 must", lambda d: d.update(messages=said_by(d["messages"], 0, 1))),
@@ -363,8 +365,13 @@ def test_the_checker_stands_alone(case: Case, tmp_path: Path) -> None:
             (tmp_path / name).symlink_to(packages / name)
     script = tmp_path / "stellar_proof.py"
     script.write_bytes(Path(stellar_proof.__file__).read_bytes())
-    files = {"proof.json": case.proof, "trust.json": trust_document(ORGANISATIONS), "true.gz": packed(claims()),
-             "false.gz": packed(claims({ONE: value(ONE, 11, 120)})), "no-proof.json": case.proof[1:]}  # fmt: skip
+    files = {
+        "proof.json": case.proof,
+        "no-proof.json": case.proof[1:],
+        "trust.json": trust_document(ORGANISATIONS),
+        "true.gz": gzip.compress(claims()),
+        "false.gz": gzip.compress(claims({ONE: value(ONE, 11, 120)})),
+    }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
 
