@@ -85,6 +85,8 @@ class Reserve:
     flags: int = ACTIVE | BORROWING | FLASH
     borrow_cap: int = 0
     supply_cap: int = 0
+    debt_ceiling: int = 0
+    cash: int = 0
     liquidity_index: int = RAY
     borrow_index: int = RAY
     liquidity_rate: int = 0
@@ -132,15 +134,27 @@ class Reserve:
             operations.append("borrow")
         operation = random.choice(operations)
         share = random.randint(1, 400)
+        unit = 10**self.decimals
         if operation == "supply":
-            self.supply_scaled += (supplied + 10**self.decimals) * share // _BPS * RAY // self.liquidity_index
+            amount = (supplied + unit) * share // _BPS
+            if not self.supply_cap or supplied + amount <= self.supply_cap * unit:
+                self.supply_scaled += amount * RAY // self.liquidity_index
+                self.cash += amount
         elif operation == "withdraw":
-            amount = min(supplied * share // _BPS, free) * RAY // self.liquidity_index
-            self.supply_scaled -= min(amount, self.supply_scaled)
+            amount = min(supplied * share // _BPS, free, self.cash)
+            scaled = -(-amount * RAY // self.liquidity_index)
+            if scaled <= self.supply_scaled:
+                self.supply_scaled -= scaled
+                self.cash -= amount
         elif operation == "borrow":
-            self.debt_scaled += free * share // _BPS * RAY // self.borrow_index
+            amount = min(free * share // _BPS, self.cash)
+            if all(not most or borrowed + amount <= most * unit for most in (self.borrow_cap, self.debt_ceiling)):
+                self.debt_scaled += amount * RAY // self.borrow_index
+                self.cash -= amount
         else:
-            self.debt_scaled -= min(borrowed * share // _BPS * RAY // self.borrow_index, self.debt_scaled)
+            amount = borrowed * share // _BPS
+            self.debt_scaled -= min(amount * RAY // self.borrow_index, self.debt_scaled)
+            self.cash += amount
         self.update_rates()
         return operation
 
@@ -232,6 +246,11 @@ def reserve_value(market: Market, reserve: Reserve) -> ScVal:
             "variable_borrow_index": u128(reserve.borrow_index),
         }
     )
+
+
+def debt_ceiling_entry(market: Market, reserve: Reserve) -> Entry:
+    """``RDEBTCEIL`` of a reserve, in whole tokens."""
+    return stored_entry(market.address, vec(symbol("RDEBTCEIL"), address(reserve.asset)), u128(reserve.debt_ceiling))
 
 
 def a_token_instance(market: Market, reserve: Reserve) -> Entry:

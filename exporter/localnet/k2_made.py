@@ -1,8 +1,8 @@
 """The K2 markets of the made network: seeded, each with its own tokens and rates, one oracle, moving with the network.
 
 The first market is in order, but for one price gone stale, which fails the call for all of its prices; a reserve of
-it is frozen, and one has no parameters of its own. The second is paused. The third, whose oracle is of the published
-source, was just made: its one reserve is empty. Any more have sizes of all kinds.
+it is frozen, one has no parameters of its own, and each has a ceiling of debt. The second is paused. The third, whose
+oracle is of the published source, was just made: its one reserve is empty. Any more have sizes of all kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token, wasm_hash
+from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_hash
 from exporter.localnet.k2 import (
     ACTIVE,
     BORROWING,
@@ -30,6 +30,7 @@ from exporter.localnet.k2 import (
     Model,
     Reserve,
     a_token_instance,
+    debt_ceiling_entry,
     debt_token_instance,
     oracle_instance,
     price_entry,
@@ -77,6 +78,7 @@ class K2Markets:
         self.plain_oracle = made_address("localnet k2 oracle of the published source")
         self.admin = made_account("localnet k2 admin")
         self.stale = tokens[4].contract
+        self._tokens = {token.contract: token for token in tokens}
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, item) for market in self.markets for item in market.reserves if item.supply_scaled]
         if len(settled) < archived + missing or min(archived, missing) < 0:
@@ -124,7 +126,8 @@ class K2Markets:
         for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
             operation = reserve.operate(self._random, time)
             token_instance = a_token_instance if operation in ("supply", "withdraw") else debt_token_instance
-            for key, data in (reserve_entry(market, reserve), token_instance(market, reserve)):
+            entries = (reserve_entry(market, reserve), token_instance(market, reserve), self._cash(reserve))
+            for key, data in entries:
                 before = chain.entry(key, ledger - 1)
                 left = ((before.live_until if before else None) or 0) - ledger
                 yield Change(key, data, ledger + (left if left >= _RENEWED else _LIFE))
@@ -140,11 +143,17 @@ class K2Markets:
                 yield self._old(ledger, rates_entry(market, reserve))
             key, data = reserve_entry(market, reserve)
             yield key, RawEntry(data, modified, ledger - 1 if archived else ledger + _LIFE)
-            tokens = [debt_token_instance(market, reserve)]
+            tokens = [debt_token_instance(market, reserve), self._cash(reserve)]
+            if reserve.debt_ceiling:
+                yield self._old(ledger, debt_ceiling_entry(market, reserve))
             if not any(reserve is other for other in market.missing):
                 tokens.append(a_token_instance(market, reserve))
             for key, data in tokens:
                 yield key, RawEntry(data, modified, ledger + _LIFE)
+
+    def _cash(self, reserve: Reserve) -> Entry:
+        """What a reserve's aToken has of the token."""
+        return balance_entry(self._tokens[reserve.asset], reserve.a_token, reserve.cash)
 
     def _market(self, index: int, tokens: list[Token], time: int) -> Market:
         random = self._random
@@ -199,6 +208,10 @@ class K2Markets:
         reserve.update_rates()
         reserve.accrue(reserve.last_update + random.randint(0, time - reserve.last_update))
         reserve.update_rates()
+        supplied, borrowed = reserve.totals()
+        reserve.cash = max(supplied - borrowed, 0) + 10**token.decimals // 100  # which the treasury may collect
+        if index == 0:
+            reserve.debt_ceiling = 2 * borrowed // 10**token.decimals
         return reserve
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:

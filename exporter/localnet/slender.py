@@ -62,6 +62,10 @@ class Reserve:
     debt_supply: int = 0
     cash: int = 0
     fees: int = 0
+    liquidity_cap: int = 10**18
+    util_cap: int = 9_000
+    discount: int = 8_000
+    borrowing: bool = True
 
     def elapsed(self, time: int) -> int:
         """The whole windows since the last update, in seconds."""
@@ -90,16 +94,24 @@ class Reserve:
             self.repay(self.debt_supply * self.debt_coefficient(time) // ONE * part // 10_000, time)
 
     def deposit(self, amount: int, time: int) -> None:
-        """Supply an amount for shares."""
+        """Supply an amount for shares, if the cap allows it."""
+        if self.lender_ar * self.debt_supply // ONE + self.cash + amount > self.liquidity_cap:
+            return
         self.s_supply += self.s_supply * amount // self.owned(time) if self.s_supply else amount
         self.cash += amount
         self._update(time)
 
     def borrow(self, amount: int, time: int) -> None:
-        """Lend an amount for shares of debt: one more than the quotient, unless the amount is a multiple of a share."""
-        if amount:
-            coefficient = self.debt_coefficient(time)
-            self.debt_supply += max(amount * ONE // coefficient + (amount % coefficient != 0), 1)
+        """Lend an amount, if the cap allows it, for shares of debt.
+
+        They are one more than the quotient, unless the amount is a multiple of a share.
+        """
+        if not amount or not self.borrowing:
+            return
+        coefficient = self.debt_coefficient(time)
+        shares = self.debt_supply + max(amount * ONE // coefficient + (amount % coefficient != 0), 1)
+        if shares * ONE // self.s_supply <= self.util_cap * ONE // 10_000:
+            self.debt_supply = shares
             self.cash -= amount
             self._update(time)
 
@@ -217,12 +229,12 @@ def _cash_key(token: str, s_token: str) -> ScVal:
 def reserve_value(reserve: Reserve, index: int) -> ScVal:
     """The struct ``ReserveData``."""
     configuration: dict[str, ScVal] = {
-        "borrowing_enabled": (scval.BOOL, True),
-        "discount": u32(8_000),
+        "borrowing_enabled": (scval.BOOL, reserve.borrowing),
+        "discount": u32(reserve.discount),
         "is_active": (scval.BOOL, True),
-        "liquidity_cap": i128(10**18),
+        "liquidity_cap": i128(reserve.liquidity_cap),
         "pen_order": u32(index + 1),
-        "util_cap": u32(9_000),
+        "util_cap": u32(reserve.util_cap),
     }
     return struct_map(
         {

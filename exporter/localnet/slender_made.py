@@ -1,7 +1,8 @@
 """The Slender markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
-The first is the one that `exporter.deployments.local` lists. ``archived`` of them have archived entries, as the real
-one is said to have: they keep their data, and nothing of it changes.
+The first is the one that `exporter.deployments.local` lists. Nothing more can be borrowed of each one's third reserve.
+``archived`` of them have archived entries, as the real one is said to have: they keep their data, and nothing of it
+changes.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ class SlenderMarkets:
             reserve.deposit(dollars * 10 ** (14 + token.decimals) // token.price, start)
             reserve.borrow(reserve.cash * self._random.randint(0, 8_500) // 10_000, start)
             reserve.deposit(10**token.decimals, time - self._random.randint(0, 2_999))
+            reserve.liquidity_cap = 2 * reserve.owned(time)
+            reserve.discount = (8_000, 9_500, 8_000)[place]
+            reserve.borrowing = place != 2
             market.reserves.append(reserve)
             market.feeds[token.contract] = by_symbol("XLM") if place == 0 else by_address(token.contract)
         return market

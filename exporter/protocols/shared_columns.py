@@ -40,6 +40,13 @@ def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
     return exact.multiply_divide_floor(exact.select(divided, borrowed, 0), 10_000, exact.select(divided, supplied, 1))
 
 
+def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
+    """An amount that can be had, within its bounds and not below 0: null where it is; a null bound is none."""
+    for bound in bounds:
+        amount = exact.clamp(amount, exact.INT128_MIN, bound.fill_null(exact.INT128_MAX))
+    return exact.clamp(amount, 0, exact.INT128_MAX)
+
+
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, each as given, or else of its own name in ``rows``.
 

@@ -103,3 +103,21 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
     for name in ("utilization_bps", "supply_apy_bps", "borrow_apy_bps"):
         result[name] = min(result[name], 2**53 - 1)
     return result
+
+
+def may_supply(reserve: Mapping[str, int], supplied: int, amount: int) -> bool:
+    """validate_supply_cap_after_interest, of totals that are grown to now."""
+    cap = reserve["supply_cap"]
+    return cap == 0 or supplied + amount <= cap * 10 ** reserve["decimals"]
+
+
+def may_withdraw(reserve: Mapping[str, int], supplied: int, amount: int) -> bool:
+    """What operations.rs asks of the reserve, whoever withdraws."""
+    return supplied >= amount and reserve["cash"] >= amount
+
+
+def may_borrow(reserve: Mapping[str, int], borrowed: int, amount: int) -> bool:
+    """validate_borrow_cap_after_interest, and what lies in the aToken."""
+    limits = [reserve[name] for name in ("borrow_cap", "debt_ceiling") if reserve[name]]
+    debt = borrowed + amount
+    return all(debt <= limit * 10 ** reserve["decimals"] for limit in limits) and reserve["cash"] >= amount

@@ -67,3 +67,23 @@ def project(reserve: Mapping[str, int], now: int) -> dict[str, int]:
         "borrowed": borrowed,
         **{name: min(bps, 2**53 - 1) for name, bps in shown.items()},
     }
+
+
+def shares_of_debt(amount: int, coefficient: int) -> int:
+    """recip_mul_int_ceil, which adds one by the remainder of amount and coefficient, not by that of the quotient."""
+    shares = amount * ONE // coefficient
+    return max(shares if amount % coefficient == 0 else shares + 1, 1)
+
+
+def may_borrow(reserve: Mapping[str, int], coefficient: int, amount: int) -> bool:
+    """require_util_cap_not_exceeded, and the book of what lies there, which may not become negative."""
+    if not reserve["s_supply"]:
+        return False  # divided by
+    after = reserve["debt_supply"] + shares_of_debt(amount, coefficient)
+    used = ONE * after // reserve["s_supply"]
+    return used <= ONE * reserve["util_cap"] // 10_000 and amount <= reserve["cash"]
+
+
+def may_deposit(reserve: Mapping[str, int], amount: int) -> bool:
+    """require_liquidity_cap_not_exceeded."""
+    return times(reserve["lender_ar"], reserve["debt_supply"]) + amount + reserve["cash"] <= reserve["liquidity_cap"]

@@ -20,6 +20,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet import k2
+from exporter.localnet.contracts import Token, TokenLayout, balance_entry
 from exporter.protocols.base import Candidate, Origin
 from tests.protocols.made_ledger import (
     NOW,
@@ -29,8 +30,8 @@ from tests.protocols.made_ledger import (
     account,
     changed_entry,
     contract,
+    entry,
     struct_of,
-    token_instance,
 )
 
 RAY = 10**27
@@ -52,6 +53,7 @@ STATE: dict[str, int] = {
 }  # fmt: skip
 
 SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
+CASH = SUPPLY - DEBT
 
 
 def u128(value: int) -> ScVal:
@@ -125,6 +127,21 @@ def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -
     return changed_entry(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
 
 
+def token(asset: str) -> Token:
+    """A Stellar asset of the label as its code."""
+    return Token(contract(asset), asset, 7, TokenLayout.STELLAR_ASSET, account("admin"), account("admin"))
+
+
+def cash(market: str, asset: str, amount: int = CASH) -> Written:
+    """What a reserve's aToken has of the token."""
+    return balance_entry(token(asset), contract(f"{market} a{asset}"), amount)
+
+
+def debt_ceiling(market: str, asset: str, tokens: int) -> Written:
+    """``RDEBTCEIL`` of a reserve, in whole tokens."""
+    return entry(contract(market), vec(symbol("RDEBTCEIL"), address(contract(asset))), u128(tokens))
+
+
 def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Written:
     """The instance of a rate contract with its defaults by their keys, and no others."""
     keys: dict[str, Raw] = dict.fromkeys(("BVR", "OU", "VS1", "VS2"))
@@ -174,7 +191,7 @@ class K2Ledger(MadeLedger):
         for asset in assets:
             self.replace(
                 reserve(market, asset), a_token(market, asset), debt_token(market, asset), rate_model(market, asset),
-                token_instance(asset, asset.encode()),
+                token(asset).instance_entry(), cash(market, asset),
             )  # fmt: skip
         self.set_prices(f"{market} oracle", dict.fromkeys(assets, 2 * 10**PRICE_DECIMALS))
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, u64, vec
 from exporter.localnet import slender
 from exporter.protocols.base import Candidate, Origin
 from tests.protocols.made_ledger import (
@@ -28,6 +29,7 @@ from tests.protocols.made_ledger import (
     contract,
     entry,
     instance,
+    struct_of,
     token_instance,
 )
 
@@ -76,6 +78,23 @@ def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
     """PriceFeedConfig with one feed, of the market's oracle."""
     feeds = slender.price_feed(_market(market, ["XLM"], {contract("XLM"): asset}), _reserve("XLM"))
     return changed(feeds, {"asset_decimals": u32(decimals)})
+
+
+def pause(paused: bool, unpaused_at: int = 0, grace: int = 0) -> ScVal:
+    """PauseInfo: a grace of so many seconds begins when a pause ends."""
+    times = {"unpaused_at": u64(unpaused_at), "grace_period_secs": u64(grace)}
+    return struct_of({"paused": (scval.BOOL, paused), **times})
+
+
+def pool_config(ledger: SlenderLedger, market: str, **changes: Raw) -> ScVal:
+    """PoolConfig of a market with changes; None leaves a field out."""
+    return changed(ledger.storage[market][variant("PoolConfig")], changes)
+
+
+def configuration(asset: str, **changes: Raw) -> ScVal:
+    """ReserveData of an asset with changes to its configuration."""
+    kept = dict(reserve_data(asset)[1])[symbol("configuration")]
+    return reserve_data(asset, configuration=changed(kept, changes))
 
 
 def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:

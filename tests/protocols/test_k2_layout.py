@@ -147,7 +147,7 @@ class TestReserve:
         assert [contract("A aUSDC"), contract("A dUSDC"), contract("A rates")] == [
             decoded.a_token, decoded.debt_token, decoded.rate_contract
         ]  # fmt: skip
-        shown = {item.name: (item.value, item.decimals) for item in shown_parameters(decoded, MODEL)}
+        shown = {item.name: (item.value, item.decimals) for item in shown_parameters(decoded, MODEL, 9)}
         assert {
             **{name: (value, 27) for name, value in MODEL.items()},
             "ltv": (7_500, 4),
@@ -162,6 +162,7 @@ class TestReserve:
             "min_remaining_debt": (25, 0),
             "borrow_cap": (2**64 - 1, 0),
             "supply_cap": (7, 0),
+            "debt_ceiling": (9, 0),
         } == shown
 
     @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.k2 import K2, math
-from exporter.tables import PROTOCOL_COLUMNS
+from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from tests.judges import k2_judge as judge
 from tests.protocols.at_time import at
 from tests.protocols.k2_chain import CODE, DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
@@ -244,7 +244,8 @@ def test_every_column() -> None:
     frame = math.project_pools(at(columns, NOW))
     expected = judge.project(RESERVE, NOW)
 
-    assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())
+    assert PROTOCOL_COLUMNS.items() <= frame.schema.items()
+    assert (TERMS | PROTOCOL_COLUMNS).items() >= frame.schema.items()
     assert {
         "market": contract("A"),
         "pool": contract("USDC"),
@@ -277,7 +278,7 @@ def test_every_column() -> None:
         "rate_modifier": 1,
         "rate_modifier_decimals": 0,
         "backstop_credit": 0,
-    } == frame.row(0, named=True)
+    }.items() <= frame.row(0, named=True).items()
     assert expected["total_supplied"] > SUPPLY
     assert expected["accrued_variable_borrow_rate"] < RAY // 10  # the stored rate is not that of the model here
 
@@ -309,3 +310,82 @@ def test_a_reserve_without_result_costs_no_other() -> None:
     assert alone.filter(alone["pool"] == contract("USDC")).equals(tables.pools)
     assert [(contract("XLM"), "overflow")] == [(item.pool, item.reason) for item in tables.unread]
     assert "time since the last update: seconds below zero" in tables.unread[0].detail
+
+
+TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
+OPEN: Reserve = RESERVE | {
+    "decimals": 7, "ltv": 7_500, "liquidation_threshold": 8_000, "liquidation_bonus": 500, "active": 1, "frozen": 0,
+    "borrowing_enabled": 1, "paused": 0, "router_paused": 0, "borrow_cap": 0, "supply_cap": 0, "debt_ceiling": 0,
+    "cash": SUPPLY - DEBT,
+}  # fmt: skip
+
+
+def published(reserve: Reserve) -> dict[str, object]:
+    """What is published of one reserve, with who may do what."""
+    columns: dict[str, list[object]] = {name: [value] for name, value in reserve.items()}
+    row: dict[str, object] = math.project_pools(at(columns | {name: [""] for name in TEXTS}, NOW)).row(0, named=True)
+    return row
+
+
+def test_terms() -> None:
+    """The bitmap in the shared words: the bonus is what is added, a cap of 0 none, the lower of two limits of debt."""
+    expected = {
+        "risk_scope": "reserve", "collateral_factor_bps": 7_500, "liquidation_threshold_bps": 8_000,
+        "liability_factor_bps": 10_000, "liquidation_bonus_bps": 500, "liquidation_kind": "fixed", "supply_cap": None,
+        "borrow_cap": None, "reserve_factor_bps": 2_000, "can_be_collateral": True, "can_be_borrowed": True,
+        "available_to_withdraw": SUPPLY - DEBT, "available_to_borrow": SUPPLY - DEBT, "available_to_supply": None,
+    }  # fmt: skip
+    row = published(OPEN)
+    assert expected == {name: row[name] for name in expected}
+
+    capped = published(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
+    assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
+    assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "closed"),
+    [
+        ({}, "active", ""),
+        ({"router_paused": 1}, "active", "supply withdraw borrow repay liquidate"),
+        ({"paused": 1}, "paused", "supply withdraw borrow repay liquidate"),
+        ({"active": 0}, "inactive", "supply withdraw borrow repay liquidate"),
+        ({"frozen": 1}, "frozen", "supply borrow"),
+        ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
+    ],
+)
+def test_gates(changes: Reserve, status: str, closed: str) -> None:
+    """What each flag closes (kinetic-router/src/validation.rs)."""
+    row = published(OPEN | changes)
+
+    assert status == row["pool_status"]
+    assert closed.split() == [
+        name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if not row[f"can_{name}"]
+    ]
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "supply_cap": st.integers(0, 12), "borrow_cap": st.integers(0, 12), "debt_ceiling": st.integers(0, 12),
+            "cash": st.integers(0, 2 * 10**8), "total_debt_scaled": st.integers(0, 10**8),
+            "total_supply_scaled": st.integers(0, 2 * 10**8), "decimals": st.integers(0, 8),
+        }
+    )
+)  # fmt: skip
+def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
+    """The contract's own checks take the amounts that are told, and nothing above them."""
+    reserve = OPEN | changes
+    row, judged = published(reserve), judge.project(reserve, NOW)
+    for action, may, total in (
+        ("supply", judge.may_supply, "total_supplied"),
+        ("withdraw", judge.may_withdraw, "total_supplied"),
+        ("borrow", judge.may_borrow, "total_borrowed"),
+    ):
+        amount = row[f"available_to_{action}"]
+        if amount is None:
+            assert (action, 0) == ("supply", reserve["supply_cap"])
+            continue
+        assert isinstance(amount, int)
+        assert amount == 0 or may(reserve, judged[total], amount)
+        assert not may(reserve, judged[total], amount + 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from exporter.deployments import deployments_of
-from exporter.ledger.codec.scval import BOOL
-from exporter.ledger.codec.scval_encode import address, u32
+from exporter.ledger.codec.scval import BOOL, SYMBOL
+from exporter.ledger.codec.scval_encode import address, i128, u32
 from exporter.numbers.compute import Tables
+from exporter.protocols.balances import balance_call
 from exporter.protocols.base import Absent, Unread
 from exporter.protocols.k2 import K2
 from tests.protocols.k2_chain import (
+    CASH,
     CODE,
     DEBT,
     SUPPLY,
@@ -16,6 +18,8 @@ from tests.protocols.k2_chain import (
     a_token,
     bitmap,
     candidate,
+    cash,
+    debt_ceiling,
     debt_token,
     demanded,
     deployment,
@@ -62,42 +66,44 @@ class TestReading:
         assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
 
     def test_waves_of_a_listed_market(self) -> None:
-        """Two requests and one call for a market of the list: what its reserves name has been read along."""
+        """Three requests and one call for a market of the list: of what its reserves name only balances come late."""
         ledger = market_a()
         ledger.read([candidate("A")], [deployment("A", ["USDC", "XLM"])])
         assert ledger.source is not None
 
-        # RDATA, aToken, debt token, APARAMS and token for each of two, and the rate contract
-        assert [("entries", 2), ("entries", 2 * 5 + 1)] == [(kind, keys) for kind, keys, _ in ledger.source.log]
+        # RDATA, RDEBTCEIL, aToken, debt token, APARAMS and token for each of two, and the rate contract; two balances
+        assert [("entries", 2), ("entries", 2 * 6 + 1), ("entries", 2)] == [item[:2] for item in ledger.source.log]
         assert [prices_call("A oracle", ["USDC", "XLM"])] == ledger.source.calls
 
     def test_waves_of_an_unlisted_market(self) -> None:
-        """One request more where the reserves have to name their contracts first."""
+        """No request more where the reserves have to name their contracts first."""
         ledger = market_a()
         ledger.read([candidate("A")])
         assert ledger.source is not None
 
-        assert [2, 2 + 2, 2 * 3 + 1] == [keys for _, keys, _ in ledger.source.log]
+        assert [2, 2 * 2 + 2, 2 * 4 + 1] == [keys for _, keys, _ in ledger.source.log]
         assert 1 == len(ledger.source.calls)
 
     def test_a_fifth_reserve(self) -> None:
-        """A reserve that the list does not have is found in RLIST, and only its own contracts cost a request."""
+        """A reserve that the list does not have is found in RLIST, and its own contracts are read with the balances."""
         ledger = K2Ledger()
         ledger.add_market("A", ["USDC", "XLM", "USDT0"])
         tables = ledger.compute([candidate("A")], [deployment("A", ["USDC", "XLM"])])
         assert ledger.source is not None
 
         assert 3 == tables.pools.height
-        assert 2 == [keys for _, keys, _ in ledger.source.log][2]
+        assert 2 + 3 == [keys for _, keys, _ in ledger.source.log][2]
 
     def test_no_total_supply_is_ever_called(self) -> None:
-        """The tokens are never called: their totals stand in their instances."""
+        """A reserve's own tokens are never called: their totals stand in their instances."""
         ledger = market_a()
         ledger.replace(bare_token("XLM"))
         ledger.read([candidate("A")])
         assert ledger.source is not None
 
-        assert {"get_asset_prices_vec_fresh", "symbol", "decimals"} == {call.function for call in ledger.source.calls}
+        assert {"get_asset_prices_vec_fresh", "symbol", "decimals", "balance"} == {
+            call.function for call in ledger.source.calls
+        }
 
     def test_order_and_repetition_of_candidates(self) -> None:
         """The same markets in another order, or named twice, give the same reading."""
@@ -137,6 +143,49 @@ class TestReading:
     def test_unlisted_router_has_a_name(self) -> None:
         """A router has no name of its own: one that the lists do not name is called after the protocol."""
         assert ["K2 Lend"] == market_a().compute([candidate("A")]).markets["name"].to_list()
+
+
+class TestAvailable:
+    """What can be withdrawn, borrowed and supplied: by what the aToken has, by caps, by the ceiling of debt."""
+
+    def test_of_what_the_a_token_has(self) -> None:
+        """The aToken's balance bounds what goes out; the ceiling of debt what is borrowed, with what is owed now."""
+        ledger = market_a()
+        ledger.replace(cash("A", "XLM", 7), debt_ceiling("A", "USDC", 501))
+        rows = {row["pool"]: row for row in ledger.compute([candidate("A")]).pools.rows(named=True)}
+
+        assert (7, 7, None) == tuple(rows[XLM][f"available_to_{name}"] for name in ("withdraw", "borrow", "supply"))
+        usdc = rows[USDC]
+        assert (CASH, 501 * 10**7 - usdc["total_borrowed"]) == (
+            usdc["available_to_withdraw"], usdc["available_to_borrow"]
+        )  # fmt: skip
+        assert 501 * 10**7 == usdc["borrow_cap"]
+
+    def test_unknown_balance(self) -> None:
+        """Where the balance cannot be told, the amounts are not, with the reason; the pool is read all the same."""
+        ledger = market_a()
+        ledger.archive(cash("A", "XLM"))
+        ledger.replace(bare_token("USDC"))
+        ledger.set_function("USDC", "symbol", (SYMBOL, "USDC"))
+        ledger.set_function("USDC", "decimals", u32(7))
+        tables = ledger.compute([candidate("A")])
+
+        assert (
+            2 * [(None, None, True)]
+            == tables.pools.select("available_to_withdraw", "available_to_borrow", "can_borrow").rows()
+        )
+        assert {True} == {"cannot be told; of its aToken" in notice for notice in tables.notices}
+        assert ["archived", "balance() of"] == sorted(
+            word for notice in tables.notices for word in ("archived", "balance() of") if word in notice
+        )
+
+    def test_balance_of_another_token(self) -> None:
+        """A token that is no Stellar asset is asked for the balance."""
+        ledger = market_a()
+        ledger.replace(token_instance("XLM", b"XLM"))
+        ledger.results[balance_call(XLM, contract("A aXLM"))] = i128(8)
+
+        assert 8 == dict(ledger.compute([candidate("A")]).pools.select("pool", "available_to_borrow").rows())[XLM]
 
 
 class TestCode:

@@ -209,3 +209,91 @@ def test_common_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
 def test_hostile_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
     """Beside values of any size the others stay right, and exactly those the judge refuses are set aside."""
     agree(reserves)
+
+
+TERMS = {
+    "paused": 0, "grace_ends_at": 0, "initial_health": 2_500, "ir_scaling_coeff": 9_000, "is_active": 1,
+    "borrowing_enabled": 1, "liquidity_cap": 2_000 * 10**7, "util_cap": 9_000, "discount": 8_000,
+}  # fmt: skip
+TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
+
+
+def published(reserve: Reserve, now: int = NOW) -> dict[str, object]:
+    """What is published of one reserve, with who may do what."""
+    columns: dict[str, list[object]] = {name: [value] for name, value in (reserve | {"decimals": 7}).items()}
+    row: dict[str, object] = math.project_pools(at(columns | {name: [""] for name in TEXTS}, now)).row(0, named=True)
+    return row
+
+
+def test_terms() -> None:
+    """What mainnet's first reserve was deployed with: 80 % of collateral count, 60 % of it open, 90 % may be lent."""
+    row = published(PLAIN | TERMS)
+    expected = {
+        "can_supply": True, "can_withdraw": True, "can_borrow": True, "can_repay": True, "can_liquidate": True,
+        "pool_status": "active", "risk_scope": "reserve", "collateral_factor_bps": 6_000,
+        "liquidation_threshold_bps": 8_000, "liability_factor_bps": 10_000, "liquidation_kind": "dynamic",
+        "supply_cap": 2_000 * 10**7, "max_utilization_bps": 9_000, "reserve_factor_bps": 1_000,
+        "can_be_collateral": True, "can_be_borrowed": True, "available_to_withdraw": 500 * 10**7,
+        "available_to_borrow": 440 * 10**7 + 9,  # 400 × 10^7 shares at 1.1, and what the rounding of 90 % hides
+        "available_to_supply": 1_000 * 10**7,
+    }  # fmt: skip
+
+    assert expected == {name: row[name] for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "closed"),
+    [
+        ({"paused": 1}, "active", "supply withdraw borrow repay liquidate"),
+        ({"grace_ends_at": NOW}, "active", ""),
+        ({"grace_ends_at": NOW + 1}, "grace", "withdraw borrow liquidate"),
+        ({"is_active": 0}, "inactive", "supply withdraw borrow repay liquidate"),
+        ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
+    ],
+)
+def test_gates(changes: Reserve, status: str, closed: str) -> None:
+    """What a pause, its grace until the second at which it ends, and a reserve's flags close."""
+    row = published(PLAIN | TERMS | changes)
+
+    assert status == row["pool_status"]
+    assert closed.split() == [
+        name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if not row[f"can_{name}"]
+    ]
+
+
+@given(
+    st.builds(
+        lambda lent, cash, cap, used, rate, limit, fee: {
+            "s_supply": 10**6, "debt_supply": lent, "cash": cash, "util_cap": cap, "borrower_ar": rate,
+            "liquidity_cap": limit, "lender_ar": used, "fees": fee,
+        },
+        st.integers(0, 2 * 10**6), st.integers(0, 3 * 10**6), st.integers(0, 10_000),
+        st.integers(ONE, 3 * ONE), st.integers(1, 3 * ONE), st.integers(0, 10**7), st.integers(0, 9),
+    )
+)  # fmt: skip
+def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
+    """The contract's own checks take the amounts that are told, and nothing above them."""
+    reserve = PLAIN | TERMS | changes | {"last_update_timestamp": NOW}
+    row = published(reserve)
+    borrow, supply, withdraw = (row[f"available_to_{name}"] for name in ("borrow", "supply", "withdraw"))
+    assert isinstance(borrow, int)
+    assert isinstance(supply, int)
+
+    def may_borrow(amount: int) -> bool:
+        return judge.may_borrow(reserve, reserve["borrower_ar"], amount)
+
+    assert borrow == 0 or may_borrow(borrow)
+    assert not may_borrow(borrow + 1)
+    assert supply == 0 or judge.may_deposit(reserve, supply)
+    assert not judge.may_deposit(reserve, supply + 1)
+    assert withdraw == min(reserve["cash"], judge.project(reserve, NOW)["supplied"])
+
+
+def test_a_borrow_of_whole_shares() -> None:
+    """An amount that is a multiple of what a share is worth needs no further share."""
+    reserve = PLAIN | TERMS | {"s_supply": ONE, "debt_supply": 0, "util_cap": 10_000, "cash": 10**12}
+    (most,) = math.borrowable(*(exact.column([value]) for value in (ONE, 0, 3 * ONE, 10_000))).to_list()
+
+    assert 3 * ONE == most
+    assert judge.may_borrow(reserve, 3 * ONE, most)
+    assert not judge.may_borrow(reserve, 3 * ONE, most + 1)

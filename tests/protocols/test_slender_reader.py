@@ -29,6 +29,8 @@ from tests.protocols.slender_chain import (
     candidate,
     cash,
     demanded,
+    pause,
+    pool_config,
     price_feed,
     reserve_data,
     variant,
@@ -87,7 +89,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("key", "value", "status"),
         [
-            (variant("Pause"), struct_of({"paused": (scval.BOOL, True)}), "paused"),
+            (variant("Pause"), pause(True), "paused"),
             (variant("Pause"), None, "active"),
         ],
     )
@@ -101,7 +103,7 @@ class TestReading:
     def test_window(self) -> None:
         """The window of time is that of the pool's configuration."""
         ledger = market()
-        ledger.change("S", {variant("PoolConfig"): struct_of({"timestamp_window": u64(7)})})
+        ledger.change("S", {variant("PoolConfig"): pool_config(ledger, "S", timestamp_window=u64(7))})
 
         assert {7} == set(ledger.read([candidate("S")]).result.columns["window"])
 
@@ -120,9 +122,7 @@ class TestReading:
         ledger = market()
         hashes = [ledger.compute([candidate("S")]).markets["config_hash"].item()]
         ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", lender_ar=2 * 10**9)})
-        ledger.change(
-            "S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): struct_of({"paused": (scval.BOOL, True)})}
-        )
+        ledger.change("S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): pause(True)})
         assert hashes == [ledger.compute([candidate("S")]).markets["config_hash"].item()]
         ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", configuration=struct_of({}))})
         assert hashes != [ledger.compute([candidate("S")]).markets["config_hash"].item()]

@@ -38,7 +38,17 @@ class K2(ProtocolModule):
             "the ledger, or when older than the router's own limit: the asset's, else that for all, else an hour"
         ),
     )
-    statuses: ClassVar = {"active": "the router is open", "paused": "the router is paused"}
+    statuses: ClassVar = {
+        "active": "the router is open",
+        "paused": "the router is paused: nothing can be done with any reserve",
+    }
+    pool_statuses: ClassVar = {
+        "active": "the reserve is open",
+        "borrowing_disabled": "nothing can be borrowed from the reserve",
+        "frozen": "one can withdraw from the reserve, repay and liquidate, and open nothing new",
+        "inactive": "the reserve is switched off: nothing can be done with it",
+        "paused": "the reserve is paused: nothing can be done with it",
+    }
     max_price_age = 86_400
     """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
     views = K2Views()

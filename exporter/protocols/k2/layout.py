@@ -56,7 +56,11 @@ _DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
 """Where the rate contract's instance has them for reserves without parameters of their own."""
 
 RESERVE_NUMBERS = (*_INDEXES, *_RATES, "last_update_timestamp", "decimals", "reserve_factor")
-"""What `ReserveEntry.numbers` has."""
+BITMAP_NUMBERS = (
+    "ltv", "liquidation_threshold", "liquidation_bonus", "active", "frozen", "borrowing_enabled", "paused",
+    "borrow_cap", "supply_cap",
+)  # fmt: skip
+"""What `ReserveEntry.numbers` has, the latter in basis points, as yes or no, and in whole tokens."""
 
 _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),
@@ -97,7 +101,8 @@ class ReserveEntry:
     """An ``RDATA`` entry: three contracts, and numbers by their field names.
 
     ``numbers`` has indexes and annual rates with 27 decimals, unix seconds (last_update_timestamp), the token's
-    decimals, and basis points (reserve_factor). ``shown`` is what the bitmap says of limits and what is allowed.
+    decimals, basis points (reserve_factor), and `BITMAP_NUMBERS`. ``shown`` is what the bitmap says of limits and what
+    is allowed.
     """
 
     a_token: str
@@ -124,6 +129,11 @@ def router_keys(router: str) -> tuple[bytes, bytes]:
 def reserve_key(router: str, asset: str) -> bytes:
     """The ledger key of a reserve's state and configuration."""
     return variant_key(router, "RDATA", address(asset))
+
+
+def debt_ceiling_key(router: str, asset: str) -> bytes:
+    """The ledger key of a reserve's ceiling of debt."""
+    return variant_key(router, "RDEBTCEIL", address(asset))
 
 
 def rate_model_keys(rate_contract: str, asset: str) -> tuple[bytes, bytes]:
@@ -191,8 +201,7 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     low, high = (_unsigned(configuration, name, what) for name in ("data_low", "data_high"))
     shown = (*_bits(low, _LOW_BITS), *_bits(high, _HIGH_BITS))
     values = {item.name: item.value for item in shown}
-    for name in ("decimals", "reserve_factor"):
-        numbers[name] = values[name]
+    numbers |= {name: values[name] for name in ("decimals", "reserve_factor", *BITMAP_NUMBERS)}
     if numbers["decimals"] > MAX_TOKEN_DECIMALS:
         raise DecodeError(f"{what}: {numbers['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
     if numbers["reserve_factor"] > _BPS:
@@ -204,6 +213,14 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
         numbers=numbers,
         shown=tuple(item for item in shown if item.name != "decimals"),
     )
+
+
+def decode_debt_ceiling(entry: Entry | None) -> int:
+    """A reserve's ceiling of debt in whole tokens; 0, and no entry, is none. Raises `DecodeError`.
+
+    An archived entry says the same: it cannot change, and comes back with whoever needs it.
+    """
+    return 0 if entry is None else min(int(expect(entry.value, scval.U128, "RDEBTCEIL")), MAX_AMOUNT)
 
 
 def decode_a_token(entry: Entry) -> TokenState:
@@ -237,9 +254,10 @@ def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, in
     return model
 
 
-def shown_parameters(reserve: ReserveEntry, model: dict[str, int]) -> tuple[Parameter, ...]:
-    """The rate model, and what the bitmap says; caps and the smallest debt are whole tokens."""
-    return (*(Parameter(name, model[name], RAY_DECIMALS) for name in MODEL_FIELDS), *reserve.shown)
+def shown_parameters(reserve: ReserveEntry, model: dict[str, int], debt_ceiling: int) -> tuple[Parameter, ...]:
+    """The rate model, and what the bitmap says; caps, ceiling and the smallest debt are whole tokens."""
+    curve = (Parameter(name, model[name], RAY_DECIMALS) for name in MODEL_FIELDS)
+    return (*curve, *reserve.shown, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
 
 
 def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ReserveConfiguration | None]]) -> str:

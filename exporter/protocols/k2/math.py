@@ -23,8 +23,8 @@ import polars as pl
 
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
-from exporter.protocols.k2.layout import RAY_DECIMALS, VERSION
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+from exporter.protocols.k2.layout import BITMAP_NUMBERS, RAY_DECIMALS, VERSION
+from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 
 RAY = 10**27
 BPS = 10_000
@@ -46,6 +46,9 @@ RESERVE_COLUMNS = (
     "variable_rate_slope2",
 )
 """The raw columns that `project` reads."""
+
+TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")
+"""Those that `with_available` and what is published of the terms read besides, and ``cash``, null if not known."""
 
 _MODEL = RESERVE_COLUMNS[-4:]
 
@@ -114,9 +117,9 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     what the aToken holds beyond its suppliers' claims. Raises `ExactError` with the positions of the reserves for
     which the contract's math has no result.
     """
-    raw = raw_rows(columns, RESERVE_COLUMNS)
+    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"))
     return shared_columns(
-        project(raw),
+        with_available(project(raw)),
         "k2",
         VERSION,
         total_collateral=0,
@@ -133,7 +136,69 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=0,
+        **_TERMS,
     )
+
+
+_on = {name: pl.col(name) != 0 for name in ("router_paused", "active", "frozen", "borrowing_enabled", "paused")}
+_open = ~_on["router_paused"] & _on["active"] & ~_on["paused"]
+_TERMS: dict[str, Given] = {
+    "can_supply": _open & ~_on["frozen"],
+    "can_withdraw": _open,
+    "can_borrow": _open & ~_on["frozen"] & _on["borrowing_enabled"],
+    "can_repay": _open,
+    "can_liquidate": _open,
+    "pool_status": pl.when(~_on["active"])
+    .then(pl.lit("inactive"))
+    .when(_on["paused"])
+    .then(pl.lit("paused"))
+    .when(_on["frozen"])
+    .then(pl.lit("frozen"))
+    .when(~_on["borrowing_enabled"])
+    .then(pl.lit("borrowing_disabled"))
+    .otherwise(pl.lit("active")),
+    **{name: name for name in ("available_to_withdraw", "available_to_borrow", "available_to_supply")},
+    "risk_scope": pl.lit("reserve"),
+    "collateral_factor_bps": "ltv",
+    "liquidation_threshold_bps": "liquidation_threshold",
+    "liability_factor_bps": 10_000,
+    "liquidation_bonus_bps": "liquidation_bonus",
+    "liquidation_kind": pl.lit("fixed"),
+    "supply_cap": "most_supplied",
+    "borrow_cap": "most_borrowed",
+    "reserve_factor_bps": "reserve_factor",
+    "can_be_collateral": pl.col("ltv") > 0,
+    "can_be_borrowed": _on["borrowing_enabled"],
+}
+"""Who may do what, and at what risk (docs/protocols/k2.md, "Statuses" and "Risk and liquidity")."""
+
+
+def with_available(projected: pl.DataFrame) -> pl.DataFrame:
+    """Add the two caps in base units, null for none, and how much can be withdrawn, borrowed and supplied at the most.
+
+    Int128, base units, whatever the gates say. The aToken's own balance bounds what it pays out, suppliers' claims what
+    is withdrawn; totals of now and the amount may not be above a cap. The debt has two, its cap and its ceiling.
+    """
+    supplied, borrowed = projected["total_supplied"], projected["total_borrowed"]
+    supply_cap, borrow_cap, ceiling = (
+        base_units(projected[name], projected["decimals"]) for name in ("supply_cap", "borrow_cap", "debt_ceiling")
+    )
+    lower = exact.clamp(borrow_cap.fill_null(exact.INT128_MAX), 0, ceiling.fill_null(exact.INT128_MAX))
+    most_borrowed = lower.set(borrow_cap.is_null() & ceiling.is_null(), None)
+    return projected.with_columns(
+        supply_cap.alias("most_supplied"),
+        most_borrowed.alias("most_borrowed"),
+        within(projected["cash"], supplied).alias("available_to_withdraw"),
+        within(projected["cash"], exact.subtract(most_borrowed, borrowed)).alias("available_to_borrow"),
+        within(exact.subtract(supply_cap, supplied)).alias("available_to_supply"),
+    )
+
+
+@exact.at_most(exact.INT128_MAX)
+def base_units(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
+    """A limit in whole tokens as base units; 0, which is no limit, is null."""
+    units = exact.column([10**places for places in decimals.to_list()])
+    return exact.multiply(tokens.set(tokens == 0, None), units)
 
 
 def ray_mul(left: exact.Operand, right: exact.Operand) -> pl.Series:

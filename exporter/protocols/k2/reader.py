@@ -11,6 +11,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
+from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.k2 import prices
@@ -23,7 +24,9 @@ from exporter.protocols.k2.layout import (
     ReserveEntry,
     RouterInstance,
     config_hash,
+    debt_ceiling_key,
     decode_a_token,
+    decode_debt_ceiling,
     decode_debt_token,
     decode_rate_model,
     decode_reserve,
@@ -35,6 +38,7 @@ from exporter.protocols.k2.layout import (
     router_keys,
     shown_parameters,
 )
+from exporter.protocols.k2.math import TERM_COLUMNS
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -47,7 +51,7 @@ Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "a_token", "debt_token",
-    *RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS,
+    *RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS, *TERM_COLUMNS, "cash",
 )  # fmt: skip
 
 
@@ -62,6 +66,7 @@ class _Reader(Collector):
         self.members: dict[str, tuple[str, ...]] = {}
         self.reserves: dict[tuple[str, str], ReserveEntry] = {}
         self.failures: dict[tuple[str, str], UnreadError | DecodeError] = {}
+        self.balances: Mapping[tuple[str, str], Balance] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
         """Decode a router's instance and list of reserves, or say why it is not read."""
@@ -92,9 +97,10 @@ class _Reader(Collector):
             self.failures[market, asset] = error
 
     def keys_of_rest(self) -> Iterator[bytes]:
-        """The keys that the reserves name: their two tokens' instances, and the rate model's entries."""
-        for reserve in self.reserves.values():
+        """The keys that the reserves name: their two tokens, what the aToken has, and the rate model's entries."""
+        for (_, asset), reserve in self.reserves.items():
             yield instance_key(reserve.a_token)
+            yield balance_key(asset, reserve.a_token)
             yield instance_key(reserve.debt_token)
         for (_, asset), reserve in self.reserves.items():
             yield from rate_model_keys(reserve.rate_contract, asset)
@@ -155,8 +161,14 @@ class _Reader(Collector):
             if (state.router, state.asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
                 raise UnreadError("inconsistent", detail)
-        self.reading.parameters[market, asset] = shown_parameters(reserve, model)
-        router = self.routers[market]
+        ceiling = decode_debt_ceiling(entries[debt_ceiling_key(market, asset)])
+        self.reading.parameters[market, asset] = shown_parameters(reserve, model, ceiling)
+        router, balance = self.routers[market], self.balances[asset, reserve.a_token]
+        if balance.amount is None:
+            self.notice(
+                f"market {market}: what can be withdrawn and borrowed of {asset} cannot be told; of its aToken, "
+                f"{balance.failure}"
+            )
         self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
         return {
             "market": market,
@@ -169,6 +181,9 @@ class _Reader(Collector):
             "total_supply_scaled": supply.scaled,
             "total_debt_scaled": debt.scaled,
             **model,
+            "router_paused": int(router.paused),
+            "debt_ceiling": ceiling,
+            "cash": balance.amount,
         }
 
     async def take_prices(self, view: LedgerView) -> None:
@@ -198,9 +213,9 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
 
-    The contracts that the package's lists have are read along with the reserves, so that the third wave asks only
-    for what is not on them. Raises `SourceError` when the source fails; anything wrong with one market or reserve is
-    in the reading.
+    The contracts that the package's lists have are read along with the reserves, so that the third wave asks only for
+    what is not on them, and for what the aTokens hold. Raises `SourceError` when the source fails; anything wrong with
+    one market or reserve is in the reading.
     """
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)
@@ -213,13 +228,20 @@ async def read_markets(
     tokens = dict.fromkeys(asset for _, asset in reserves)
     guessed = _listed_keys(reader.routers, reader.members, own)
     entries |= await view.read(
-        [*(reserve_key(*reserve) for reserve in reserves), *guessed, *(instance_key(token) for token in tokens)]
+        [
+            *(key for reserve in reserves for key in (reserve_key(*reserve), debt_ceiling_key(*reserve))),
+            *guessed,
+            *(instance_key(token) for token in tokens),
+        ]
     )
     for reserve in reserves:
         reader.take_reserve(*reserve, entries)
 
     entries |= await view.read(reader.keys_of_rest())
     reader.reading.tokens = await read_tokens(view, tokens)
+    reader.balances = await read_balances(
+        view, [(asset, reserve.a_token) for (_, asset), reserve in reader.reserves.items()]
+    )
     for market in reader.routers:
         reader.take_market(market, entries)
 

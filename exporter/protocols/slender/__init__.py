@@ -43,7 +43,13 @@ class Slender(ProtocolModule):
             "whose cash is archived is unread"
         ),
     )
-    statuses: ClassVar = {"active": "the pool is open", "paused": "the pool is paused"}
+    statuses: ClassVar = {"active": "the pool is open", "paused": "the pool is paused: nothing can be done with it"}
+    pool_statuses: ClassVar = {
+        "active": "the reserve is open",
+        "borrowing_disabled": "nothing can be borrowed from the reserve",
+        "grace": "a pause has just ended: until its grace is over one can supply and repay only",
+        "inactive": "the reserve is switched off: nothing can be done with it",
+    }
     max_price_age = 86_400
     """A price older than this is refused, however long the pool's own limit is."""
     views = SlenderViews()

@@ -34,16 +34,20 @@ _RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
 _STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
+POOL_NUMBERS = ("window", "paused", "grace_ends_at", "initial_health", "ir_scaling_coeff")
+"""What holds for all reserves of a pool: seconds (window), a yes or no (paused), unix seconds, basis points."""
+RESERVE_TERMS = ("is_active", "borrowing_enabled", "liquidity_cap", "util_cap", "discount")
+"""What a reserve's configuration allows: two yes or no, base units, basis points."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A pool contract: what its instance entry holds. It accrues in whole multiples of ``window`` seconds."""
+    """A pool contract: what its instance entry holds, with `POOL_NUMBERS`."""
 
     wasm_hash: str
-    paused: bool
-    window: int
     reserves: tuple[str, ...]
     storage: dict[bytes, ScVal]
+    numbers: dict[str, int]
 
     def get(self, variant: str, *values: ScVal) -> ScVal | None:
         """What the instance storage has under a variant, or None."""
@@ -64,7 +68,8 @@ class Reserve:
     """A reserve of fungible tokens, as the pool's instance has it.
 
     ``numbers`` are rates and coefficients of 9 decimals (lender_ar, lender_ir, borrower_ar, borrower_ir), shares
-    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), seconds (window).
+    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), and with them stand
+    `POOL_NUMBERS` and `RESERVE_TERMS`.
     ``decimals`` are those that the pool's price feeds have of the token, None where it has none; ``feed`` is the first.
     """
 
@@ -86,7 +91,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     if instance.executable != scval.WASM or instance.wasm_hash is None:
         raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Slender pool")
     storage = {encode_scval(key): value for key, value in instance.storage or ()}
-    pool = PoolInstance(instance.wasm_hash.hex(), False, 0, (), storage)
+    pool = PoolInstance(instance.wasm_hash.hex(), (), storage, {})
     config, pause, listed = (pool.get(name) for name in ("PoolConfig", "Pause", "Reserves"))
     if config is None:
         raise DecodeError("pool instance: field PoolConfig is missing")
@@ -95,10 +100,14 @@ def decode_instance(entry: Entry) -> PoolInstance:
     reserves = addresses(listed, "Reserves", MAX_RESERVES)
     if len(set(reserves)) != len(reserves) or not all(asset.startswith("C") for asset in reserves):
         raise DecodeError("Reserves: a reserve stands twice, or is no contract")
-    paused = pause is not None and Fields.of(pause, "Pause").boolean("paused")
-    return PoolInstance(
-        pool.wasm_hash, paused, Fields.of(config, "PoolConfig").u64("timestamp_window"), reserves, storage
-    )
+    settings = Fields.of(config, "PoolConfig")
+    numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
+    numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}
+    if pause is not None:
+        info = Fields.of(pause, "Pause")
+        numbers["paused"] = int(info.boolean("paused"))
+        numbers["grace_ends_at"] = info.u64("unpaused_at") + info.u64("grace_period_secs")
+    return PoolInstance(pool.wasm_hash, reserves, storage, numbers)
 
 
 def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
@@ -115,7 +124,11 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     s_token, debt_token = _tokens(reserve)
     numbers = {name: reserve.i128(name) for name in _RATES}
     numbers["last_update_timestamp"] = reserve.u64("last_update_timestamp")
-    numbers["window"] = pool.window
+    configuration = reserve.struct("configuration")
+    numbers |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
+    numbers |= {name: configuration.u32(name) for name in ("util_cap", "discount")}
+    numbers["liquidity_cap"] = configuration.i128("liquidity_cap")
+    numbers |= pool.numbers
     for name, variant, of in (
         ("s_supply", "TokenSupply", s_token),
         ("debt_supply", "TokenSupply", debt_token),
@@ -129,7 +142,7 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     if numbers["last_update_timestamp"] >= _MAX_TIME:
         raise DecodeError("ReserveData: field last_update_timestamp is beyond any time")
     decimals, feed = _feed(pool.get("PriceFeed", address(asset)))
-    shown = tuple(parameters_of(reserve.struct("configuration"), _SHOWN))
+    shown = tuple(parameters_of(configuration, _SHOWN))
     return Reserve(s_token, debt_token, numbers, decimals, feed, shown)
 
 

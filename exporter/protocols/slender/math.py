@@ -12,8 +12,15 @@ from collections.abc import Mapping
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
-from exporter.protocols.slender.layout import VERSION
+from exporter.protocols.shared_columns import (
+    Given,
+    numbers_of,
+    raw_rows,
+    shared_columns,
+    utilization_bps,
+    within,
+)
+from exporter.protocols.slender.layout import POOL_NUMBERS, RESERVE_TERMS, VERSION
 
 ONE, DECIMALS = 10**9, 9
 """Of rates, coefficients and utilization."""
@@ -34,6 +41,9 @@ RESERVE_COLUMNS = (
     "fees",
 )
 """The raw columns that `project` reads."""
+
+TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
+"""Those that `with_terms` reads besides."""
 
 
 def project(frame: pl.DataFrame) -> pl.DataFrame:
@@ -90,9 +100,9 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
     no result.
     """
-    raw = raw_rows(columns, RESERVE_COLUMNS)
+    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS))
     return shared_columns(
-        project(raw),
+        with_available(project(raw)),
         "slender",
         VERSION,
         total_supplied="supplied",
@@ -109,7 +119,76 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit="fees",
+        **_TERMS,
     )
+
+
+_active, _paused, _lends = (pl.col(name) != 0 for name in ("is_active", "paused", "borrowing_enabled"))
+_in_grace = pl.col("close_time") < pl.col("grace_ends_at")
+_open = _active & ~_paused
+_TERMS: dict[str, Given] = {
+    "can_supply": _open,
+    "can_withdraw": _open & ~_in_grace,
+    "can_borrow": _open & ~_in_grace & _lends,
+    "can_repay": _open,
+    "can_liquidate": _open & ~_in_grace,
+    "pool_status": pl.when(~_active)
+    .then(pl.lit("inactive"))
+    .when(_in_grace)
+    .then(pl.lit("grace"))
+    .when(~_lends)
+    .then(pl.lit("borrowing_disabled"))
+    .otherwise(pl.lit("active")),
+    "available_to_withdraw": "available_to_withdraw",
+    "available_to_borrow": "available_to_borrow",
+    "available_to_supply": "available_to_supply",
+    "risk_scope": pl.lit("reserve"),
+    "collateral_factor_bps": pl.col("discount") * (10_000 - pl.col("initial_health")).clip(0) // 10_000,
+    "liquidation_threshold_bps": "discount",
+    "liability_factor_bps": 10_000,
+    "liquidation_kind": pl.lit("dynamic"),
+    "supply_cap": "liquidity_cap",
+    "max_utilization_bps": "util_cap",
+    "reserve_factor_bps": (10_000 - pl.col("ir_scaling_coeff")).clip(0),
+    "can_be_collateral": pl.col("discount") > 0,
+    "can_be_borrowed": _lends,
+}
+"""Who may do what, and at what risk (docs/protocols/slender.md, "Statuses" and "Risk and liquidity")."""
+
+
+def with_available(projected: pl.DataFrame) -> pl.DataFrame:
+    """Add how much can be withdrawn, borrowed and supplied at the most (Int128, base units), whatever the gates say.
+
+    The cash bounds withdrawals and loans. A loan fails, too, where the debt's shares are above the utilization cap of
+    the supply's; a deposit where what the stored lenders' rate makes of the debt, the cash and the amount are together
+    above the liquidity cap.
+    """
+    state = numbers_of(
+        projected,
+        ("cash", "supplied", "s_supply", "debt_supply", "debt_coeff", "lender_ar", "util_cap", "liquidity_cap"),
+    )
+    by_shares = borrowable(state["s_supply"], state["debt_supply"], state["debt_coeff"], state["util_cap"])
+    counted = exact.add(state["cash"], lent_out(state["lender_ar"], state["debt_supply"]))
+    return projected.with_columns(
+        within(state["cash"], state["supplied"]).alias("available_to_withdraw"),
+        within(state["cash"], by_shares).alias("available_to_borrow"),
+        within(exact.subtract(state["liquidity_cap"], counted)).alias("available_to_supply"),
+    )
+
+
+@exact.at_most(exact.INT128_MAX)
+def borrowable(s_supply: pl.Series, debt_supply: pl.Series, coefficient: pl.Series, util_cap: pl.Series) -> pl.Series:
+    """The most that the utilization cap lets be borrowed.
+
+    With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
+    coefficient) shares, and one more unless it is a multiple of the coefficient.
+    """
+    cap = exact.multiply(util_cap, ONE // 10_000)
+    most = exact.subtract(exact.multiply_divide_ceil(exact.add(cap, 1), s_supply, ONE), 1)
+    free = exact.clamp(exact.subtract(most, debt_supply), 0, exact.INT128_MAX)
+    amount = exact.multiply_divide_ceil(free, coefficient, ONE)
+    multiple = exact.multiply(exact.floor_divide(free, ONE), ONE) == free
+    return exact.select(multiple, amount, exact.subtract(amount, 1))
 
 
 @exact.naming("elapsed time")

@@ -25,7 +25,7 @@ from exporter.protocols.slender.layout import (
     decode_instance,
     decode_reserve,
 )
-from exporter.protocols.slender.math import RESERVE_COLUMNS
+from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
 NAME = "slender"
 MARKET_NAME = "Slender"
@@ -34,7 +34,7 @@ MARKET_NAME = "Slender"
 MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
-           "s_token", "debt_token", *RESERVE_COLUMNS)  # fmt: skip
+           "s_token", "debt_token", *RESERVE_COLUMNS, *TERM_COLUMNS)  # fmt: skip
 
 
 class _Reader(Collector):
@@ -92,7 +92,7 @@ class _Reader(Collector):
                 protocol=NAME,
                 version=VERSION,
                 name=MARKET_NAME,
-                status="paused" if pool.paused else "active",
+                status="paused" if pool.numbers["paused"] else "active",
                 oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
                 config_hash=config_hash(pool),
                 wasm_hash=pool.wasm_hash,
@@ -139,7 +139,7 @@ class _Reader(Collector):
                 "token_address": asset,
                 "oracle": reserve.feed and reserve.feed.contract,
                 "market_name": MARKET_NAME,
-                "market_status": "paused" if pool.paused else "active",
+                "market_status": "paused" if pool.numbers["paused"] else "active",
                 "wasm_hash": pool.wasm_hash,
                 "decimals": decimals,
                 "s_token": reserve.s_token,

@@ -1,0 +1,78 @@
+"""What a contract has of a token: an entry of a Stellar asset's contract, or what any other token's code answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval_encode import address
+from exporter.ledger.observation import CallResult, Entry
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """``amount`` is in base units, None where it cannot be told, and ``failure`` then says why.
+
+    ``stored`` is false where a Stellar asset has no entry, which means 0; ``archived`` where it has one that is.
+    """
+
+    amount: int | None
+    failure: str = ""
+    stored: bool = True
+    archived: bool = False
+
+
+def balance_key(token: str, holder: str) -> bytes:
+    """The ledger key of what a contract has of a Stellar asset."""
+    return variant_key(token, "Balance", address(holder))
+
+
+def balance_call(token: str, holder: str) -> ContractCall:
+    """What a contract has of a token that is no Stellar asset, whose balances stand where its code likes."""
+    return ContractCall(token, "balance", (address(holder),))
+
+
+def decode_balance(entry: Entry | None) -> int:
+    """What a contract has of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
+    return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
+
+
+async def read_balances(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Balance]:
+    """The balance of each (token, holder). A reader asks for the keys along with others first. Raises `SourceError`."""
+    asked = list(dict.fromkeys(pairs))
+    entries = await view.read([key for pair in asked for key in (balance_key(*pair), instance_key(pair[0]))])
+    called = [pair for pair in asked if not _is_stellar_asset(entries[instance_key(pair[0])])]
+    results = await view.call([balance_call(*pair) for pair in called])
+    found = {pair: _of_entry(pair[0], entries[balance_key(*pair)]) for pair in asked}
+    return found | {pair: _of_call(pair[0], result) for pair, result in zip(called, results, strict=True)}
+
+
+def _is_stellar_asset(instance: Entry | None) -> bool:
+    try:
+        return instance is not None and instance_of(instance.contract_data()).executable == scval.STELLAR_ASSET
+    except DecodeError:
+        return False
+
+
+def _of_entry(token: str, entry: Entry | None) -> Balance:
+    if entry is not None and entry.archived:
+        return Balance(None, f"its balance of {token} is archived; it can be restored", archived=True)
+    try:
+        return Balance(decode_balance(entry), stored=entry is not None)
+    except DecodeError as error:
+        return Balance(None, str(error))
+
+
+def _of_call(token: str, result: CallResult) -> Balance:
+    if result.value is None:
+        return Balance(None, f"balance() of {token} failed: {result.reason}")
+    try:
+        return Balance(max(int(expect(result.value, scval.I128, f"balance() of {token}")), 0))
+    except DecodeError as error:
+        return Balance(None, str(error))
