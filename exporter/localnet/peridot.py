@@ -221,11 +221,15 @@ class Vault:
         part = random.randint(1, 200)  # up to 2% of what is there
         operation = random.choice(("deposit", "borrow", "repay", "withdraw"))
         if operation == "deposit":
-            self.deposit(max(self.underlying(), 10**self.decimals) * part // 10_000)
+            amount = max(self.underlying(), 10**self.decimals) * part // 10_000
+            if not self.supply_cap or self.underlying() + amount <= self.supply_cap:
+                self.deposit(amount)
         elif operation == "repay":
             self.repay(self.borrowed * part // 10_000)
         elif operation == "borrow":
-            self.borrow(self.available() * part // 10_000)
+            amount = self.available() * part // 10_000
+            if not self.borrow_cap or self.borrowed + amount <= self.borrow_cap:
+                self.borrow(amount)
         else:
             receipts = self.receipts * part // 10_000
             if receipts * self.exchange_rate() // SCALE <= self.available():
@@ -259,6 +263,7 @@ def controller_entries(market: Market) -> Iterator[Entry]:
     values = {
         "Admin": address(market.admin),
         "CloseFactorScaled": u128(500_000),
+        "LiquidationIncentiveScaled": u128(1_080_000),
         "Oracle": address(market.oracle),
         "OracleMaxAgeMultiplier": u64(2),
         "SupportedMarkets": flags(dict.fromkeys(vaults, True)),

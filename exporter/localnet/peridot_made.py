@@ -1,7 +1,7 @@
 """The Peridot markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
 Each has three vaults: one of XLM that keeps its own cash, one of USDC and one of EURC that boost theirs. The first
-market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused.
+market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused; the vault of XLM has caps.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class PeridotMarkets:
         vault.look(vault.last_update)
         if not boost:
             vault.gift = 5 * 10**token.decimals
+            vault.supply_cap, vault.borrow_cap = 2 * vault.underlying(), vault.underlying()
         return vault
 
     def _state(self, vault: Vault) -> Iterator[Entry]:

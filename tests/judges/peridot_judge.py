@@ -113,3 +113,20 @@ def project(vault: Mapping[str, int], now: int) -> dict[str, int]:
         "supply_apy_bps": e0 // 100,
         "borrow_apy_bps": r0 // 100,
     }
+
+
+def may_deposit(vault: Mapping[str, int], owned: int, amount: int) -> bool:
+    """The cap is held against what suppliers own after the deposit."""
+    return vault["supply_cap"] == 0 or owned + amount <= vault["supply_cap"]
+
+
+def may_take(vault: Mapping[str, int], owned: int, borrowed: int, amount: int) -> bool:
+    """What a withdrawal and a loan have in common: get_available_liquidity, and what there is to pay with."""
+    return max(owned - borrowed, 0) >= amount and vault["payable"] >= amount
+
+
+def may_borrow(vault: Mapping[str, int], owned: int, borrowed: int, amount: int) -> bool:
+    """The same, and the borrow cap, which is held against the principal where the vault keeps that."""
+    principal = vault.get("borrow_principal", borrowed)
+    capped = vault["borrow_cap"] == 0 or principal + amount <= vault["borrow_cap"]
+    return capped and may_take(vault, owned, borrowed, amount)

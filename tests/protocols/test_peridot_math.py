@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.peridot import math
+from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
 from tests.judges import peridot_judge as judge
 from tests.protocols.at_time import at
 
@@ -292,3 +293,48 @@ def test_common_vaults_equal_the_judge(vaults: list[Vault]) -> None:
 def test_hostile_vaults_equal_the_judge(vaults: list[Vault]) -> None:
     """Beside values of any size the others stay right, and exactly those the judge refuses are set aside."""
     agree(vaults)
+
+
+TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
+OPEN = PLAIN | {
+    **dict.fromkeys((f"{what}_paused_until" for what in PAUSES), NOT_PAUSED), "governed": 1, "rates_ready": 1,
+    "listed": 1, "supply_cap": 0, "borrow_cap": 0, "collateral_factor": 700_000, "incentive": 1_080_000,
+    "payable": 1000 * 10**7, "decimals": 7,
+}  # fmt: skip
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "supply_cap": st.sampled_from((0, 1, 148 * 10**8, 149 * 10**8, 10**12)),
+            "borrow_cap": st.integers(0, 2_000 * 10**7), "payable": st.integers(0, 2_000 * 10**7),
+            "net_cash": st.integers(-600 * 10**7, 1_500 * 10**7), "total_borrowed": st.integers(1, 1_000 * 10**7),
+        },
+        optional={"borrow_principal": st.integers(0, 2_000 * 10**7)},
+    )
+)  # fmt: skip
+def test_the_most_passes_and_one_more_does_not(changes: Vault) -> None:
+    """The contract's own checks take the amounts that are told, and nothing above them."""
+    vault = OPEN | changes
+    try:
+        judged = judge.project(vault, NOW)
+    except (OverflowError, ZeroDivisionError):
+        return
+    columns: dict[str, list[object]] = {name: [value] for name, value in vault.items()}
+    columns.setdefault("borrow_principal", [None])
+    row = math.project_pools(at(columns | {name: [""] for name in TEXTS}, NOW)).row(0, named=True)
+    owned, borrowed = judged["supplied"], judged["borrowed"]
+
+    def passes(action: str, amount: int) -> bool:
+        if action == "supply":
+            return judge.may_deposit(vault, owned, amount)
+        may = judge.may_take if action == "withdraw" else judge.may_borrow
+        return may(vault, owned, borrowed, amount)
+
+    for action in ("withdraw", "borrow", "supply"):
+        amount = row[f"available_to_{action}"]
+        if amount is None:
+            assert (action, 0) == ("supply", vault["supply_cap"])
+        else:
+            assert amount == 0 or passes(action, amount)
+            assert not passes(action, amount + 1)

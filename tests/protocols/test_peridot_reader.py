@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
+from exporter.protocols.balances import balance_call
 from exporter.protocols.base import Absent, Compared, Unread, ViewCall
 from exporter.protocols.peridot import Peridot
-from exporter.protocols.peridot.reader import balance_call
 from exporter.protocols.peridot.views import PeridotViews
 from tests.judges import peridot_judge as judge
 from tests.protocols.made_ledger import NOW, account, contract, entry, instance, lastprice, token_instance
@@ -227,6 +228,90 @@ class TestReading:
         assert 6 == len(set(hashes))
 
 
+class TestTerms:
+    """Who may do what with a vault, and how much of it."""
+
+    def row(self, ledger: PeridotLedger) -> dict[str, Any]:
+        """What is published of the XLM vault."""
+        return {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+
+    def closed(self, row: dict[str, Any]) -> list[str]:
+        """What cannot be done."""
+        return [name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if row[f"can_{name}"] is False]
+
+    @pytest.mark.parametrize(
+        ("name", "closed"),
+        [
+            ("PauseDeposit", "supply"),
+            ("PauseRedeem", "withdraw"),
+            ("PauseBorrow", "borrow"),
+            ("PauseLiquidation", "liquidate"),
+        ],
+    )
+    def test_pauses(self, name: str, closed: str) -> None:
+        """Each pause closes one thing, to its last second."""
+        ledger = market()
+        ledger.replace(stored("C", name, flags({"XLM vault": True})))
+        row = self.row(ledger)
+        assert ([closed], "partly_paused") == (self.closed(row), row["pool_status"])
+        for until, expected in ((NOW, [closed]), (NOW - 1, [])):
+            ledger.replace(stored("C", f"{name}Until", (scval.MAP, ((address(XLM), u64(until)),))))
+            assert expected == self.closed(self.row(ledger))
+
+    def test_rates_ready(self) -> None:
+        """Nothing can be borrowed before the rates are: the flag says so, or else that there is a model."""
+        ledger = market()
+        ledger.replace(stored("XLM vault", "RatesReady", (scval.BOOL, False)))
+        assert ["borrow"] == self.closed(self.row(ledger))
+        ledger.remove(stored("XLM vault", "RatesReady", VOID))
+        assert [] == self.closed(self.row(ledger))
+        ledger.remove(stored("XLM vault", "InterestModel", VOID))
+        assert ["borrow"] == self.closed(self.row(ledger))
+
+    def test_vault_that_the_controller_lacks(self) -> None:
+        """It cannot be liquidated; whether it lends is not known, and said so."""
+        ledger = market()
+        ledger.replace(stored("C", "SupportedMarkets", flags({"USDC vault": True})))
+        rows = ledger.compute([candidate("C"), candidate("C", "XLM vault")]).pools.rows(named=True)
+        row = {row["pool"]: row for row in rows}[XLM]
+
+        assert (None, None, False) == (row["can_borrow"], row["available_to_borrow"], row["can_liquidate"])
+        assert "does not list the vault" in row["can_reason"]
+
+    def test_vault_without_a_controller(self) -> None:
+        """Nobody pauses it and nobody can be liquidated; its own collateral factor counts."""
+        ledger = market()
+        ledger.replace(stored("C", "PauseDeposit", flags({"XLM vault": True})))
+        ledger.remove(stored("XLM vault", "Peridottroller", VOID))
+        ledger.replace(stored("XLM vault", "CollateralFactorScaled", u128(123_456)))
+        row = self.row(ledger)
+
+        assert (["liquidate"], 1_234, None) == (self.closed(row), row["collateral_factor_bps"], row["can_reason"])
+
+    def test_risk(self) -> None:
+        """The controller's factor is both, its incentive less 1 the bonus; caps of 0 are none."""
+        ledger = market()
+        ledger.replace(
+            entry(C, vec(symbol("MarketCF"), address(XLM)), u128(650_099)),
+            stored("C", "LiquidationIncentiveScaled", u128(1_100_000)),
+            stored("XLM vault", "BorrowCap", u128(600 * 10**7)),
+            stored("XLM vault", "TotalBorrowPrincipal", u128(450 * 10**7)),
+        )
+        expected = {
+            "risk_scope": "reserve", "collateral_factor_bps": 6_500, "liquidation_threshold_bps": 6_500,
+            "liability_factor_bps": 10_000, "liquidation_bonus_bps": 1_000, "liquidation_kind": "fixed",
+            "supply_cap": 10**15, "borrow_cap": 600 * 10**7, "max_utilization_bps": None, "reserve_factor_bps": 1_500,
+            "can_be_collateral": True, "can_be_borrowed": True, "available_to_borrow": 150 * 10**7,
+        }  # fmt: skip
+        row = self.row(ledger)
+
+        assert expected == {name: row[name] for name in expected}
+        for owner, name in (("C", "LiquidationIncentiveScaled"), ("XLM vault", "TotalBorrowPrincipal")):
+            ledger.remove(stored(owner, name, VOID))
+        row = self.row(ledger)
+        assert (800, 600 * 10**7 - row["total_borrowed"]) == (row["liquidation_bonus_bps"], row["available_to_borrow"])
+
+
 class TestBoosted:
     """Vaults part of whose cash is elsewhere."""
 
@@ -331,12 +416,28 @@ class TestCash:
         ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
         assert [] == ledger.compute([candidate("C")]).unread
 
+    def test_what_is_out_of_reach(self) -> None:
+        """Where nothing is lent, a balance that cannot be told costs only what can be withdrawn and borrowed."""
+        ledger = market()
+        ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
+        for lose, why in ((ledger.archive, "is archived"), (ledger.remove, "has no balance of its token")):
+            lose(balance("XLM", "XLM vault", 0))
+            tables = ledger.compute([candidate("C")])
+            row = {row["pool"]: row for row in tables.pools.rows(named=True)}[XLM]
+
+            assert (None, None, True) == tuple(
+                row[name] for name in ("available_to_withdraw", "available_to_borrow", "can_withdraw")
+            )
+            assert [True] == [f"vault {XLM} can pay out" in notice and why in notice for notice in tables.notices], (
+                tables.notices
+            )
+
     def test_token_that_is_no_stellar_asset(self) -> None:
         """A token's own contract is asked for the balance."""
         ledger = market()
         ledger.replace(token_instance("XLM", b"XLM"), stored("XLM vault", "LastUpdateTime", u64(NOW)))
-        call = balance_call(XLM, contract("XLM"))
-        assert "balance() failed" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        call = balance_call(contract("XLM"), XLM)
+        assert "balance() of" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
         ledger.results[call] = i128(2_500 * 10**7)
         assert 167_336 == self.rate(ledger)[0]
 

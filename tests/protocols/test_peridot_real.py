@@ -27,11 +27,10 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.contracts import stored_entry
 from exporter.numbers import exact
+from exporter.protocols.balances import balance_key, decode_balance
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import (
     Vault,
-    balance_key,
-    decode_balance,
     decode_controller,
     decode_model,
     decode_vault,

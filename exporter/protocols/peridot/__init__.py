@@ -56,6 +56,11 @@ class Peridot(ProtocolModule):
         "partly_paused": "something is paused in some vault",
         "paused": "depositing and borrowing are paused in every vault",
     }
+    pool_statuses: ClassVar = {
+        "active": "nothing is paused in the vault",
+        "partly_paused": "something is paused in the vault",
+        "paused": "depositing and borrowing are paused in the vault",
+    }
     max_price_age = 600
     """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
     takes_future_prices = True

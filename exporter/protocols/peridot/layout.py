@@ -15,7 +15,7 @@ from typing import Any
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -41,10 +41,19 @@ PAUSES = {"deposits": "PauseDeposit", "redemptions": "PauseRedeem", "borrowing":
           "liquidations": "PauseLiquidation"}  # fmt: skip
 """What a controller can pause of a vault, and the entry that says so; a second one with ``Until`` says until when."""
 
+NOT_PAUSED, FOR_EVER = -1, 1 << 64
+"""In place of the last second of a pause."""
+
 CONTROLLER_ENTRIES = (
     "SupportedMarkets", "Oracle", "OracleMaxAgeMultiplier",
     *PAUSES.values(), *(f"{name}Until" for name in PAUSES.values()),
 )  # fmt: skip
+LIQUIDATION_INCENTIVE = "LiquidationIncentiveScaled"
+USUAL_INCENTIVE = 1_080_000
+"""What a liquidator gets for a debt of 1, unless the controller says otherwise."""
+USUAL_COLLATERAL_FACTOR = 500_000
+"""Of a vault without a controller, unless it says otherwise."""
+
 MODEL_ENTRIES = ("BaseRatePerYear", "MultiplierPerYear", "JumpMultiplierPerYear", "Kink")
 
 _REQUIRED = ("TotalBorrowed", "BorrowIndex")
@@ -58,16 +67,16 @@ _CONFIGURATION = (
 VAULT_ENTRIES = (
     *_CONFIGURATION, "ManagedCash", "TotalBorrowed", "BorrowIndex", "LastUpdateTime", "TotalReserves",
     "TotalAdminFees", "InitialExchangeRate", "TotalDeposited", "RatesReady", "BoostedUnderlyingCached",
-    "BoostedUnderlyingUpdatedAt", "BoostedAssetCount", "BoostedHealthCache",
+    "BoostedUnderlyingUpdatedAt", "BoostedAssetCount", "BoostedHealthCache", "TotalBorrowPrincipal",
 )  # fmt: skip
 """What is read of a vault, beside its instance, which has the supply of its receipt token."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 """Entries that only the code with `BoostRule.CACHED` writes."""
 
-_MARKS = {"CollateralFactorScaled", "RatesReady", *_OF_CACHING_CODE}
+_MARKS = {"CollateralFactorScaled", "RatesReady", "TotalBorrowPrincipal", *_OF_CACHING_CODE}
 NUMBERED_ENTRIES = tuple(name for name in VAULT_ENTRIES if name not in _MARKS)
-"""Those that numbers follow from; of the others it only matters that they are there, archived or not."""
+"""Those that totals and rates follow from; the others say the same whether they are archived or not."""
 
 
 class BoostRule(IntEnum):
@@ -95,22 +104,24 @@ Entries = Mapping[bytes, Entry | None]
 class Controller:
     """A controller: which vaults it supports, its oracle, and what it has paused of which vault.
 
-    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause; None is for ever.
+    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause. ``incentive`` is what a
+    liquidator gets for a debt of 1, 6 decimals.
     """
 
     wasm_hash: str
     oracle: str | None
     age_multiplier: int
     supported: tuple[str, ...] | None
-    pauses: dict[str, dict[str, int | None]]
+    pauses: dict[str, dict[str, int]]
+    incentive: int
+
+    def paused_until(self, what: str, vault: str) -> int:
+        """The last second of a vault's pause, or `NOT_PAUSED`. It ends after that by itself."""
+        return self.pauses[what].get(vault, NOT_PAUSED)
 
     def paused(self, what: str, vault: str, time: int) -> bool:
-        """Whether something of a vault is paused at a time. A pause ends after its last second, by itself."""
-        pauses = self.pauses[what]
-        if vault not in pauses:
-            return False
-        until = pauses[vault]
-        return until is None or time <= until
+        """Whether something of a vault is paused at a time."""
+        return time <= self.paused_until(what, vault)
 
     def status_of(self, vaults: Iterable[str], time: int) -> str:
         """The market's status at a time (unix seconds).
@@ -134,6 +145,8 @@ class Vault:
     instance has none. ``managed_cash`` is None where the vault does not keep it, and
     ``counts_cash`` says whether its code would at its next operation. ``fixed_rate`` counts where there is
     no ``model``, or where that refuses to answer. ``rule`` is that by which its code counts boosted cash.
+    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt. ``collateral_factor``
+    (6 decimals) counts without a controller alone, and without ``rates_ready`` nothing can be borrowed.
     """
 
     token: str
@@ -147,6 +160,9 @@ class Vault:
     numbers: dict[str, int]
     caps: tuple[int, int]
     rule: BoostRule
+    borrow_principal: int | None
+    collateral_factor: int
+    rates_ready: bool
 
     @property
     def says_its_cash(self) -> bool:
@@ -172,7 +188,7 @@ def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
 
 def controller_keys(controller: str) -> list[bytes]:
     """The ledger keys of all that is read of a controller."""
-    return [instance_key(controller), *entry_keys(controller, CONTROLLER_ENTRIES)]
+    return [instance_key(controller), *entry_keys(controller, (*CONTROLLER_ENTRIES, LIQUIDATION_INCENTIVE))]
 
 
 def vault_keys(vault: str) -> list[bytes]:
@@ -183,11 +199,6 @@ def vault_keys(vault: str) -> list[bytes]:
 def collateral_factor_key(controller: str, vault: str) -> bytes:
     """The ledger key of the collateral factor that a controller has for a vault."""
     return variant_key(controller, "MarketCF", address(vault))
-
-
-def balance_key(token: str, holder: str) -> bytes:
-    """The ledger key of what a contract has of a Stellar asset: an entry of the asset's contract."""
-    return variant_key(token, "Balance", address(holder))
 
 
 def oracle_symbol_key(controller: str, token: str) -> bytes:
@@ -221,6 +232,7 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
         ),
         supported=None if listed is None else _true_of(listed, "SupportedMarkets"),
         pauses={what: _pauses(controller, name, entries) for what, name in PAUSES.items()},
+        incentive=_or(_number(controller, LIQUIDATION_INCENTIVE, entries), USUAL_INCENTIVE),
     )
 
 
@@ -251,13 +263,13 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     for name in ("ReserveFactorScaled", "AdminFeeScaled"):
         if numbers[name] > SCALE:
             raise DecodeError(f"{name} is {numbers[name]}, above {SCALE}")
-    initial = _number(vault, "InitialExchangeRate", entries)
     wasm_hash = instance.wasm_hash.hex()
+    model, ready = _address(vault, "InterestModel", entries), _value(vault, "RatesReady", entries)
     caching = any(_value(vault, name, entries) is not None for name in _OF_CACHING_CODE)
     return Vault(
         token=token,
         controller=_address(vault, "Peridottroller", entries),
-        model=_address(vault, "InterestModel", entries),
+        model=model,
         boosted=_address(vault, "BoostedVault", entries),
         managed_cash=_number(vault, "ManagedCash", entries),
         counts_cash=any(_value(vault, name, entries) is not None for name in ("ManagedCash", "RatesReady")),
@@ -268,7 +280,7 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
             "total_reserves": numbers["TotalReserves"],
             "total_admin_fees": numbers["TotalAdminFees"],
             "borrow_index": numbers["BorrowIndex"],
-            "initial_exchange_rate": SCALE if initial is None else initial,
+            "initial_exchange_rate": _or(_number(vault, "InitialExchangeRate", entries), SCALE),
             "reserve_factor": numbers["ReserveFactorScaled"],
             "admin_fee": numbers["AdminFeeScaled"],
             "last_update_time": last_update,
@@ -278,6 +290,9 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         },
         caps=(numbers["SupplyCap"], numbers["BorrowCap"]),
         rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+        borrow_principal=_number(vault, "TotalBorrowPrincipal", entries),
+        collateral_factor=_or(_number(vault, "CollateralFactorScaled", entries), USUAL_COLLATERAL_FACTOR),
+        rates_ready=model is not None if ready is None else expect(ready, scval.BOOL, "RatesReady"),
     )
 
 
@@ -308,11 +323,6 @@ def decode_collateral_factor(entry: Entry | None) -> int:
     return 0 if entry is None else decode_amount(entry.value, "MarketCF")
 
 
-def decode_balance(entry: Entry | None) -> int:
-    """What a contract has of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
-    return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
-
-
 def decode_amount(value: ScVal, what: str, kind: int = scval.U128) -> int:
     """A number of a kind that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
     amount: int = expect(value, kind, what)
@@ -321,13 +331,16 @@ def decode_amount(value: ScVal, what: str, kind: int = scval.U128) -> int:
     return amount
 
 
-def shown_parameters(vault: Vault, curve: Mapping[str, int], collateral_factor: int) -> tuple[Parameter, ...]:
+def shown_parameters(
+    vault: Vault, curve: Mapping[str, int], collateral_factor: int, incentive: int
+) -> tuple[Parameter, ...]:
     """The rate model, the factors and the limits (base units of the token), to be shown."""
     supply_cap, borrow_cap = vault.caps
     shown = {name: (value, 6) for name, value in curve.items()}
     shown |= {name: (vault.numbers[name], 6) for name in ("reserve_factor", "admin_fee")}
     shown |= {
         "collateral_factor": (collateral_factor, 6),
+        "liquidation_incentive": (incentive, 6),
         "supply_cap": (supply_cap, 0),
         "borrow_cap": (borrow_cap, 0),
         "boosted": (vault.boosted is not None, 0),
@@ -361,6 +374,10 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
             with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
     return config_hash_of(pairs)
+
+
+def _or(found: int | None, usual: int) -> int:
+    return usual if found is None else found
 
 
 def _present(entries: Entries, key: bytes, what: str) -> Entry:
@@ -400,11 +417,11 @@ def _time(contract: str, name: str, entries: Entries) -> int | None:
     return time
 
 
-def _pauses(controller: str, name: str, entries: Entries) -> dict[str, int | None]:
+def _pauses(controller: str, name: str, entries: Entries) -> dict[str, int]:
     flags, ends = (_value(controller, entry, entries) for entry in (name, f"{name}Until"))
     paused = () if flags is None else _true_of(flags, name)
     until = {} if ends is None else _by_vault(ends, scval.U64, f"{name}Until")
-    return {vault: until.get(vault) for vault in paused}
+    return {vault: until.get(vault, FOR_EVER) for vault in paused}
 
 
 def _true_of(value: ScVal, what: str) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ import polars as pl
 
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
-from exporter.protocols.peridot.layout import SCALE, VERSION, BoostRule
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+from exporter.protocols.peridot.layout import PAUSES, SCALE, VERSION, BoostRule
+from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000
@@ -61,6 +61,19 @@ VAULT_COLUMNS = (
 negative. The rate takes other cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of
 that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``, and ``boost_rule`` is a `BoostRule`.
 ``fixed_rate`` is that which counts where the model refuses to answer, negative where there is none.
+"""
+
+
+TERM_COLUMNS = (
+    *(f"{what}_paused_until" for what in PAUSES), "governed", "rates_ready", "supply_cap", "borrow_cap",
+    "collateral_factor", "incentive",
+)  # fmt: skip
+UNSURE_COLUMNS = ("listed", "borrow_principal", "payable")
+"""The raw columns of what can be done, and at what risk; the latter may be null.
+
+Pauses are last seconds (`NOT_PAUSED`, `FOR_EVER`); ``governed``, ``listed`` and ``rates_ready`` are yes or no; caps are
+base units, 0 for none, and ``borrow_principal`` is what the borrow cap is held against, null where that is the debt.
+``payable`` is what the vault has of its token, with what is boosted: null where it cannot be told.
 """
 
 
@@ -153,9 +166,9 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     reserves and admin fees, stands as the backstop's credit. Raises `ExactError` with the positions of the vaults for
     which the contract's math has no result.
     """
-    raw = raw_rows(columns, VAULT_COLUMNS)
+    raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS))
     return shared_columns(
-        project(raw),
+        with_available(project(raw)),
         "peridot",
         VERSION,
         total_supplied="supplied",
@@ -169,6 +182,61 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit="set_aside",
+        **_TERMS,
+    )
+
+
+_open = {what: pl.col("close_time") > pl.col(f"{what}_paused_until") for what in PAUSES}
+_governed, _ready, _listed = (pl.col(name) != 0 for name in ("governed", "rates_ready", "listed"))
+_capped = {name: pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("supply_cap", "borrow_cap")}
+_factor = pl.col("collateral_factor") // (SCALE // 10_000)
+_TERMS: dict[str, Given] = {
+    "can_supply": _open["deposits"],
+    "can_withdraw": _open["redemptions"],
+    "can_borrow": pl.when(~_open["borrowing"] | ~_ready)
+    .then(pl.lit(False))
+    .when(_listed | ~_governed)
+    .then(pl.lit(True)),
+    "can_repay": pl.lit(True),
+    "can_liquidate": pl.when(~_open["liquidations"] | ~_governed).then(pl.lit(False)).otherwise(_listed),
+    "can_reason": pl.when(_listed.is_null() & _governed)
+    .then(pl.lit("the controller has no list of the vaults it supports"))
+    .when(~_listed & _governed)
+    .then(pl.lit("the controller does not list the vault: nothing says whether it still lets anybody borrow")),
+    "pool_status": pl.when(~_open["deposits"] & ~_open["borrowing"])
+    .then(pl.lit("paused"))
+    .when(pl.all_horizontal(*_open.values()))
+    .then(pl.lit("active"))
+    .otherwise(pl.lit("partly_paused")),
+    **{name: name for name in ("available_to_withdraw", "available_to_borrow", "available_to_supply")},
+    "risk_scope": pl.lit("reserve"),
+    "collateral_factor_bps": _factor,
+    "liquidation_threshold_bps": _factor,
+    "liability_factor_bps": 10_000,
+    "liquidation_bonus_bps": (pl.col("incentive") // (SCALE // 10_000) - 10_000).clip(0),
+    "liquidation_kind": pl.lit("fixed"),
+    **_capped,
+    "reserve_factor_bps": (pl.col("reserve_factor") + pl.col("admin_fee")).clip(0, SCALE) // (SCALE // 10_000),
+    "can_be_collateral": _factor > 0,
+    "can_be_borrowed": _ready,
+}
+"""Who may do what, and at what risk (docs/protocols/peridot.md, "Statuses" and "Risk")."""
+
+
+def with_available(projected: pl.DataFrame) -> pl.DataFrame:
+    """Add how much can be withdrawn, borrowed and supplied at the most (Int128, base units), whatever the gates say.
+
+    What suppliers own and is not lent, and what the vault has with what is boosted, bound what goes out. A loan fails
+    where it takes the borrowed principal above its cap, a deposit where it takes what suppliers own above its.
+    """
+    supplied, borrowed = projected["supplied"], projected["borrowed"]
+    supply_cap, borrow_cap = (projected.select(cap).to_series() for cap in _capped.values())
+    free = exact.subtract(supplied, borrowed)
+    principal = exact.select(projected["borrow_principal"].is_null(), borrowed, projected["borrow_principal"])
+    return projected.with_columns(
+        within(projected["payable"], free).alias("available_to_withdraw"),
+        within(projected["payable"], free, exact.subtract(borrow_cap, principal)).alias("available_to_borrow"),
+        within(exact.subtract(supply_cap, supplied)).alias("available_to_supply"),
     )
 
 

@@ -8,20 +8,22 @@ from dataclasses import dataclass, field, replace
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key, instance_of
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
+from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector
 from exporter.protocols.peridot.layout import (
     CONTROLLER_ENTRIES,
     MODEL_ENTRIES,
+    NOT_PAUSED,
     NUMBERED_ENTRIES,
+    PAUSES,
     SCALE,
     USUAL_AGE_MULTIPLIER,
     VERSION,
@@ -30,12 +32,10 @@ from exporter.protocols.peridot.layout import (
     Entries,
     Vault,
     archived_entry,
-    balance_key,
     collateral_factor_key,
     config_hash,
     controller_keys,
     decode_amount,
-    decode_balance,
     decode_collateral_factor,
     decode_controller,
     decode_model,
@@ -48,7 +48,7 @@ from exporter.protocols.peridot.layout import (
     shown_pauses,
     vault_keys,
 )
-from exporter.protocols.peridot.math import VAULT_COLUMNS
+from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 
 NAME = "peridot"
 VAULT = "vault"
@@ -60,9 +60,10 @@ MARKET_NAME = "Peridot"
 MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
-           *VAULT_COLUMNS)  # fmt: skip
+           *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)  # fmt: skip
 
 Answers = Mapping[ContractCall, CallResult]
+Balances = Mapping[tuple[str, str], Balance]
 
 
 @dataclass(slots=True)
@@ -178,7 +179,7 @@ class _Reader(Collector):
             return
         self.markets[market].decoded[vault] = decoded
 
-    def append_market(self, market: str, entries: Entries, answers: Answers) -> None:
+    def append_market(self, market: str, entries: Entries, answers: Answers, balances: Balances) -> None:
         """Append a market and those of its vaults of which everything is known."""
         found = self.markets[market]
         models = {vault.model for vault in found.decoded.values() if vault.model is not None}
@@ -199,7 +200,10 @@ class _Reader(Collector):
         )
         for vault, decoded in found.decoded.items():
             token = self.reading.tokens[decoded.token]
+            balance = _contradicted(decoded, balances[decoded.token, vault])
             archived = _archived_beside(market, vault, decoded, entries)
+            if archived is None and balance.archived and decoded.numbers["total_borrowed"]:
+                archived = f"its balance of {decoded.token}"
             if archived is not None:
                 self.unread(market, vault, "archived", f"{archived} is archived; it can be restored")
                 continue
@@ -209,9 +213,11 @@ class _Reader(Collector):
                 if token.decimals > MAX_TOKEN_DECIMALS:
                     raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
                 curve = _curve(decoded, entries)
-                cash = _cash(vault, decoded, entries, answers)
+                cash = _cash(vault, decoded, balance, answers)
                 supply = _receipt_supply(vault, decoded, answers)
-                factor = decode_collateral_factor(entries[collateral_factor_key(market, vault)])
+                factor = decoded.collateral_factor
+                if decoded.controller is not None:
+                    factor = decode_collateral_factor(entries[collateral_factor_key(market, vault)])
             except DecodeError as error:
                 self.unread(market, vault, "undecodable", str(error))
                 continue
@@ -219,8 +225,11 @@ class _Reader(Collector):
             row |= {"market_name": MARKET_NAME, "market_status": "", "wasm_hash": controller.wasm_hash}
             numbers = {"decimals": token.decimals, "receipt_supply": supply, **cash}
             numbers["fixed_rate"] = -1 if decoded.fixed_rate is None else decoded.fixed_rate
-            self.append({**row, **numbers, **curve, **decoded.numbers})
-            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, factor)
+            terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
+            if balance.amount is None:
+                self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
+            self.append({**row, **numbers, **curve, **decoded.numbers, **terms})
+            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, factor, controller.incentive)
 
     async def read_prices(self, view: LedgerView, entries: Entries) -> None:
         """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""
@@ -243,27 +252,12 @@ def available_call(vault: str) -> ContractCall:
     return ContractCall(vault, "get_available_liquidity")
 
 
-def balance_call(vault: str, token: str) -> ContractCall:
-    """What the vault has of a token that is no Stellar asset, whose balances stand where its code likes."""
-    return ContractCall(token, "balance", (address(vault),))
-
-
-def _questions(vault: str, decoded: Vault, entries: Entries) -> list[ContractCall]:
+def _questions(vault: str, decoded: Vault) -> list[ContractCall]:
     """What a vault's entries do not tell."""
     calls = [] if decoded.says_its_cash else [available_call(vault)]
     if decoded.receipt_supply is None:
         calls.append(ContractCall(vault, "get_total_ptokens"))
-    if decoded.numbers["total_borrowed"] and not _is_stellar_asset(decoded.token, entries):
-        calls.append(balance_call(vault, decoded.token))
     return calls
-
-
-def _is_stellar_asset(token: str, entries: Entries) -> bool:
-    try:
-        entry = entries[instance_key(token)]
-        return entry is not None and instance_of(entry.contract_data()).executable == scval.STELLAR_ASSET
-    except DecodeError:
-        return False
 
 
 def _archived_beside(market: str, vault: str, decoded: Vault, entries: Entries) -> str | None:
@@ -271,15 +265,8 @@ def _archived_beside(market: str, vault: str, decoded: Vault, entries: Entries) 
     archived = None if decoded.model is None else archived_entry(decoded.model, MODEL_ENTRIES, entries)
     if archived is not None:
         return f"entry {archived} of its rate model {decoded.model}"
-    factor, balance = (
-        entries.get(collateral_factor_key(market, vault)),
-        entries.get(balance_key(decoded.token, vault)),
-    )
-    if factor is not None and factor.archived:
-        return "the controller's entry MarketCF of it"
-    if balance is not None and balance.archived and decoded.numbers["total_borrowed"]:
-        return f"its balance of {decoded.token}"
-    return None
+    factor = entries.get(collateral_factor_key(market, vault))
+    return "the controller's entry MarketCF of it" if factor is not None and factor.archived else None
 
 
 def _answer(call: ContractCall, answers: Answers) -> int:
@@ -294,8 +281,16 @@ def _told(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
     return result.value, f"{call.function}()"
 
 
-def _cash(vault: str, decoded: Vault, entries: Entries, answers: Answers) -> dict[str, int]:
-    """The columns of a vault's cash: what it counts as its own, and what it tells its rate model.
+def _contradicted(decoded: Vault, balance: Balance) -> Balance:
+    """The balance, if the vault's own book does not say that it must be more than nothing."""
+    if decoded.implied_cash and not balance.stored:
+        failure = f"it has no balance of its token, although it counts {decoded.implied_cash} as its own"
+        return Balance(None, failure, stored=False)
+    return balance
+
+
+def _cash(vault: str, decoded: Vault, balance: Balance, answers: Answers) -> dict[str, int | None]:
+    """The columns of a vault's cash: what it counts as its own, what it tells its rate model, what it could pay out.
 
     Raises `DecodeError` where a call failed.
     """
@@ -318,21 +313,31 @@ def _cash(vault: str, decoded: Vault, entries: Entries, answers: Answers) -> dic
         quoted = net_cash + aside - managed
         if quoted < 0:
             raise DecodeError(f"what it can pay out is less than the {managed} that it keeps itself")
-    live_cash = 0
-    if borrowed and _is_stellar_asset(decoded.token, entries):
-        balance = entries[balance_key(decoded.token, vault)]
-        if balance is None and managed:
-            raise DecodeError(f"it has no balance of its token, although it counts {managed} as its own")
-        live_cash = decode_balance(balance)
-    elif borrowed:
-        call = balance_call(vault, decoded.token)
-        live_cash = decode_amount(*_told(call, answers), kind=scval.I128)
+    if borrowed and balance.amount is None:
+        raise DecodeError(balance.failure)
     return {
         "net_cash": net_cash,
         "managed_cash": managed,
-        "live_cash": live_cash,
+        "live_cash": balance.amount or 0,
         "boost_quoted": quoted,
         "boost_rule": int(decoded.rule),
+        "payable": None if balance.amount is None else balance.amount + quoted,
+    }
+
+
+def _terms(vault: str, decoded: Vault, controller: Controller) -> dict[str, int | None]:
+    """The columns of what can be done with a vault, and at what risk."""
+    supply_cap, borrow_cap = decoded.caps
+    governed = decoded.controller is not None
+    return {
+        **{f"{what}_paused_until": controller.paused_until(what, vault) if governed else NOT_PAUSED for what in PAUSES},
+        "governed": int(governed),
+        "listed": None if controller.supported is None else int(vault in controller.supported),
+        "rates_ready": int(decoded.rates_ready),
+        "supply_cap": supply_cap,
+        "borrow_cap": borrow_cap,
+        "borrow_principal": decoded.borrow_principal,
+        "incentive": controller.incentive,
     }
 
 
@@ -396,7 +401,9 @@ async def read_markets(
     entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
 
-    calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded, entries)))
+    balances = await read_balances(view, [(decoded.token, vault) for _, vault, decoded in pools])
+
+    calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded)))
     answers = dict(zip(calls, await view.call(calls), strict=True))
     # Where nothing is available, what suppliers own is not told by it, so it is asked for in one more wave.
     empty = [
@@ -406,6 +413,6 @@ async def read_markets(
     ]
     answers |= dict(zip(empty, await view.call(empty), strict=True))
     for market in reader.markets:
-        reader.append_market(market, entries, answers)
+        reader.append_market(market, entries, answers, balances)
     await reader.read_prices(view, entries)
     return reader.reading
