@@ -105,6 +105,8 @@ class HubMarket:
     revenue: int = 0
     supplied: int = 0
     supply_index: int = RAY
+    supply_cap: int = 10**30
+    borrow_cap: int = 10**30
 
     @property
     def scale(self) -> int:
@@ -197,7 +199,9 @@ class HubMarket:
         supply = self.supply_value() // self.scale
         kind = random.randrange(4)
         if (kind == 0 and supply < _MOST * 10**self.decimals) or not supply:
-            self.supply(random.randint(1, max(supply // 50, 10 ** max(self.decimals, 1))))
+            amount = random.randint(1, max(supply // 50, 10 ** max(self.decimals, 1)))
+            if supply + amount <= self.supply_cap:
+                self.supply(amount)
         elif kind == 1:
             amount = min(random.randint(1, max(supply // 100, 1)), self.free())
             shares = -(-amount * self.scale * RAY // self.supply_index)
@@ -205,7 +209,9 @@ class HubMarket:
                 self.supplied -= shares
                 self.cash -= amount
         elif kind == 2:
-            self.borrow(min(random.randint(1, max(supply // 80, 1)), self.free()))
+            amount = min(random.randint(1, max(supply // 80, 1)), self.free())
+            if self.debt_value() // self.scale + amount <= self.borrow_cap:
+                self.borrow(amount)
         else:
             debt = self.debt_value() // self.scale
             amount = random.randint(0, max(debt // 20, 0))
@@ -246,12 +252,12 @@ class Answer(NamedTuple):
 
 
 def controller_instance(controller: str, pool: str, position_nft: str, aggregator: str, hubs: int) -> Entry:
-    """The instance of a controller; every key is an enum variant."""
+    """The instance of a controller, which has a spoke more than hubs; every key is an enum variant."""
     storage = {
         "Accumulator": address(made_address("localnet xoxno accumulator")),
         "AppVersion": u32(1),
         "LastHubId": u32(hubs),
-        "LastSpokeId": u32(2 * hubs),
+        "LastSpokeId": u32(hubs + 1),
         "MinBorrowCollateralUsd": i128(5 * 10**18),
         "Owner": address(made_address("localnet xoxno governance")),
         "Paused": (scval.BOOL, False),
@@ -305,6 +311,53 @@ def state_value(market: HubMarket) -> ScVal:
     """The struct of a ``State`` entry."""
     fields = {name: i128(getattr(market, name)) for name in STATE_FIELDS}
     return struct_map(fields | {"last_timestamp": u64(market.last_timestamp)})
+
+
+def hub_entry(controller: str, hub: int, active: bool = True) -> Entry:
+    """``Hub``."""
+    return stored_entry(controller, vec(symbol("Hub"), u32(hub)), struct_map({"is_active": (scval.BOOL, active)}))
+
+
+def spoke_entry(controller: str, spoke: int, deprecated: bool = False) -> Entry:
+    """``Spoke``, with the curve that new ones have."""
+    value = struct_map(
+        {
+            "hf_for_max_bonus_wad": i128(51 * 10**16),
+            "is_deprecated": (scval.BOOL, deprecated),
+            "liquidation_bonus_factor_bps": u32(BPS),
+            "liquidation_target_hf_wad": i128(102 * 10**16),
+        }
+    )
+    return stored_entry(controller, vec(symbol("Spoke"), u32(spoke)), value)
+
+
+SPOKE_ASSET: dict[str, bool | int] = {
+    "is_collateralizable": True, "is_borrowable": True, "paused": False, "frozen": False, "no_seize": False,
+    "loan_to_value": 7_500, "liquidation_threshold": 7_800, "liquidation_bonus": 900, "liquidation_fees": 1_200,
+    "supply_cap": 0, "borrow_cap": 0,
+}  # fmt: skip
+"""The fields of ``SpokeAsset``: the caps are base units, all other numbers basis points."""
+
+
+def spoke_asset_entry(controller: str, spoke: int, market: HubMarket, **changes: bool | int) -> Entry:
+    """``SpokeAsset``: what a spoke allows with a hub market, its caps unless others are given."""
+    fields = SPOKE_ASSET | {"supply_cap": market.supply_cap, "borrow_cap": market.borrow_cap} | changes
+    value = {
+        name: (scval.BOOL, item) if isinstance(item, bool) else i128(item) if name.endswith("_cap") else u32(item)
+        for name, item in fields.items()
+    }
+    return stored_entry(controller, _spoke_key("SpokeAsset", spoke, market), struct_map(value))
+
+
+def spoke_usage_entry(controller: str, spoke: int, market: HubMarket) -> Entry:
+    """``SpokeUsage`` of the one spoke whose accounts have all of a hub market that is not the protocol's."""
+    value = {"supplied_scaled_ray": market.supplied - market.revenue, "borrowed_scaled_ray": market.borrowed}
+    fields = struct_map({name: i128(amount) for name, amount in value.items()})
+    return stored_entry(controller, _spoke_key("SpokeUsage", spoke, market), fields)
+
+
+def _spoke_key(name: str, spoke: int, market: HubMarket) -> ScVal:
+    return vec(symbol(name), u32(spoke), hub_asset_key(market))
 
 
 def price_key(token: str) -> ScVal:

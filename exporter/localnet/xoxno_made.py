@@ -1,7 +1,9 @@
 """The XOXNO hub markets of the made network: seeded, with a price aggregator of their own, and moving with the network.
 
 The first ones are those that `exporter.deployments.local` lists: one token is in two hubs, one has 18 decimals, and one
-listed hub market is never created. Any more stand in no list: only events name them.
+listed hub market is never created. Any more stand in no list: only events name them. A hub's markets are listed in the
+spoke of the same number, and the first hub's also in the last spoke, where they can only be borrowed; the second spoke
+is deprecated, and hub 3 is not active. What is created later no spoke lists.
 """
 
 from __future__ import annotations
@@ -39,10 +41,14 @@ from exporter.localnet.xoxno import (
     created_event,
     feed_entries,
     feeds_instance,
+    hub_entry,
     oracle_entry,
     parameters_entry,
     parameters_event,
     pool_instance,
+    spoke_asset_entry,
+    spoke_entry,
+    spoke_usage_entry,
     state_entry,
     state_event,
 )
@@ -96,6 +102,7 @@ class XoxnoMarkets:
         broken = self._random.sample(self.markets, archived + missing)
         self.archived, self.missing = broken[:archived], broken[archived:]
         self._created: list[HubMarket] = []
+        self._unlisted: list[HubMarket] = []
         self._priced_at = start_time - self._random.randrange(60)
 
     def create(self, hub: int, token: Token, time: int) -> HubMarket:
@@ -121,6 +128,13 @@ class XoxnoMarkets:
         nft = made_address("localnet xoxno position nft")
         yield self._old(ledger, controller_instance(self.controller, self.pool, nft, self.aggregator, hubs))
         yield self._old(ledger, pool_instance(self.pool, self.controller))
+        for hub in range(1, hubs + 1):
+            yield self._old(ledger, hub_entry(self.controller, hub, active=hub != 3))
+        for spoke in range(1, hubs + 2):
+            yield self._old(ledger, spoke_entry(self.controller, spoke, deprecated=spoke == 2))
+        for market in self.markets:
+            for entry in self._spoke_entries(market, hubs + 1):
+                yield self._old(ledger, entry)
         priced = [token.contract for token in self._tokens if token.contract != self.unpriced]
         yield self._old(ledger, aggregator_instance(self.aggregator, priced))
         for number, token in enumerate(self._tokens):
@@ -144,6 +158,7 @@ class XoxnoMarkets:
             self._priced_at = time
             for key, data in self._price_entries(time, everything=False):
                 yield Change(key, data, ledger + _LIFE)
+        self._unlisted += self._created
         for market in self._created:
             self.markets.append(market)
             self.events.append(created_event(self.controller, self.pool, market, ledger))
@@ -158,11 +173,21 @@ class XoxnoMarkets:
         ]
         for market in self._random.sample(active, min(self.changes_per_ledger, len(active))):
             market.operate(self._random, time * 1_000)
-            key, data = state_entry(self.pool, market)
             self.events.append(state_event(self.pool, [market], ledger))
-            before = chain.entry(key, ledger - 1)
-            left = ((before.live_until if before else None) or 0) - ledger
-            yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+            entries = [state_entry(self.pool, market)]
+            if not _holds(self._unlisted, market):
+                entries.append(spoke_usage_entry(self.controller, market.hub, market))
+            for key, data in entries:
+                before = chain.entry(key, ledger - 1)
+                left = ((before.live_until if before else None) or 0) - ledger
+                yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+
+    def _spoke_entries(self, market: HubMarket, last: int) -> Iterator[Entry]:
+        yield spoke_asset_entry(self.controller, market.hub, market)
+        yield spoke_usage_entry(self.controller, market.hub, market)
+        if market.hub == 1:
+            changes: dict[str, bool | int] = {"is_collateralizable": False, "borrow_cap": market.borrow_cap // 10}
+            yield spoke_asset_entry(self.controller, last, market, **changes)
 
     def _place(self, index: int) -> tuple[int, Token]:
         """The hub and the token of a hub market: first those of the list, but its last, then ever further hubs."""
@@ -184,6 +209,8 @@ class XoxnoMarkets:
         if random.randrange(8) == 0:
             market.write_off(market.debt_value() // 50)
         market.accrue((time - random.randint(0, 6 * 86_400)) * 1_000)
+        market.supply_cap = 2 * (market.supply_value() // market.scale)
+        market.borrow_cap = market.supply_cap // 2
         return market
 
     def _price_entries(self, time: int, *, everything: bool) -> Iterator[Entry]:

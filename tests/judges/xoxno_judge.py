@@ -174,6 +174,8 @@ def project(pool: State, close_time: int) -> dict[str, int]:
         "total_supplied": now["supplied"],
         "total_borrowed": now["borrowed"],
         "utilization_bps": min(used, 2**53 - 1),
+        "accrued_supplied": state["supplied"],
+        "accrued_revenue": state["revenue"],
         "accrued_supply_index": state["supply_index"],
         "accrued_borrow_index": state["borrow_index"],
         "stored_utilization": stored["utilization"],
@@ -185,3 +187,45 @@ def project(pool: State, close_time: int) -> dict[str, int]:
         "borrow_apy_bps": apy_bps(stored["borrow_rate"]),
         "supply_apy_bps": apy_bps(stored["supply_rate"]),
     }
+
+
+def cl(x: int, y: int, d: int) -> int:
+    return i128(math.ceil(Fraction(x * y, d)))
+
+
+def _below_max(pool: State, supplied: int, borrowed: int) -> bool:
+    """guards.rs, require_utilization_below_max."""
+    if supplied == 0 or pool["max_utilization"] >= RAY:
+        return True
+    supply, debt = hu(supplied, pool["supply_index"], RAY), hu(borrowed, pool["borrow_index"], RAY)
+    return utilization(debt, supply) <= pool["max_utilization"]
+
+
+def _unit(pool: State) -> int:
+    return int(10 ** (27 - pool["asset_decimals"]))
+
+
+def may_withdraw(pool: State, amount: int) -> bool:
+    """ops/withdraw.rs of an accrued pool, for suppliers that have together all but the revenue."""
+    burnt = cl(amount * _unit(pool), RAY, pool["supply_index"])
+    left = pool["supplied"] - burnt
+    if burnt > pool["supplied"] - pool["revenue"] or amount > pool["cash"]:
+        return False
+    return _below_max(pool, left, pool["borrowed"]) and not (left == 0 and pool["borrowed"])
+
+
+def may_borrow(pool: State, amount: int) -> bool:
+    """ops/borrow.rs and the buffer of guards.rs."""
+    if amount > pool["cash"]:
+        return False
+    supply = fl(fl(pool["supplied"], pool["supply_index"], RAY), 1, _unit(pool))
+    if pool["cash"] - amount < reserved(supply):
+        return False
+    return _below_max(pool, pool["supplied"], pool["borrowed"] + cl(amount * _unit(pool), RAY, pool["borrow_index"]))
+
+
+def within_cap(pool: State, side: str, cap: int, used: int, amount: int) -> bool:
+    """spoke_usage.rs: new shares of supply are rounded down, those of debt up, and so is the cap down."""
+    index = pool["supply_index" if side == "supply" else "borrow_index"]
+    shares = (fl if side == "supply" else cl)(amount * _unit(pool), RAY, index)
+    return used + shares <= saturated(cap * _unit(pool), RAY, index)

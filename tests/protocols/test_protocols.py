@@ -47,7 +47,12 @@ def test_nothing_to_read(name: str) -> None:
     frame = PROTOCOLS[name].project(at(reading.columns, NOW))
 
     assert ([], [], [], []) == (reading.markets, reading.unread, reading.absent, reading.notices)
+<<<<<<< HEAD
     assert {**PROTOCOL_COLUMNS, **{name: TERMS[name] for name in TERMS if name in frame.columns}} == dict(frame.schema)
+=======
+    assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())[: len(PROTOCOL_COLUMNS)]
+    assert (PROTOCOL_COLUMNS | TERMS).items() >= frame.schema.items()
+>>>>>>> 5badb60 (XOXNO: what its spokes allow, and how much can be supplied, borrowed and withdrawn)
 
 
 @EVERY

@@ -81,11 +81,14 @@ class TestReading:
         }
 
     def test_requests(self) -> None:
-        """One request has every key, controller, tokens and oracles along with the pools; one call every price."""
+        """One request has controller, tokens and oracles along with the pools, one the spokes, one their usage.
+
+        Each of four spokes may list each of three pools; one of them does. One call gives every price.
+        """
         ledger = three_pools()
         ledger.read([candidate("A")], [deployment("A", POOLS)])
 
-        assert [1 + 2 + 2 * 3 + 2] == ledger.asked.requests
+        assert [1 + 2 + 2 * 3 + 2, 2 + 4 + 4 * 3, 3] == ledger.asked.requests
         ordered = [token for _, token in sorted(POOLS, key=lambda pool: (pool[0], contract(pool[1])))]
         assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.asked.calls)
 

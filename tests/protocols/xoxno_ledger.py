@@ -128,6 +128,15 @@ def state(market: str, hub: int, token: str, /, **changes: Any) -> Written:
     )
 
 
+def spoke(market: str, hub: int, token: str, number: int = 1, /, **changes: bool | int) -> tuple[Written, Written]:
+    """What a spoke allows with a hub market, caps of 2000 and of 1000 tokens unless others are given, and its usage."""
+    made = HubMarket(hub, contract(token), 7, Params(), **STATE, supply_cap=2_000 * 10**7, borrow_cap=1_000 * 10**7)
+    return (
+        xoxno.spoke_asset_entry(contract(market), number, made, **changes),
+        xoxno.spoke_usage_entry(contract(market), number, made),
+    )
+
+
 def oracle(market: str, token: str, max_age: int = 57_600, **changes: Raw) -> Written:
     """The ``Oracle`` entry of a token, with one source."""
     written = xoxno.oracle_entry(contract(f"{market} aggregator"), contract(token), 7, [Source()], max_age)
@@ -202,8 +211,10 @@ class XoxnoLedger(MadeLedger):
         aggregator = contract(f"{market} aggregator")
         tokens = dict.fromkeys(token for _, token in pools)
         self.replace(controller(market), xoxno.aggregator_instance(aggregator, map(contract, tokens)))
+        for number in (1, 2, 3):
+            self.replace(xoxno.hub_entry(contract(market), number), xoxno.spoke_entry(contract(market), number))
         for hub, token in pools:
-            self.replace(parameters(market, hub, token), state(market, hub, token))
+            self.replace(parameters(market, hub, token), state(market, hub, token), *spoke(market, hub, token))
         for token in tokens:
             self.replace(
                 token_instance(token, token.encode()),

@@ -37,9 +37,18 @@ class Xoxno(ProtocolModule):
         rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
         totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
         prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
-        limits="a pool that no list has is found by its events only; limits belong to spokes and are left out",
+        limits="a pool that no list has is found by its events only; limits belong to spokes, and a pool sums them up",
     )
-    statuses: ClassVar = {"active": "the controller is open", "paused": "the controller is paused"}
+    statuses: ClassVar = {
+        "active": "the controller is open",
+        "paused": "the controller is paused: one can withdraw, repay and liquidate, and open nothing new",
+    }
+    pool_statuses: ClassVar = {
+        "active": "the hub is active and a spoke lists the token",
+        "hub_inactive": "the hub is switched off: one can withdraw, repay and liquidate, and open nothing new",
+        "insolvent": "what suppliers are owed is more than cash and debt: nobody can supply",
+        "unlisted": "no spoke lists the token: nothing new can be opened",
+    }
     views = XoxnoViews()
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:

@@ -78,7 +78,32 @@ class Controller:
     aggregator: str | None
     """Of prices; None where the instance names no contract as such."""
     status: str
+    last_spoke: int | None
+    """Spokes are numbered from 1 to this; None where the instance does not say."""
     storage: tuple[tuple[str, ScVal], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke:
+    """What a spoke allows with a hub market, and what its accounts have there.
+
+    Factors are basis points, caps base units (0 is closed), ``supplied`` and ``borrowed`` scaled amounts in RAY.
+    """
+
+    number: int
+    deprecated: bool
+    is_collateralizable: bool
+    is_borrowable: bool
+    paused: bool
+    frozen: bool
+    no_seize: bool
+    loan_to_value: int
+    liquidation_threshold: int
+    liquidation_bonus: int
+    supply_cap: int
+    borrow_cap: int
+    supplied: int
+    borrowed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +137,26 @@ def state_key(contract: str, pool: HubAsset) -> bytes:
     return variant_key(contract, "State", pool.value())
 
 
+def hub_key(controller: str, hub: int) -> bytes:
+    """The ledger key of whether a hub is active."""
+    return variant_key(controller, "Hub", u32(hub))
+
+
+def spoke_key(controller: str, spoke: int) -> bytes:
+    """The ledger key of a spoke."""
+    return variant_key(controller, "Spoke", u32(spoke))
+
+
+def spoke_asset_key(controller: str, spoke: int, pool: HubAsset) -> bytes:
+    """The ledger key of what a spoke allows with a hub market."""
+    return variant_key(controller, "SpokeAsset", u32(spoke), pool.value())
+
+
+def spoke_usage_key(controller: str, spoke: int, pool: HubAsset) -> bytes:
+    """The ledger key of what a spoke's accounts have in a hub market."""
+    return variant_key(controller, "SpokeUsage", u32(spoke), pool.value())
+
+
 def oracle_key(aggregator: str, token: str) -> bytes:
     """The ledger key of a token's configuration, in the price aggregator."""
     return variant_key(aggregator, "Oracle", price_key(token))
@@ -141,11 +186,13 @@ def decode_controller(entry: Entry) -> Controller:
     if not strkey.is_contract(pool):
         raise DecodeError("controller instance: field Pool is no contract")
     kind, payload = storage.get("PriceAggregator", VOID)
+    last_spoke = storage.get("LastSpokeId", VOID)
     return Controller(
         wasm_hash=instance.wasm_hash.hex(),
         pool=pool,
         aggregator=payload if kind == scval.ADDRESS and strkey.is_contract(payload) else None,
         status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
+        last_spoke=last_spoke[1] if last_spoke[0] == scval.U32 else None,
         storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
     )
 
@@ -180,6 +227,31 @@ def decode_state(entry: Entry) -> dict[str, int]:
     if numbers["last_timestamp"] >= _MAX_TIMESTAMP:
         raise DecodeError("State: field last_timestamp is beyond any time")
     return numbers
+
+
+def decode_hub(entry: Entry | None) -> bool:
+    """Whether a hub is active; one that is not there is not. Raises `DecodeError`."""
+    return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
+
+
+def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
+    """What a spoke allows with a hub market. Raises `DecodeError` naming the field.
+
+    A spoke without an entry of its own takes nothing new, as one that is deprecated; without usage it has nothing.
+    """
+    fields = Fields.of(asset.value, "SpokeAsset")
+    used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
+    numbers = {name: fields.u32(name) for name in ("loan_to_value", "liquidation_threshold", "liquidation_bonus")}
+    numbers |= {name: fields.i128(name) for name in ("supply_cap", "borrow_cap")}
+    numbers |= {name: 0 if used is None else used.i128(f"{name}_scaled_ray") for name in ("supplied", "borrowed")}
+    _none_negative(numbers, "SpokeAsset and SpokeUsage")
+    flags = ("is_collateralizable", "is_borrowable", "paused", "frozen", "no_seize")
+    return Spoke(
+        number=number,
+        deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
+        **{name: fields.boolean(name) for name in flags},
+        **numbers,
+    )
 
 
 def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:

@@ -19,8 +19,10 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
+from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
+from exporter.tables import TERMS
 
 RAY = 10**RAY_DECIMALS
 YEAR_MILLISECONDS = 31_556_926_000
@@ -69,10 +71,10 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units; the protocol's
-        revenue is part of what is supplied) and `utilization_bps` (Int64, of these two); `accrued_supply_index`,
-        `accrued_borrow_index`; `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr` and the same three
-        `accrued_` (27 decimals); `borrow_apy_bps`, `supply_apy_bps` (Int64, of the stored rates). All are Int128
-        unless said otherwise.
+        revenue is part of what is supplied) and `utilization_bps` (Int64, of these two); `accrued_supplied`,
+        `accrued_revenue` (scaled), `accrued_supply_index`, `accrued_borrow_index`; `stored_utilization`,
+        `stored_borrow_apr`, `stored_supply_apr` and the same three `accrued_` (27 decimals); `borrow_apy_bps`,
+        `supply_apy_bps` (Int64, of the stored rates). All are Int128 unless said otherwise.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
@@ -101,6 +103,8 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
         total_supplied.alias("total_supplied"),
         total_borrowed.alias("total_borrowed"),
         utilization_bps(total_borrowed, total_supplied).alias("utilization_bps"),
+        accrued.supplied.alias("accrued_supplied"),
+        accrued.revenue.alias("accrued_revenue"),
         accrued.supply_index.alias("accrued_supply_index"),
         accrued.borrow_index.alias("accrued_borrow_index"),
         stored_utilization.alias("stored_utilization"),
@@ -123,7 +127,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """
     raw = raw_rows(columns, POOL_COLUMNS)
     return shared_columns(
-        project(raw),
+        with_terms(with_available(project(raw)), columns),
         "xoxno",
         VERSION,
         total_collateral=0,  # what is supplied is the collateral
@@ -136,7 +140,134 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=0,
+        **{name: name for name in (*_OF_SPOKES, *_OF_POOL)},
+        liability_factor_bps=10_000,
+        reserve_factor_bps="reserve_factor",
+        max_utilization_bps=pl.when(pl.col("max_utilization") < RAY).then(pl.col("max_utilization") // (RAY // BPS)),
     )
+
+
+LIQUIDATION_BUFFER_BPS = 200
+"""Of what is supplied, that a loan has to leave as cash."""
+
+_OF_SPOKES: dict[str, pl.DataType] = {
+    name: TERMS[name]
+    for name in (
+        "collateral_factor_bps", "liquidation_threshold_bps", "liquidation_bonus_bps", "supply_cap", "borrow_cap",
+        "can_be_collateral", "can_be_borrowed", "spokes",
+    )
+}  # fmt: skip
+_OF_POOL: dict[str, pl.DataType] = {
+    name: TERMS[name]
+    for name in (
+        "can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "can_reason", "pool_status",
+        "risk_scope", "liquidation_kind", "available_to_withdraw", "available_to_borrow", "available_to_supply",
+    )
+}  # fmt: skip
+UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
+
+
+def with_available(projected: pl.DataFrame) -> pl.DataFrame:
+    """Add what can be withdrawn and borrowed at the most (Int128, base units) and whether the pool is backed.
+
+    Whatever gates and spokes say (contracts/pool/src/guards.rs, ops/withdraw.rs, ops/borrow.rs): the cash bounds both.
+    Neither may leave a utilization above the highest, nor a withdrawal debt without any supply; a loan has to leave
+    `LIQUIDATION_BUFFER_BPS` of what is supplied. The protocol's revenue is not for suppliers to withdraw.
+    """
+    names = ("accrued_supplied", "accrued_revenue", "accrued_supply_index", "accrued_borrow_index", "borrowed", "cash",
+             "max_utilization", "asset_decimals")  # fmt: skip
+    state = numbers_of(projected, names)
+    unit = exact.column([10 ** (RAY_DECIMALS - places) for places in state["asset_decimals"].to_list()])
+    supplied, supply_index = state["accrued_supplied"], state["accrued_supply_index"]
+    borrowed, borrow_index, cash = state["borrowed"], state["accrued_borrow_index"], state["cash"]
+    most = state["max_utilization"]
+
+    def amount(shares: pl.Series, index: pl.Series) -> pl.Series:
+        """The base units that so many shares pay for, or owe, rounded down twice."""
+        return exact.floor_divide(exact.multiply_divide_floor(shares, index, RAY), unit)
+
+    kept = shares_to_keep(value_of(borrowed, borrow_index), borrowed, supply_index, most)
+    burnt = within(exact.subtract(supplied, kept), exact.subtract(supplied, state["accrued_revenue"]))
+    claims = amount(supplied, supply_index)
+    buffer = exact.multiply_divide_half_up(claims, LIQUIDATION_BUFFER_BPS, BPS)
+    lent = shares_to_lend(value_of(supplied, supply_index), borrow_index, most)
+    lent = exact.clamp(exact.subtract(lent, borrowed), 0, exact.INT128_MAX)
+    owed = exact.multiply_divide_ceil(exact.multiply_divide_ceil(borrowed, borrow_index, RAY), 1, unit)
+    return projected.with_columns(
+        within(cash, amount(burnt, supply_index)).alias("available_to_withdraw"),
+        within(exact.subtract(cash, buffer), _lent_amount(lent, borrow_index, unit)).alias("available_to_borrow"),
+        (exact.subtract(exact.subtract(claims, cash), owed) <= 0).alias("backed"),
+    )
+
+
+@exact.at_most(exact.INT128_MAX)
+def _lent_amount(shares: pl.Series, index: pl.Series, unit: pl.Series) -> pl.Series:
+    unit = exact.clamp(unit, 1, exact.INT128_MAX)
+    return exact.floor_divide(exact.multiply_divide_floor(shares, index, RAY), unit)
+
+
+_HALF = RAY // 2
+
+
+@exact.at_most(exact.INT128_MAX)
+def shares_to_keep(debt: pl.Series, borrowed: pl.Series, supply_index: pl.Series, most: pl.Series) -> pl.Series:
+    """The fewest scaled amounts of supply with which a withdrawal passes.
+
+    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value, and hu(shares, index, RAY) >= value
+    where shares × index >= (2 × value - 1) × RAY / 2. A highest utilization of RAY or more is none, and debt needs a
+    share.
+    """
+    supply_index = exact.clamp(supply_index, 1, exact.INT128_MAX)
+    bounded = (most < RAY) & (debt != 0)
+    doubled = exact.add(exact.multiply(exact.select(bounded, most, 0), 2), 1)
+    value = exact.add(exact.multiply_divide_floor(exact.multiply(debt, 2), RAY, doubled), 1)
+    value = exact.select(bounded, value, 1)
+    shares = exact.multiply_divide_ceil(exact.subtract(exact.multiply(value, 2), 1), _HALF, supply_index)
+    return exact.select(borrowed == 0, 0, exact.select(bounded, shares, 1))
+
+
+@exact.at_most(exact.INT128_MAX)
+def shares_to_lend(value: pl.Series, borrow_index: pl.Series, most: pl.Series) -> pl.Series:
+    """The most scaled amounts of debt with which a loan passes, for a supply of this value: the converse."""
+    borrow_index = exact.clamp(borrow_index, 1, exact.INT128_MAX)
+    bounded = (most < RAY) & (value != 0)
+    doubled = exact.add(exact.multiply(exact.select(bounded, most, 0), 2), 1)
+    debt = exact.subtract(exact.multiply_divide_ceil(doubled, value, 2 * RAY), 1)
+    shares = exact.multiply_divide_ceil(exact.add(exact.multiply(debt, 2), 1), _HALF, borrow_index)
+    return exact.select(bounded, exact.subtract(shares, 1), exact.INT128_MAX)
+
+
+def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """Add who may do what, and at what risk, by the spokes that list the pools; null where these cannot be told."""
+    found: dict[str, list[object]] = {name: [] for name in (*_OF_SPOKES, *_OF_POOL)}
+    own = ("accrued_supply_index", "accrued_borrow_index", "asset_decimals", "available_to_withdraw",
+           "available_to_borrow", "backed")  # fmt: skip
+    rows = zip(
+        projected.select(own).iter_rows(), columns["paused"], columns["hub_active"], columns["spokes"], strict=True
+    )
+    for (supply_index, borrow_index, places, withdrawable, borrowable, backed), paused, active, spokes in rows:
+        row: dict[str, object] = {"available_to_withdraw": withdrawable, "available_to_borrow": borrowable}
+        if isinstance(spokes, tuple) and isinstance(active, bool):
+            enters = active and not paused
+            pool = AccruedPool(supply_index, borrow_index, 10 ** (RAY_DECIMALS - places), borrowable, enters)
+            terms = terms_of(spokes, pool)
+            status = "active" if spokes else "unlisted"
+            row |= {name: terms.get(name) for name in _OF_SPOKES}
+            row |= {
+                "can_supply": terms["can_supply"] and backed,
+                "can_borrow": terms["can_borrow"],
+                **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), terms["can_exit"]),
+                "pool_status": "hub_inactive" if not active else status if backed else "insolvent",
+                "risk_scope": "spoke",
+                "liquidation_kind": "range",
+                "available_to_borrow": min(borrowable, terms["room_to_borrow"]),
+                "available_to_supply": terms["room_to_supply"],
+            }
+        else:
+            row["can_reason"] = UNKNOWN_SPOKES
+        for name, values in found.items():
+            values.append(row.get(name))
+    return projected.with_columns(exact.frame(found, _OF_SPOKES | _OF_POOL))
 
 
 def curve_of(state: pl.DataFrame) -> Curve:

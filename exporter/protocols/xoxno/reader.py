@@ -16,18 +16,26 @@ from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.xoxno.layout import (
     NAME,
     PARAMETERS,
+    PAUSED,
     STATE,
     VERSION,
     Controller,
     HubAsset,
     HubParameters,
+    Spoke,
     config_hash,
     decode_controller,
+    decode_hub,
     decode_parameters,
+    decode_spoke,
     decode_state,
     hub_asset,
+    hub_key,
     oracle_key,
     parameters_key,
+    spoke_asset_key,
+    spoke_key,
+    spoke_usage_key,
     state_key,
 )
 from exporter.protocols.xoxno.prices import read_prices
@@ -39,11 +47,14 @@ POOL = "pool"
 PRICE_AGGREGATOR = "price_aggregator"
 """The role of the contract that the controller should name for prices, so that one wave of entries is enough."""
 
+MAX_SPOKE_ASSETS = 4_096
+"""So many times a spoke may allow something with a pool; with more none of it is read."""
+
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "pool_contract",
-    "decimals", *PARAMETERS, *STATE,
+    "decimals", *PARAMETERS, *STATE, "paused", "hub_active", "spokes",
 )  # fmt: skip
 
 
@@ -131,9 +142,64 @@ class _Reader(Collector):
                 "as the list of deployments has it; the former was asked"
             )
 
+    def spoke_numbers(self, market: str) -> range:
+        """The numbers of a controller's spokes; none where it does not say them, or has more than can be read."""
+        last = self.controllers[market].last_spoke
+        if last is None or last * len(self.known[market].pools) > MAX_SPOKE_ASSETS:
+            return range(0)
+        return range(1, last + 1)
+
+    def spoke_keys(self, market: str) -> list[bytes]:
+        """The keys of what a controller's hubs and spokes allow."""
+        spokes, pools = self.spoke_numbers(market), self.known[market].pools
+        keys = [hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
+        keys += [spoke_key(market, spoke) for spoke in spokes]
+        return keys + [spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
+
+    def usage_keys(self, market: str, entries: Entries) -> list[bytes]:
+        """The keys of what accounts of spokes have in the hub markets that these list."""
+        return [
+            spoke_usage_key(market, spoke, pool)
+            for spoke in self.spoke_numbers(market)
+            for pool in self.known[market].pools
+            if entries[spoke_asset_key(market, spoke, pool)] is not None
+        ]
+
+    def spokes_of(self, market: str, pool: HubAsset, entries: Entries) -> tuple[Spoke, ...] | None:
+        """What each spoke allows with a hub market, None where that cannot be told.
+
+        An archived entry says what it said: it cannot change, and comes back with whoever needs it.
+        """
+        if not self.spoke_numbers(market) and self.controllers[market].last_spoke != 0:
+            return None
+        try:
+            return tuple(
+                decode_spoke(
+                    number, entries[spoke_key(market, number)], asset, entries[spoke_usage_key(market, number, pool)]
+                )
+                for number in self.spoke_numbers(market)
+                if (asset := entries[spoke_asset_key(market, number, pool)]) is not None
+            )
+        except DecodeError as error:
+            self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be told: {error}")
+            return None
+
+    def hub_active(self, market: str, pool: HubAsset, entries: Entries) -> bool | None:
+        """Whether a pool's hub is active, None where that cannot be told."""
+        try:
+            return decode_hub(entries[hub_key(market, pool.hub)])
+        except DecodeError as error:
+            self.notice(f"market {market}: whether hub {pool.hub} is active cannot be told: {error}")
+            return None
+
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a controller's hub markets; one that cannot be read does not cost the others."""
         known, controller = self.known[market], self.controllers[market]
+        if controller.last_spoke != 0 and not self.spoke_numbers(market):
+            told = (
+                "does not say" if controller.last_spoke is None else f"says {controller.last_spoke}, too many to read"
+            )
+            self.notice(f"market {market}: what its spokes allow is not read; how many they are it {told}")
         members: list[tuple[HubAsset, Entry | None]] = []
         missing: list[HubAsset] = []
         for pool in known.pools:
@@ -143,7 +209,7 @@ class _Reader(Collector):
                 missing.append(pool)
                 continue
             members.append((pool, parameters))
-            self.take_pool(market, pool, state, parameters)
+            self.take_pool(market, pool, state, parameters, entries)
         if missing:
             named = ", ".join(pool.pool for pool in missing)
             self.notice(f"market {market}: these pools are known of and not created, or not yet: {named}")
@@ -166,7 +232,9 @@ class _Reader(Collector):
             )
         )
 
-    def take_pool(self, market: str, pool: HubAsset, state: Entry | None, parameters: Entry | None) -> None:
+    def take_pool(
+        self, market: str, pool: HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
+    ) -> None:
         """Append one hub market to the columns, or say why it is not read."""
         with self.noting(market, pool.pool):
             found = {
@@ -179,10 +247,12 @@ class _Reader(Collector):
             if decoded.token != pool.token:
                 detail = f"the parameters of this pool say that they are of token {decoded.token}"
                 raise UnreadError("inconsistent", detail)
-            self.append_pool(market, pool, decoded, numbers)
+            self.append_pool(market, pool, decoded, numbers, entries)
 
-    def append_pool(self, market: str, pool: HubAsset, decoded: HubParameters, numbers: Mapping[str, int]) -> None:
-        """Append what was decoded of a hub market."""
+    def append_pool(
+        self, market: str, pool: HubAsset, decoded: HubParameters, numbers: Mapping[str, int], entries: Entries
+    ) -> None:
+        """Append what was decoded of a hub market, with what its hub and the spokes allow."""
         controller = self.controllers[market]
         self.append(
             {
@@ -197,6 +267,9 @@ class _Reader(Collector):
                 "decimals": decoded.numbers["asset_decimals"],
                 **decoded.numbers,
                 **numbers,
+                "paused": controller.status == PAUSED,
+                "hub_active": self.hub_active(market, pool, entries),
+                "spokes": self.spokes_of(market, pool, entries),
             }
         )
         self.reading.parameters[market, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
@@ -205,12 +278,13 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all controllers with their hub markets: one wave of entries, and one of prices.
+    """Read all controllers with their hub markets: three waves of entries, and one of prices.
 
     Nothing on the chain lists the hub markets (docs/protocols/xoxno.md, "Discovery"), so those of the deployments and
-    of the candidates are all there are. A second wave of entries is needed only where the controller names another pool
-    contract or price aggregator than the list does, or where there is no list. Raises `SourceError` when the source
-    fails; anything wrong with one controller or hub market is in the reading.
+    of the candidates are all there are. They are in the first wave, or in the second where the controller names another
+    pool contract or price aggregator than the list does, or where there is no list. How many spokes there are, the
+    controller says; what these allow is in the second, and what they use in the third. Raises `SourceError` when the
+    source fails; anything wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.known)
@@ -228,9 +302,10 @@ async def read_markets(
     where_they_are = [
         key
         for market, controller in reader.controllers.items()
-        for key in reader.keys(market, controller.pool, controller.aggregator)
+        for key in (*reader.keys(market, controller.pool, controller.aggregator), *reader.spoke_keys(market))
     ]
     entries |= await view.read(where_they_are)
+    entries |= await view.read([key for market in reader.controllers for key in reader.usage_keys(market, entries)])
     for market in reader.controllers:
         reader.take_pools(market, entries)
 
