@@ -19,6 +19,7 @@ from exporter.ledger.observation import Entry
 from exporter.numbers import exact
 from exporter.protocols.alula import layout as alula
 from exporter.protocols.alula import math as alula_math
+from exporter.protocols.balances import balance_key, decode_balance
 from exporter.protocols.blend import layout as blend
 from exporter.protocols.blend import math as blend_math
 from exporter.protocols.k2 import layout as k2
@@ -275,10 +276,10 @@ def _peridot(key: bytes, step: Step) -> Iterator[Transition]:
     if old.model is None:
         curve = peridot.fixed_curve(old.fixed_rate or 0)
     else:
-        balance = step.before(peridot.balance_key(old.token, contract))
+        balance = step.before(balance_key(old.token, contract))
         if balance is None and cash:
             return  # a token that keeps its balances in its own way
-        live_cash = peridot.decode_balance(balance)
+        live_cash = decode_balance(balance)
         keys = peridot.entry_keys(old.model, peridot.MODEL_ENTRIES)
         curve = peridot.decode_model(old.model, {each: step.before(each) for each in keys})
     row: dict[str, int | str] = {**dict.fromkeys(peridot_math.VAULT_COLUMNS, 0), **numbers, **curve}

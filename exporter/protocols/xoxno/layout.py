@@ -245,11 +245,14 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
     numbers |= {name: fields.i128(name) for name in ("supply_cap", "borrow_cap")}
     numbers |= {name: 0 if used is None else used.i128(f"{name}_scaled_ray") for name in ("supplied", "borrowed")}
     _none_negative(numbers, "SpokeAsset and SpokeUsage")
-    flags = ("is_collateralizable", "is_borrowable", "paused", "frozen", "no_seize")
     return Spoke(
         number=number,
         deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        **{name: fields.boolean(name) for name in flags},
+        is_collateralizable=fields.boolean("is_collateralizable"),
+        is_borrowable=fields.boolean("is_borrowable"),
+        paused=fields.boolean("paused"),
+        frozen=fields.boolean("frozen"),
+        no_seize=fields.boolean("no_seize"),
         **numbers,
     )
 

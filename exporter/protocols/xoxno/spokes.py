@@ -11,7 +11,7 @@ import msgspec
 from exporter.history.schema import MAX_DECIMAL
 from exporter.protocols.xoxno.layout import RAY_DECIMALS, Spoke
 
-RAY = 10**RAY_DECIMALS
+RAY: int = 10**RAY_DECIMALS
 
 
 class SpokeTerms(TypedDict):
