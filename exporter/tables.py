@@ -85,6 +85,9 @@ An amount is only told for what can be done: `exporter.numbers.compute` makes it
 where that is not known.
 """
 
+SPOKES = "spokes"
+"""A column that a `project` may give besides and that no frame keeps: for people, each spoke's own terms."""
+
 GATES = {
     "can_withdraw": "available_to_withdraw",
     "can_borrow": "available_to_borrow",

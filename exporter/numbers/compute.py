@@ -17,7 +17,7 @@ from exporter.numbers.prices import price_frame, refuse_older, with_values
 from exporter.numbers.rewards import backstop_frame, prices_in, with_rewards
 from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
-from exporter.tables import BACKSTOPS, GATES, MARKETS, POOLS, TERMS, VALID_PRICE
+from exporter.tables import BACKSTOPS, GATES, MARKETS, POOLS, SPOKES, TERMS, VALID_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Tables:
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
+    spokes: dict[tuple[str, str], str] = field(default_factory=dict)
+    """JSON, by market and pool: the terms of each spoke, where a protocol has such."""
     tokens: dict[str, Token] = field(default_factory=dict)
 
 
@@ -185,7 +187,11 @@ def _pools_of(
         (exact.clamp(pools[name], least[name], bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
         for name, bound in BOUNDS.items()
     )
-    return _keep_exact(pools, representable, unread).select(POOLS.keys())
+    pools = _keep_exact(pools, representable, unread)
+    if SPOKES in pools.columns:
+        listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
+        tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
+    return pools.select(POOLS.keys())
 
 
 def _with_terms(projected: pl.DataFrame) -> pl.DataFrame:

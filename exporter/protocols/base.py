@@ -293,8 +293,9 @@ class ProtocolModule(ABC):
         """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`, and any of `TERMS` there.
 
         ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
-        many ledgers may stand in one call. Raises `ExactError` with the positions of pools for which the contract's
-        math has no result.
+        many ledgers may stand in one call. It may also have `exporter.tables.SPOKES`: the JSON of the spokes that
+        `exporter.tree.documents.AssetRisk` lists, or null. Raises `ExactError` with the positions of pools for which
+        the contract's math has no result.
         """
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:

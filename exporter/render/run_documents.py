@@ -37,6 +37,7 @@ from exporter.tree.documents import (
     AssetRates,
     AssetRewards,
     AssetRisk,
+    AssetSpoke,
     ContractVersion,
     Excluded,
     KnownAddress,
@@ -166,12 +167,18 @@ def render_details(tables: Tables, modules: Mapping[str, ProtocolModule], series
     """
     periods = periods_of(series.pools, tables.close_time, tables.pools)
     for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
-        parameters = tables.parameters.get((row["market"], row["pool"]), ())
-        yield render_document(asset_detail(row, parameters, modules[row["protocol"]], own))
+        key = row["market"], row["pool"]
+        spokes = msgspec.json.decode(tables.spokes.get(key, "[]"), type=list[AssetSpoke])
+        parameters = tables.parameters.get(key, ())
+        yield render_document(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
 
 
 def asset_detail(
-    row: Mapping[str, Any], parameters: Sequence[Parameter], module: ProtocolModule, periods: list[AssetPeriod]
+    row: Mapping[str, Any],
+    parameters: Sequence[Parameter],
+    module: ProtocolModule,
+    periods: list[AssetPeriod],
+    spokes: Sequence[AssetSpoke] = (),
 ) -> AssetDetail:
     """The detail from a row of the pools frame, what its protocol says of the pool and of itself, and its periods."""
 
@@ -235,7 +242,7 @@ def asset_detail(
             pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
         ),
         liquidity=shared(AssetLiquidity),
-        risk=shared(AssetRisk),
+        risk=shared(AssetRisk, spokes=list(spokes)),
         rewards=shared(
             AssetRewards,
             supply_reward_expiration=printed_time(row["supply_reward_expiration"]),

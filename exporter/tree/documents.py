@@ -409,6 +409,35 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
     available_usd_cents: UsdCents | None
 
 
+class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one spoke allows with a pool: a set of limits of its own, for the accounts that belong to it.
+
+    Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
+    `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
+    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap.
+    """
+
+    spoke: Count
+    deprecated: bool
+    paused: bool
+    frozen: bool
+    can_supply: bool
+    can_withdraw: bool
+    can_borrow: bool
+    can_repay: bool
+    can_liquidate: bool
+    can_be_seized: bool
+    available_to_supply: Amount
+    available_to_borrow: Amount
+    collateral_factor_bps: BasisPoints
+    liquidation_threshold_bps: BasisPoints
+    liquidation_bonus_bps: BasisPoints
+    supply_cap: Amount
+    borrow_cap: Amount
+    can_be_collateral: bool
+    can_be_borrowed: bool
+
+
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     """What the pool's configuration says of collateral, debt and limits, in the same words for every protocol.
 
@@ -417,7 +446,8 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     liability factor of the pool that the debt is in. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
     position, and the number is the one that the protocol's page names), `auction` or `dynamic` (then it is null).
     Of the two caps null is none, and "0" closed; null is none for `max_utilization_bps` too. The raw numbers are in
-    `rate_model`.
+    `rate_model`. `spokes` has what each of them says of the pool, where the scope is `spoke`; the fields above then sum
+    their caps up, and have the factors of the spoke with the highest.
     """
 
     risk_scope: RiskScope | None
@@ -432,6 +462,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     reserve_factor_bps: BasisPoints | None
     can_be_collateral: bool | None
     can_be_borrowed: bool | None
+    spokes: list[AssetSpoke]
 
 
 class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.numbers.wording import lasting
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.tables import PROTOCOL_COLUMNS, TERMS
+from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from tests.protocols.at_time import at
 from tests.protocols.blend_chain import BlendLedger
 from tests.protocols.made_ledger import NOW, MadeSource, contract
@@ -47,12 +47,8 @@ def test_nothing_to_read(name: str) -> None:
     frame = PROTOCOLS[name].project(at(reading.columns, NOW))
 
     assert ([], [], [], []) == (reading.markets, reading.unread, reading.absent, reading.notices)
-<<<<<<< HEAD
-    assert {**PROTOCOL_COLUMNS, **{name: TERMS[name] for name in TERMS if name in frame.columns}} == dict(frame.schema)
-=======
     assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())[: len(PROTOCOL_COLUMNS)]
-    assert (PROTOCOL_COLUMNS | TERMS).items() >= frame.schema.items()
->>>>>>> 5badb60 (XOXNO: what its spokes allow, and how much can be supplied, borrowed and withdrawn)
+    assert (PROTOCOL_COLUMNS | TERMS | {SPOKES: pl.String()}).items() >= frame.schema.items()
 
 
 @EVERY

@@ -7,8 +7,11 @@ those of XOXNO/rs-lending-xlm at 5a27d74f.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import example, given
@@ -19,8 +22,10 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import HubMarket
 from exporter.numbers import exact
 from exporter.protocols.xoxno import Xoxno, math
+from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
-from exporter.tables import PROTOCOL_COLUMNS, TERMS, VALID_PRICE
+from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS, VALID_PRICE
+from exporter.tree.documents import AssetSpoke
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
 from tests.protocols.at_time import at as at_time
@@ -561,7 +566,7 @@ def test_every_column() -> None:
     expected = judge.project(JUDGED, NOW)
 
     assert PROTOCOL_COLUMNS.items() <= frame.schema.items()
-    assert (TERMS | PROTOCOL_COLUMNS).items() >= frame.schema.items()
+    assert (TERMS | PROTOCOL_COLUMNS).items() >= frame.drop(SPOKES).schema.items()
     assert {
         "market": contract("A"),
         "pool": pool_id(1, "USDC"),
@@ -624,7 +629,7 @@ def test_an_empty_reading() -> None:
     frame = Xoxno().project(at_time(columns, NOW))
 
     assert PROTOCOL_COLUMNS.items() <= frame.schema.items()
-    assert (TERMS | PROTOCOL_COLUMNS).items() >= frame.schema.items()
+    assert (TERMS | PROTOCOL_COLUMNS).items() >= frame.drop(SPOKES).schema.items()
     assert 0 == frame.height
 
 
@@ -638,3 +643,125 @@ def test_coverage_says_all() -> None:
         for text in (coverage.title, coverage.structure, coverage.supply_yield, coverage.rates, coverage.totals,
                      coverage.prices, coverage.limits)
     )  # fmt: skip
+
+
+SPOKE = Spoke(
+    number=1, deprecated=False, is_collateralizable=True, is_borrowable=True, paused=False, frozen=False,
+    no_seize=False, loan_to_value=7_500, liquidation_threshold=7_800, liquidation_bonus=900, supply_cap=10**10,
+    borrow_cap=10**10, supplied=0, borrowed=0,
+)  # fmt: skip
+TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
+
+
+def published(
+    pool: Pool, spokes: tuple[Spoke, ...] | None, *, paused: bool = False, hub_active: bool = True
+) -> dict[str, Any]:
+    """What is published of one hub market."""
+    columns: dict[str, list[object]] = {name: [value] for name, value in (pool | {"decimals": 7}).items()}
+    columns |= {name: [""] for name in TEXTS} | {"paused": [paused], "hub_active": [hub_active], "spokes": [spokes]}
+    row: dict[str, Any] = project_pools(at_time(columns, NOW)).row(0, named=True)
+    return row
+
+
+def closed(row: Mapping[str, Any]) -> str:
+    """What cannot be done."""
+    return " ".join(
+        name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if row[f"can_{name}"] is False
+    )
+
+
+@pytest.mark.parametrize(
+    ("spokes", "given", "expected", "status"),
+    [
+        ([{}], {}, "", "active"),
+        ([{}], {"paused": True}, "supply borrow", "active"),
+        ([{}], {"hub_active": False}, "supply borrow", "hub_inactive"),
+        ([{"deprecated": True}], {}, "supply borrow", "active"),
+        ([{"frozen": True}], {}, "supply borrow", "active"),
+        ([{"paused": True}], {}, "supply withdraw borrow repay liquidate", "active"),
+        ([{"paused": True}, {"is_borrowable": False}], {}, "borrow", "active"),
+        ([{"is_collateralizable": False}], {}, "supply", "active"),
+        ([], {}, "supply borrow", "unlisted"),
+    ],
+)
+def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
+    """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
+    row = published(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
+
+    assert (expected, status) == (closed(row), row["pool_status"])
+
+
+def test_terms_of_several_spokes() -> None:
+    """Caps are summed up over the spokes that lend or take collateral; factors are those of the highest one."""
+    spokes = (
+        SPOKE,
+        replace(SPOKE, number=2, loan_to_value=8_000, liquidation_threshold=8_100, liquidation_bonus=300),
+        replace(SPOKE, number=3, is_collateralizable=False, borrow_cap=5, loan_to_value=9_000),
+        replace(SPOKE, number=4, deprecated=True, supply_cap=7, loan_to_value=9_500),
+    )
+    row = published(JUDGED, spokes)
+    expected = {
+        "risk_scope": "spoke", "liquidation_kind": "range", "collateral_factor_bps": 8_000,
+        "liquidation_threshold_bps": 8_100, "liquidation_bonus_bps": 300, "liability_factor_bps": 10_000,
+        "supply_cap": 2 * 10**10, "borrow_cap": 2 * 10**10 + 5, "reserve_factor_bps": 1_500,
+        "max_utilization_bps": 9_500, "can_be_collateral": True, "can_be_borrowed": True,
+    }  # fmt: skip
+    shown = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
+
+    assert expected == {name: row[name] for name in expected}
+    assert [1, 2, 3, 4] == [spoke.spoke for spoke in shown]
+    assert [True, True, False, False] == [spoke.can_supply for spoke in shown]
+    assert ["10000000000", "10000000000", "5", "10000000000"] == [spoke.borrow_cap for spoke in shown]
+    assert None is published(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
+
+
+def test_what_cannot_be_told() -> None:
+    """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
+    row = published(JUDGED, None)
+
+    assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
+    assert (None, None, math.UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
+    assert (1_500, None) == (row["reserve_factor_bps"], row["spokes"])
+
+
+def test_an_insolvent_market_takes_no_supply() -> None:
+    """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
+    row = published(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
+
+    assert ("supply", "insolvent") == (closed(row), row["pool_status"])
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "supplied": st.integers(0, 10**29), "borrowed": st.integers(0, 10**29), "cash": st.integers(0, 10**9),
+            "supply_index": st.integers(RAY // 2, 2 * RAY), "borrow_index": st.integers(RAY, 3 * RAY),
+            "revenue": st.integers(0, 10**27), "asset_decimals": st.sampled_from((0, 7)),
+            "max_utilization": st.one_of(st.integers(0, RAY + 1), st.sampled_from((RAY // 2, 95 * RAY // 100))),
+        }
+    ),
+    st.integers(0, 10**9), st.integers(0, 10**29),
+)  # fmt: skip
+def test_the_most_passes_and_one_more_does_not(changes: Pool, cap: int, used: int) -> None:
+    """The contracts' own checks take the amounts that are told, and nothing above them."""
+    pool = JUDGED | changes | {"last_timestamp": NOW * 1_000}
+    pool["revenue"] = min(pool["revenue"], pool["supplied"])
+    if not isinstance(judged(pool), dict) or not judge.hu(pool["supplied"], pool["supply_index"], RAY):
+        return
+    row = published(pool, (replace(SPOKE, supply_cap=cap, borrow_cap=cap, supplied=used, borrowed=used),))
+
+    def passes(action: str, amount: int) -> bool:
+        try:
+            if action == "withdraw":
+                return judge.may_withdraw(pool, amount)
+            within = judge.within_cap(pool, action, cap, used, amount)
+            return within and (action == "supply" or judge.may_borrow(pool, amount))
+        except OverflowError:  # the contract's, too
+            return False
+
+    for action in ("withdraw", "borrow", "supply"):
+        amount = row[f"available_to_{action}"]
+        assert amount >= 0
+        assert amount == 0 or passes(action, amount)
+        shares = (amount + 1) * 10 ** (27 - pool["asset_decimals"]) * RAY // pool["supply_index"]
+        assert not passes(action, amount + 1) or shares == 0  # too little for a share is refused as such

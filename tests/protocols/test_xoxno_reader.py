@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from exporter.ledger.codec.scval_encode import address, i128, u32
+from exporter.localnet.xoxno import hub_entry, spoke_entry
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Origin
 from tests.protocols.made_ledger import NOW, bare_token, contract, token_instance
@@ -20,7 +22,9 @@ from tests.protocols.xoxno_ledger import (
     parameters,
     pool_id,
     quotes_call,
+    spoke,
     state,
+    with_fields,
 )
 
 A, B = contract("A"), contract("B")
@@ -297,3 +301,81 @@ class TestFailures:
 
         assert {pool_id(1, "USDC"), pool_id(2, "USDC")} == set(unread_of(tables))
         assert {"undecodable"} == {reason for reason, _ in unread_of(tables).values()}
+
+
+class TestSpokes:
+    """What spokes and hubs allow, as the controller keeps it."""
+
+    def row(self, ledger: XoxnoLedger) -> dict[str, Any]:
+        """What is published of USDC in hub 1."""
+        rows = ledger.compute([candidate("A")], [deployment("A", POOLS)]).pools.rows(named=True)
+        return {row["pool"]: row for row in rows}[pool_id(1, "USDC")]
+
+    def test_what_is_read(self) -> None:
+        """The one spoke that lists the pool, with what its accounts have in it: 990 and 500 of 2000 and 1000 tokens."""
+        row = self.row(three_pools())
+
+        assert ("spoke", 7_500, 7_800, 900) == (
+            row["risk_scope"], row["collateral_factor_bps"], row["liquidation_threshold_bps"],
+            row["liquidation_bonus_bps"],
+        )  # fmt: skip
+        assert (2_000 * 10**7, 1_000 * 10**7) == (row["supply_cap"], row["borrow_cap"])
+        assert 1_010 * 10**7 > row["available_to_supply"] > 1_009 * 10**7  # the shares have grown a little
+        assert 500 * 10**7 - 20 * 10**7 > row["available_to_borrow"] > 449 * 10**7  # 95 % of the supply
+
+    def test_hub_and_spokes(self) -> None:
+        """A hub that is missing or switched off, a spoke that is deprecated or missing: nothing new."""
+        for broken, status in (
+            (hub_entry(A, 1, active=False), "hub_inactive"),
+            (spoke_entry(A, 1, deprecated=True), "active"),
+        ):
+            for change in ("replace", "remove"):
+                ledger = three_pools()
+                getattr(ledger, change)(broken)
+                row = self.row(ledger)
+                assert (False, True, status) == (row["can_supply"], row["can_withdraw"], row["pool_status"])
+
+    def test_archived_entries_say_what_they_said(self) -> None:
+        """Nobody can change an archived entry, and whoever needs it brings it back."""
+        ledger = three_pools()
+        before = self.row(ledger)
+        for written in (hub_entry(A, 1), *spoke("A", 1, "USDC")):
+            ledger.archive(written)
+
+        assert before == self.row(ledger)
+
+    @pytest.mark.parametrize(
+        ("storage", "notice"),
+        [
+            ({"LastSpokeId": None}, "it does not say how many"),
+            ({"LastSpokeId": u32(4_000)}, "4000 are many"),
+        ],
+    )
+    def test_spokes_that_are_not_read(self, storage: dict[str, Any], notice: str) -> None:
+        """Where their number is not told, or above the bound, the pools are read and nothing is said of spokes."""
+        ledger = three_pools()
+        ledger.replace(controller("A", storage=storage))
+        tables = ledger.compute([candidate("A")], [deployment("A", POOLS)])
+
+        assert ([], {None}) == (tables.unread, set(tables.pools["can_supply"]))
+        assert [True] == [notice in item for item in tables.notices]
+
+    def test_another_form(self) -> None:
+        """A spoke's entry of another form costs its pool's terms, with the field, and no number."""
+        ledger = three_pools()
+        key, data = spoke("A", 1, "USDC")[0]
+        ledger.replace(with_fields((key, data), {"loan_to_value": None}))
+        tables = ledger.compute([candidate("A")], [deployment("A", POOLS)])
+
+        assert [] == tables.unread
+        assert ["SpokeAsset: field loan_to_value is missing"] == [item.split(": ", 2)[2] for item in tables.notices]
+        assert {None, True} == set(tables.pools["can_supply"])
+
+    def test_no_spoke_at_all(self) -> None:
+        """A controller of no spokes: nothing can be opened, and it costs no further request."""
+        ledger = three_pools()
+        ledger.replace(controller("A", storage={"LastSpokeId": u32(0)}))
+        row = self.row(ledger)
+
+        assert (False, "unlisted", 0) == (row["can_borrow"], row["pool_status"], row["supply_cap"])
+        assert 2 == len(ledger.asked.requests)

@@ -436,6 +436,7 @@ def test_every_field() -> None:
             "reserve_factor_bps": 2000,
             "can_be_collateral": True,
             "can_be_borrowed": True,
+            "spokes": [],
         },
         "rewards": {
             "reward_token": "C" + 55 * "A",

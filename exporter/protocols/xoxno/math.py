@@ -22,7 +22,7 @@ from exporter.numbers import exact
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
-from exporter.tables import TERMS
+from exporter.tables import SPOKES, TERMS
 
 RAY = 10**RAY_DECIMALS
 YEAR_MILLISECONDS = 31_556_926_000
@@ -119,15 +119,15 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given.
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given, and `SPOKES`.
 
     Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
     part of what is supplied, so nothing stands beside the totals. Raises `ExactError` with the positions of the hub
     markets for which the contract's math has no result.
     """
-    raw = raw_rows(columns, POOL_COLUMNS)
-    return shared_columns(
-        with_terms(with_available(project(raw)), columns),
+    projected = with_terms(with_available(project(raw_rows(columns, POOL_COLUMNS))), columns)
+    shared = shared_columns(
+        projected,
         "xoxno",
         VERSION,
         total_collateral=0,  # what is supplied is the collateral
@@ -145,6 +145,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         reserve_factor_bps="reserve_factor",
         max_utilization_bps=pl.when(pl.col("max_utilization") < RAY).then(pl.col("max_utilization") // (RAY // BPS)),
     )
+    return shared.with_columns(projected[SPOKES])
 
 
 LIQUIDATION_BUFFER_BPS = 200
@@ -154,7 +155,7 @@ _OF_SPOKES: dict[str, pl.DataType] = {
     name: TERMS[name]
     for name in (
         "collateral_factor_bps", "liquidation_threshold_bps", "liquidation_bonus_bps", "supply_cap", "borrow_cap",
-        "can_be_collateral", "can_be_borrowed", "spokes",
+        "can_be_collateral", "can_be_borrowed",
     )
 }  # fmt: skip
 _OF_POOL: dict[str, pl.DataType] = {
@@ -164,6 +165,7 @@ _OF_POOL: dict[str, pl.DataType] = {
         "risk_scope", "liquidation_kind", "available_to_withdraw", "available_to_borrow", "available_to_supply",
     )
 }  # fmt: skip
+_TERMS = _OF_SPOKES | _OF_POOL | {SPOKES: pl.String()}
 UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
 
 
@@ -239,7 +241,7 @@ def shares_to_lend(value: pl.Series, borrow_index: pl.Series, most: pl.Series) -
 
 def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """Add who may do what, and at what risk, by the spokes that list the pools; null where these cannot be told."""
-    found: dict[str, list[object]] = {name: [] for name in (*_OF_SPOKES, *_OF_POOL)}
+    found: dict[str, list[object]] = {name: [] for name in _TERMS}
     own = ("accrued_supply_index", "accrued_borrow_index", "asset_decimals", "available_to_withdraw",
            "available_to_borrow", "backed")  # fmt: skip
     rows = zip(
@@ -252,7 +254,7 @@ def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> 
             pool = AccruedPool(supply_index, borrow_index, 10 ** (RAY_DECIMALS - places), borrowable, enters)
             terms = terms_of(spokes, pool)
             status = "active" if spokes else "unlisted"
-            row |= {name: terms.get(name) for name in _OF_SPOKES}
+            row |= {name: terms.get(name) for name in (*_OF_SPOKES, SPOKES)}
             row |= {
                 "can_supply": terms["can_supply"] and backed,
                 "can_borrow": terms["can_borrow"],
@@ -267,7 +269,7 @@ def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> 
             row["can_reason"] = UNKNOWN_SPOKES
         for name, values in found.items():
             values.append(row.get(name))
-    return projected.with_columns(exact.frame(found, _OF_SPOKES | _OF_POOL))
+    return projected.with_columns(exact.frame(found, _TERMS))
 
 
 def curve_of(state: pl.DataFrame) -> Curve:

@@ -196,10 +196,8 @@ class _Reader(Collector):
         """Decode a controller's hub markets; one that cannot be read does not cost the others."""
         known, controller = self.known[market], self.controllers[market]
         if controller.last_spoke != 0 and not self.spoke_numbers(market):
-            told = (
-                "does not say" if controller.last_spoke is None else f"says {controller.last_spoke}, too many to read"
-            )
-            self.notice(f"market {market}: what its spokes allow is not read; how many they are it {told}")
+            count = "it does not say how many" if controller.last_spoke is None else f"{controller.last_spoke} are many"
+            self.notice(f"market {market}: what its spokes allow is not read: {count}")
         members: list[tuple[HubAsset, Entry | None]] = []
         missing: list[HubAsset] = []
         for pool in known.pools:
