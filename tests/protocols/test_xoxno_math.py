@@ -658,7 +658,8 @@ def published(
 ) -> dict[str, Any]:
     """What is published of one hub market."""
     columns: dict[str, list[object]] = {name: [value] for name, value in (pool | {"decimals": 7}).items()}
-    columns |= {name: [""] for name in TEXTS} | {"paused": [paused], "hub_active": [hub_active], "spokes": [spokes]}
+    columns |= {name: [""] for name in TEXTS}
+    columns |= {"paused": [paused], "hub_active": [hub_active], "spokes": [spokes]}
     row: dict[str, Any] = project_pools(at_time(columns, NOW)).row(0, named=True)
     return row
 
