@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.containment import read_contained
+from exporter.tables import TERMS
 
 Place = tuple[str, str]
 """Market and pool."""
@@ -31,6 +32,7 @@ PRICE_COLUMNS = {
     "oracle", "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "price_reason", "tvl_usd_cents",
     "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
 }  # fmt: skip
+TERM_COLUMNS = {*TERMS, "available_usd_cents"}
 _UNKNOWN_KIND = 99
 _MORE = (symbol("zz_a_later_field"), u32(1))
 
@@ -177,6 +179,12 @@ def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
     return rows
 
 
+def untold(place: Place, names: set[str], row: Mapping[str, Any], notices: Iterable[str]) -> bool:
+    """Whether these are null, and the row or a notice that names the pool says why."""
+    null = all(row[name] is None for name in names - {"can_reason"})
+    return null and (row["can_reason"] is not None or any(place[1] in notice for notice in notices))
+
+
 @dataclass(slots=True)
 class Swept:
     """What became of all rows over all changes: counts by kind of change and fate, and in words what is not alike.
@@ -233,6 +241,8 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
                     fate = "unread" if place in unread or (place[0], None) in unread else "lost"
                 elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
                     fate = "unpriced"
+                elif different <= TERM_COLUMNS and untold(place, different, computed[place], after.notices):
+                    fate = "untold"
                 else:
                     fate = "changed" if key in source.read else "called"
                 if fate == "lost":

@@ -9,12 +9,14 @@ from exporter.protocols import PROTOCOLS
 from tests.protocols.one_entry import sweep
 
 DEFAULTS: dict[str, tuple[str, ...]] = {
-    "k2": ("(APARAMS,", "instance.BVR", "instance.OU", "instance.PAUSED", "instance.VS1"),
+    "k2": ("(APARAMS,", "(Balance,", "(RDEBTCEIL,", "instance.BVR", "instance.OU", "instance.PAUSED", "instance.VS1"),
     "peridot": (
         "(AdminFeeScaled)", "(BoostedUnderly", "(BoostedVault)", "(InterestModel)", "(ManagedCash)", "(Pause",
-        "(ReserveFactorS", "(TotalAdminFees)", "(TotalReserves)", "instance.(TotalSupply)",
+        "(ReserveFactorS", "(TotalAdminFees)", "(TotalReserves)", "instance.(TotalSupply)", "(BorrowCap)",
+        "(LiquidationInc", "(MarketCF,", "(Peridottroller)", "(SupplyCap)", "(SupportedMarke",
     ),
     "slender": ("instance.(TokenSupply",),
+    "xoxno": ("(Hub,", "(Spoke,", "(SpokeAsset,", "(SpokeUsage,"),
 }  # fmt: skip
 """What may be missing: the contract itself then has another number, and so has the row. Where that is not so, the
 reader has to say that the pool is unread, and the name has no place here."""

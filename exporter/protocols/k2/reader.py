@@ -38,7 +38,7 @@ from exporter.protocols.k2.layout import (
     router_keys,
     shown_parameters,
 )
-from exporter.protocols.k2.math import TERM_COLUMNS
+from exporter.protocols.k2.math import RAY, TERM_COLUMNS
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -164,6 +164,10 @@ class _Reader(Collector):
         ceiling = decode_debt_ceiling(entries[debt_ceiling_key(market, asset)])
         self.reading.parameters[market, asset] = shown_parameters(reserve, model, ceiling)
         router, balance = self.routers[market], self.balances[asset, reserve.a_token]
+        numbers = reserve.numbers
+        free = supply.scaled * numbers["liquidity_index"] - debt.scaled * numbers["variable_borrow_index"]
+        if free >= RAY and not balance.stored:  # a unit or more that is not lent
+            balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
             self.notice(
                 f"market {market}: what can be withdrawn and borrowed of {asset} cannot be told; of its aToken, "
