@@ -216,7 +216,8 @@ def _compare(outcome: _Outcome, numbers: _Numbers, time: int) -> Iterator[Compar
 def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
     """Whether there is no price of ours only because the call for it is not known to hold at the run's ledger."""
     row = rows.get(item.pool or "")
-    return item.field == "oracle_price" and row is not None and UNCERTIFIED in (row["price_reason"] or "")
+    priced = item.field in ("oracle_price", "oracle_decimals")
+    return priced and row is not None and UNCERTIFIED in (row["price_reason"] or "")
 
 
 def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:

@@ -7,13 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.tables import PROTOCOL_COLUMNS, TERMS
+from exporter.tables import PROTOCOL_COLUMNS, TERMS, RewardReason
 
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 """The columns of text that the raw state of every pool has."""
 
 Given = pl.Expr | pl.Series | str | int
 """Where a shared column comes from: an expression, its values, a column of another name, or one number in every row."""
+
+
+NO_REWARDS: dict[str, Given] = {
+    **dict.fromkeys(("supply_reward_per_second", "borrow_reward_per_second", "reward_decimals"), 0),
+    **dict.fromkeys(("supply_reward_reason", "borrow_reward_reason"), pl.lit(RewardReason.NONE)),
+}
+"""The columns of a protocol whose contracts pay nothing beside the interest."""
 
 
 def raw_rows(columns: Mapping[str, list[object]], numbers: Iterable[str], *texts: str) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import polars as pl
 import pytest
 
 from exporter.ledger.oracles import Quote

@@ -235,7 +235,7 @@ def test_terms() -> None:
         "supply_cap": 2_000 * 10**7, "max_utilization_bps": 9_000, "reserve_factor_bps": 1_000,
         "can_be_collateral": True, "can_be_borrowed": True, "available_to_withdraw": 500 * 10**7,
         "available_to_borrow": 440 * 10**7 + 9,  # 400 × 10^7 shares at 1.1, and what the rounding of 90 % hides
-        "available_to_supply": 1_000 * 10**7,
+        "available_to_supply": 1_000 * 10**7, "supply_reward_reason": "none", "borrow_reward_per_second": 0,
     }  # fmt: skip
 
     assert expected == {name: row[name] for name in expected}

@@ -706,6 +706,7 @@ def test_terms_of_several_spokes() -> None:
         "liquidation_threshold_bps": 8_100, "liquidation_bonus_bps": 300, "liability_factor_bps": 10_000,
         "supply_cap": 2 * 10**10, "borrow_cap": 2 * 10**10 + 5, "reserve_factor_bps": 1_500,
         "max_utilization_bps": 9_500, "can_be_collateral": True, "can_be_borrowed": True,
+        "borrow_reward_reason": "none", "supply_reward_per_second": 0,
     }  # fmt: skip
     shown = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from exporter.numbers import exact
 from exporter.protocols.shared_columns import (
+    NO_REWARDS,
     Given,
     numbers_of,
     raw_rows,
@@ -120,6 +121,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier_decimals=0,
         backstop_credit="fees",
         **_TERMS,
+        **NO_REWARDS,
     )
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
 from exporter.tables import SPOKES, TERMS
@@ -141,6 +141,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier_decimals=0,
         backstop_credit=0,
         **{name: name for name in (*_OF_SPOKES, *_OF_POOL)},
+        **NO_REWARDS,
         liability_factor_bps=10_000,
         reserve_factor_bps="reserve_factor",
         max_utilization_bps=pl.when(pl.col("max_utilization") < RAY).then(pl.col("max_utilization") // (RAY // BPS)),
