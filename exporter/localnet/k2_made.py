@@ -54,7 +54,7 @@ _MODELS = (
 
 
 class K2Markets:
-    """The made markets; ``markets`` says what is in them, ``stale`` is the token whose price is old.
+    """The made markets; ``markets`` says what is in them, ``tokens`` has their tokens, of ``stale`` the price is old.
 
     At each `advance`, ``changes_per_ledger`` reserves of markets that are not paused change as a user's operation
     changes them. ``archived`` of the reserves have archived entries; ``missing`` more have no aToken instance.
@@ -78,7 +78,7 @@ class K2Markets:
         self.plain_oracle = made_address("localnet k2 oracle of the published source")
         self.admin = made_account("localnet k2 admin")
         self.stale = tokens[4].contract
-        self._tokens = {token.contract: token for token in tokens}
+        self.tokens = {token.contract: token for token in tokens}
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, item) for market in self.markets for item in market.reserves if item.supply_scaled]
         if len(settled) < archived + missing or min(archived, missing) < 0:
@@ -153,7 +153,7 @@ class K2Markets:
 
     def _cash(self, reserve: Reserve) -> Entry:
         """What a reserve's aToken has of the token."""
-        return balance_entry(self._tokens[reserve.asset], reserve.a_token, reserve.cash)
+        return balance_entry(self.tokens[reserve.asset], reserve.a_token, reserve.cash)
 
     def _market(self, index: int, tokens: list[Token], time: int) -> Market:
         random = self._random

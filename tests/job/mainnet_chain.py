@@ -181,7 +181,8 @@ class MainnetChain(LocalNetwork):
         unlisted = Reserve(
             token.contract, token.symbol, token.decimals, a_token, debt_token, CLOSE_TIME - 500, len(market.reserves)
         )
-        unlisted.supply_scaled = 5 * 10**9
+        unlisted.supply_scaled = unlisted.cash = 5 * 10**9
+        made.tokens[token.contract] = token
         market.reserves.append(unlisted)
         self.pools += len(market.reserves)
         return made

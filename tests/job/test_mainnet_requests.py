@@ -24,8 +24,8 @@ from tests.jobs import settings_for
 
 WAVES = (
     "lists: instances, zones, records, Peridot's vaults and XOXNO's hub markets with their tokens",
-    "what these name: pools of zones, reserves of K2 and Alula, rate models, the factory that no list has",
-    "the reserves of Blend's pools with their tokens, and the tokens of K2's reserves that no list has",
+    "what these name: pools of zones, reserves of K2 and Alula, rate models, XOXNO's spokes, the unlisted factory",
+    "the reserves of Blend's pools with their tokens, K2's unlisted tokens, what aTokens have and spokes use",
 )
 """The waves of keys that each depend on the one before; the protocols share their requests."""
 
@@ -100,11 +100,11 @@ def test_requests_for_entries(runs: list[Counted]) -> None:
         print(f"{each.keys} keys, {dict(each.methods)}")
         assert each.keys > 2 * MAX_KEYS_PER_REQUEST  # or the rule would say nothing
         assert each.methods["getLedgerEntries"] <= -(-each.keys // MAX_KEYS_PER_REQUEST) + waves
-    assert runs[0].methods["getLedgerEntries"] > runs[1].methods["getLedgerEntries"]
+    assert runs[0].methods["getLedgerEntries"] >= runs[1].methods["getLedgerEntries"]
 
 
 def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
-    """Calls are made for prices, for what a boosted Peridot vault could pay, and for tokens of their own layout."""
+    """Calls are made for prices, for what boosted vaults could pay and aTokens have, and for tokens of own layouts."""
     for each in runs:
         quotes = {reading.protocol: reading.quotes for reading in each.read.protocols}
         oracles = {oracle for name in ("blend", "alula", "peridot") for oracle, _ in quotes[name]}
@@ -112,7 +112,7 @@ def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
         odd = [token.contract for token in chain.tokens if token.layout is TokenLayout.OWN]
         functions: Counter[str] = Counter()
         for (contract, function), count in each.calls.items():
-            functions["symbol or decimals" if contract in odd else function] += count
+            functions["symbol or decimals" if contract in odd and function != "balance" else function] += count
 
         assert {
             "decimals": len(oracles),
@@ -120,8 +120,9 @@ def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
             "get_asset_prices_vec_fresh": 1,  # the reserves of both K2 markets
             "quotes": 1,  # XOXNO's tokens, of 31 hub markets
             "get_available_liquidity": 4,
-            "symbol or decimals": 2 * len(odd),
-        } == dict(functions)
+            "balance": 4,  # of the aTokens of K2 whose token is no Stellar asset
+        } == {function: count for function, count in functions.items() if function != "symbol or decimals"}
+        assert 2 * len(odd) <= functions["symbol or decimals"] <= 4 * len(odd)  # two protocols may ask at one time
         assert sum(functions.values()) == each.methods["simulateTransaction"]
 
 
