@@ -32,6 +32,7 @@ from exporter.tree.documents import (
     AssetOperations,
     AssetRewards,
     AssetRisk,
+    ChangeList,
     DataPackage,
     MarketEntry,
     MarketList,
@@ -343,6 +344,22 @@ def _judge_package(whole: Whole, status: SystemStatus, key: str, package: DataPa
         yield "$.resources has files of the history that do not ascend, or have ledgers in common"
 
 
+def _judge_changes(whole: Whole, status: SystemStatus, key: str, changes: ChangeList) -> Iterator[str]:  # noqa: ARG001
+    yield from _ledger(status, changes.observed_ledger)
+    places = [(pool.market, pool.pool) for pool in changes.pools]
+    yield from _differs("pools", places, sorted(whole.by_name), "the listing of all pools has")
+    unread = [(item.market, item.pool) for item in changes.unread]
+    found = sorted(((item.market, item.pool) for item in status.unread), key=lambda place: (place[0], place[1] or ""))
+    yield from _differs("unread", unread, found, "the status has")
+    if len({change.id for change in changes.data}) < len(changes.data):
+        yield "$.data has an id twice"
+    ledgers = [change.observed_ledger for change in changes.data]
+    if ledgers != sorted(ledgers, reverse=True) or ledgers[:1] > [status.observed_ledger]:
+        yield "$.data must begin with the newest, and reach no further than the run"
+    if any(change.previous_ledger >= change.observed_ledger for change in changes.data):
+        yield "$.data has a change between a ledger and an earlier one"
+
+
 def _judge_openapi(whole: Whole, status: SystemStatus, key: str, document: OpenApiDocument) -> Iterator[str]:  # noqa: ARG001
     ours = openapi_document()
     version = "x-exporter-version"
@@ -361,6 +378,7 @@ KINDS: Mapping[type, Kind] = {
     AssetDetail: Kind(_judge_detail, _keep_detail),
     **dict.fromkeys(HISTORIES, Kind(_judge_history, _keep_history)),
     DataPackage: Kind(_judge_package),
+    ChangeList: Kind(_judge_changes),
     OpenApiDocument: Kind(_judge_openapi),
 }
 """The kinds, by model. Pages, the status and the manifests have modules of their own."""

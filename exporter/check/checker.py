@@ -18,6 +18,7 @@ from exporter.check.agreement import KINDS, UNKNOWN, check_manifest, check_statu
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.public_urls import check_links, links_of
 from exporter.check.walks import check_walks, find_listing
+from exporter.check.watcher_files import Watched, check_watched, read_feed, read_metrics
 from exporter.check.whole import Looked, Page, Seen, Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
@@ -37,6 +38,7 @@ from exporter.tree.families import (
     EMPTY_PAGE,
     EVIDENCE,
     LATEST_PARQUET,
+    METRICS,
     OPENAPI_KEY,
     PAGE,
     POINTER_KEY,
@@ -78,6 +80,7 @@ class TreeChecker:
         self._ledger, self._rows = observed_ledger, rows
         self.whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
+        self._watched: dict[str, Watched] = {}
         self._wanted: set[str] = set()
         self._schemas: Schemas | None = None
         # A filter of few pools has the same first page in many sizes.
@@ -171,6 +174,7 @@ class TreeChecker:
             check_status(whole, status)
         check_manifest(whole, status)
         check_history(whole, status, self._parquet)
+        check_watched(whole, status, self._watched)
         check_links(whole, status)
         whole.looked.ledger, whole.looked.run_id = status.observed_ledger, status.run_id
         whole.looked.complete = not whole.partial
@@ -208,6 +212,10 @@ class TreeChecker:
             whole.links[key] = links_of(key, data)
         elif key.endswith(".json"):
             return self._read_document(key, data)
+        elif key.endswith(".atom"):
+            self._watched[key] = read_feed(data)
+        elif key == METRICS.template:
+            self._watched[key] = read_metrics(data)
         elif content_type(key) is None:
             raise CheckError("no file of a tree has such an extension")
         return None

@@ -58,7 +58,11 @@ from exporter.publishing.standing import (
     refuse_not_newer,
 )
 from exporter.render.assets_pages import snapshots
+from exporter.render.changes import change_list, read_changes
 from exporter.render.data_package import render_tables
+from exporter.render.feeds import render_feeds
+from exporter.render.llms import render_llms
+from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
@@ -433,6 +437,11 @@ def render(
     yield from render_details(tables, PROTOCOLS, series)
     yield from render_overview(tables, series.first_seen)
     yield from render_tables(part, history, tables.close_time)
+    changes = change_list(tables, read_changes(store), network.passphrase)
+    yield render_document(changes)
+    yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
+    yield render_metrics(tables)
+    yield render_llms()
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
     yield render_document(covered)
     yield render_document(openapi_document())

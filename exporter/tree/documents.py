@@ -319,6 +319,71 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
     resources: list[DataResource]
 
 
+class Change(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is otherwise at a run than at the one before it, of a market or of one of its pools.
+
+    `kind` is new_market, new_pool, status, configuration, utilization (above 95 %) or unread. `id` never changes.
+    """
+
+    id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Tells the change from all others.")]
+    kind: Words
+    market: ContractAddress
+    pool: PoolId | None
+    title: Words
+    before: Words | None
+    after: Words | None
+    observed_ledger: Ledger
+    ledger_close_time: Timestamp
+    previous_ledger: Ledger
+
+
+class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the next run compares of a market."""
+
+    market: ContractAddress
+    protocol: ProtocolName
+    name: Words
+    status: Words
+    config_hash: ConfigHash
+
+
+class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the next run compares of a pool. Null: not known."""
+
+    market: ContractAddress
+    pool: PoolId
+    symbol: TokenSymbol
+    status: Words | None
+    utilization_bps: BasisPoints
+    can_supply: bool | None
+    can_withdraw: bool | None
+    can_borrow: bool | None
+    can_repay: bool | None
+    can_liquidate: bool | None
+
+
+class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
+    """What could not be read, so that the next run knows that it is not new."""
+
+    market: ContractAddress
+    pool: PoolId | None
+    reason: Reason
+
+
+class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
+    """The newest changes, newest first, and what the next run compares with.
+
+    At most 1,000 are kept, and 50 of a market. Where a run has nothing to compare with, nothing changed.
+    """
+
+    observed_ledger: Ledger
+    exporter_version: Words
+    data: list[Change]
+    markets: list[WatchedMarket]
+    pools: list[WatchedPool]
+    unread: list[WatchedUnread]
+
+
 class AssetPrice(Struct, frozen=True, forbid_unknown_fields=True):
     """Where `oracle_price_usd` comes from, or why there is none.
 
@@ -835,6 +900,7 @@ Document: TypeAlias = (
     | ProtocolList
     | HistoryManifest
     | DataPackage
+    | ChangeList
     | SystemStatus
     | RunManifest
     | OpenApiDocument

@@ -26,6 +26,7 @@ from exporter.tree.documents import (
     AssetDetail,
     AssetHistory,
     AssetsPage,
+    ChangeList,
     DataPackage,
     Document,
     HistoryManifest,
@@ -316,6 +317,23 @@ HISTORY_MANIFEST = _document(
     ),
     sweep=Sweep.NEVER,
 )
+CHANGES = _document(
+    "v1/changes.json",
+    ChangeList,
+    "/v1/changes",
+    Operation(
+        "listChanges",
+        "system",
+        "What changed from run to run",
+        "Statuses, new markets and pools, configurations, utilizations over 95 %, and what could not be read; the "
+        "feeds are made of it.",
+    ),
+    aliased=True,
+)
+FEED = _document("feed.atom")
+MARKET_FEED = _document("markets/{market}.atom")
+METRICS = _document("metrics.txt")
+LLMS = _document("llms.txt")
 LATEST_PARQUET = _document("v1/latest.parquet")
 """The Parquet file of the published run once more, under a name that stays."""
 DATA_PACKAGE = _document(
@@ -469,6 +487,11 @@ FAMILIES = (
     # The runs and the history.
     POINTER,
     RUN,
+    CHANGES,
+    FEED,
+    MARKET_FEED,
+    METRICS,
+    LLMS,
     HISTORY_MANIFEST,
     DATA_PACKAGE,
     LATEST_PARQUET,

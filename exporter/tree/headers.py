@@ -10,6 +10,7 @@ from exporter.tree.families import ERROR
 from exporter.tree.files import FileKind
 
 CONTENT_TYPES = {
+    "atom": "application/atom+xml; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "gz": "application/gzip",
     "html": "text/html; charset=utf-8",

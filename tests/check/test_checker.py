@@ -50,6 +50,9 @@ def files() -> Files:
     return good_tree()
 
 
+ENTRY = "<entry><id>urn:uuid:0</id><title>t</title><updated>2026-11-22T00:00:00Z</updated></entry>"
+
+
 def faults(files: Files, sample: int | None = None) -> list[str]:
     """What the checker finds wrong."""
     with pytest.raises(TreeFaultsError) as caught:
@@ -455,6 +458,27 @@ class TestConsistentLies:
         add_listed(files, key, encoded({"data": [], "next_cursor": None}))
 
         assert_named(files, key, "no market or pool of the run")
+
+    @pytest.mark.parametrize(
+        ("key", "how", "said"),
+        [
+            ("metrics.txt", lambda text: text.replace("# EOF", ""), "does not end with # EOF"),
+            ("metrics.txt", lambda text: text.replace("lending_pools ", "lending_pools x"), "a line that is no sample"),
+            ("metrics.txt", lambda text: re.sub("run_ledger [0-9]+", "run_ledger 7", text), "is of ledger 7"),
+            ("feed.atom", lambda text: text.replace("</feed>", ""), "is no XML"),
+            ("feed.atom", lambda text: "<!DOCTYPE feed>" + text, "has a declaration"),
+            ("feed.atom", lambda text: text.replace("<name>", "<n>").replace("</name>", "</n>"), "an author"),
+            ("feed.atom", lambda text: text.replace("<updated>", "<at>").replace("</updated>", "</at>"), "without"),
+            ("feed.atom", lambda text: text.replace("</feed>", f"{ENTRY}</feed>"), "none of the published changes"),
+            ("v1/changes.json", lambda text: text.replace('"pools":[{', '"pools":[],"unread":[{', 1), "ChangeList"),
+        ],
+    )
+    def test_what_watchers_read(self, files: Files, key: str, how: Callable[[str], str], said: str) -> None:
+        """A feed or a metrics file that its reader could not read, or that is of something else, is a fault."""
+        files[key] = how(files[key].decode()).encode()
+        seal(files)
+
+        assert_named(files, key, said)
 
     def test_broken_link_in_the_web_page(self, files: Files) -> None:
         """Links of the web page are followed."""

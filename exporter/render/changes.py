@@ -1,0 +1,166 @@
+"""What changed from run to run: `/v1/changes`, of which the feeds are made.
+
+The document has what the next run compares with beside the changes themselves, so both are always of one run, whatever
+becomes of another file. The first run of a tree has nothing to compare with, and says that nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+
+import exporter
+from exporter.numbers.compute import Tables
+from exporter.stores.store import Store
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import Change, ChangeList, WatchedMarket, WatchedPool, WatchedUnread, timestamp
+from exporter.tree.families import CHANGES
+
+HIGH_UTILIZATION_BPS = 9_500
+MOST_CHANGES = 1_000
+MOST_OF_A_MARKET = 50
+"""So many changes are kept, the newest, and so many of one market, so that none pushes out all others."""
+
+GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
+
+
+def read_changes(store: Store) -> ChangeList | None:
+    """The document that stands; None where there is none, or one that this version does not understand.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    stored = store.get(CHANGES.template)
+    try:
+        return None if stored is None else decode_json(stored.data, ChangeList)
+    except msgspec.DecodeError:
+        return None
+
+
+def change_list(tables: Tables, previous: ChangeList | None, network: str) -> ChangeList:
+    """The document of a run.
+
+    Args:
+        tables: the run.
+        previous: the document that stands. One of the run's own ledger was left by a try that died, and is taken over.
+        network: the network's passphrase.
+    """
+    markets = [
+        WatchedMarket(row["market"], row["protocol"], row["name"], row["status"], row["config_hash"])
+        for row in tables.markets.iter_rows(named=True)
+    ]
+    pools = [
+        WatchedPool(
+            row["market"], row["pool"], row["symbol"], row["pool_status"], row["utilization_bps"],
+            *(row[gate] for gate in GATES),
+        )
+        for row in tables.pools.iter_rows(named=True)
+    ]  # fmt: skip
+    unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
+    now = ChangeList(
+        observed_ledger=tables.ledger,
+        exporter_version=exporter.__version__,
+        data=[],
+        markets=markets,
+        pools=pools,
+        unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
+    )
+    if previous is None:
+        return now
+    if previous.observed_ledger >= tables.ledger:
+        again = previous.observed_ledger == tables.ledger
+        kept = [change for change in previous.data if again or change.observed_ledger < tables.ledger]
+        return msgspec.structs.replace(now, data=kept)
+
+    def dated(kind: str, market: str, pool: str | None, title: str, before: str | None, after: str | None) -> Change:
+        place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or ''}"
+        return Change(
+            id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}", kind=kind, market=market, pool=pool, title=title,
+            before=before, after=after, observed_ledger=tables.ledger,
+            ledger_close_time=timestamp(tables.close_time), previous_ledger=previous.observed_ledger,
+        )  # fmt: skip
+
+    found = sorted(_found(previous, now), key=lambda facts: (facts[1], facts[2] or "", facts[0]))
+    return msgspec.structs.replace(now, data=_bounded([*(dated(*facts) for facts in found), *previous.data]))
+
+
+_Facts = tuple[str, str, str | None, str, str | None, str | None]
+"""Kind, market, pool, title, before and after."""
+
+
+def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
+    known = {market.market: market for market in before.markets}
+    names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
+    missing = {(item.market, item.pool) for item in before.unread}
+    restated = set()
+    for market in now.markets:
+        name, was = names[market.market], known.get(market.market)
+        if was is None:
+            if (market.market, None) not in missing:
+                yield "new_market", market.market, None, f"New market: {name} ({market.protocol})", None, market.status
+            continue
+        if was.status != market.status:
+            restated.add(market.market)
+            title = f"{name}: {was.status} is now {market.status}"
+            yield "status", market.market, None, title, was.status, market.status
+        # Another version may take other fields into the digest.
+        if was.config_hash != market.config_hash and before.exporter_version == now.exporter_version:
+            title = f"{name}: its configuration changed"
+            yield "configuration", market.market, None, title, was.config_hash, market.config_hash
+    pools = {(pool.market, pool.pool): pool for pool in before.pools}
+    for pool in now.pools:
+        title, old = f"{pool.symbol} in {names[pool.market]}", pools.get((pool.market, pool.pool))
+        if old is None:
+            if pool.market in known and (pool.market, pool.pool) not in missing:
+                yield "new_pool", pool.market, pool.pool, f"New pool: {title}", None, None
+            continue
+        if pool.market not in restated:
+            yield from _restated(title, old, pool)
+        if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
+            ends = str(old.utilization_bps), str(pool.utilization_bps)
+            yield "utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends
+    symbols = {(pool.market, pool.pool): pool.symbol for pool in before.pools}
+    for item in now.unread:
+        if (item.market, item.pool) not in missing:
+            place = names.get(item.market, item.market)
+            if item.pool is not None:
+                place = f"{symbols.get((item.market, item.pool), item.pool)} in {place}"
+            yield "unread", item.market, item.pool, f"{place}: could not be read", None, item.reason
+
+
+def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
+    """What of a pool's own status changed. What was not known before, or is not now, is no change."""
+    if None not in (old.status, pool.status) and old.status != pool.status:
+        text = f"{title}: {old.status} is now {pool.status}"
+        yield "status", pool.market, pool.pool, text, old.status, pool.status
+        return
+    gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
+    turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]
+    if turned:
+        before, after = (
+            ", ".join(f"{gate} {'open' if is_open is side else 'closed'}" for gate, is_open in turned)
+            for side in (False, True)
+        )
+        yield "status", pool.market, pool.pool, f"{title}: {after}", before, after
+
+
+def _bounded(changes: Iterable[Change]) -> list[Change]:
+    seen: Counter[str] = Counter()
+    kept: list[Change] = []
+    for change in changes:
+        seen[change.market] += 1
+        if seen[change.market] <= MOST_OF_A_MARKET and len(kept) < MOST_CHANGES:
+            kept.append(change)
+    return kept
+
+
+def by_market(changes: ChangeList) -> Mapping[str, list[Change]]:
+    """The changes of each market that is watched, could not be read, or changed, the newest first."""
+    watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
+    found: dict[str, list[Change]] = {market: [] for market in watched}
+    for change in changes.data:
+        found.setdefault(change.market, []).append(change)
+    return dict(sorted(found.items()))

@@ -1,0 +1,59 @@
+"""`/llms.txt`: what this tree is and how to read it, for language models; it follows from the code alone."""
+
+from __future__ import annotations
+
+from exporter.render.openapi import OPERATIONS
+from exporter.tree.families import LLMS
+from exporter.tree.files import FileKind, RenderedFile
+
+_ABOUT = """\
+# Lending markets of Soroban
+
+> Exact snapshots of every lending market on Soroban (Stellar): yields, amounts, prices, statuses and risk parameters of
+> every pool at one ledger a run, with their history. Static files; nothing is computed when they are asked for.
+
+Read this before you use a number:
+
+- Every document states the ledger that it was observed at (`observed_ledger`). Say it when you tell a number.
+- Yields and utilizations are integers in basis points a year: 610 is 6.10 %. They are base yields, without rewards.
+- Amounts are strings of digits in base units of the token: divide by 10 to the power of `decimals`.
+- Money is a string of digits in US cents. `tvl_usd_cents` is all that was supplied, including what is lent out of it.
+- null means that there is none, or that it is not known. It is never 0.
+- A market can be frozen, and a pool closed for supplying or borrowing. Look at `market_status`, `can_supply` and
+  `can_borrow` before you call a rate the best.
+- Symbols are what tokens call themselves; tell tokens apart by `token_address`.
+- Lists are in pages: follow `next_cursor` until it is null.
+- What could not be read is named in `/v1/system/status`, with the reason.
+
+## Where to begin
+
+- [Which run this is](v1/system/status.json): ledger, time, and what is missing
+- [All markets](v1/markets.json): with protocol and status
+- [All pools, first page](v1/assets/index.json)
+- [All pools in one table](v1/latest.parquet): every column, as Parquet
+- [What changed lately](v1/changes.json)
+
+## Documents of the API
+
+Paths are relative to the root of this tree. Names in braces are yours to fill in; without a server that maps paths to
+files, append `.json`.
+
+"""
+
+_MORE = """
+## Beside the API
+
+- [OpenAPI description](v1/openapi.json): every field and its unit
+- [The history as tables](datapackage.json): Parquet files and the meaning of their columns; the folder
+  `history/pools` is a Delta table
+- [Metrics](metrics.txt): the newest run as OpenMetrics
+- [Feed of changes](feed.atom), and of each market at `markets/{market}.atom`
+
+An assistant that speaks the Model Context Protocol can ask this tree by `exporter mcp` and its URL.
+"""
+
+
+def render_llms() -> RenderedFile:
+    """Render the file."""
+    listed = "".join(f"- `{path}`: {operation.summary}\n" for path, _, operation in OPERATIONS)
+    return RenderedFile(LLMS.template, (_ABOUT + listed + _MORE).encode(), FileKind.DOCUMENT)

@@ -1,0 +1,228 @@
+"""What changed from run to run, the feeds of it, the metrics and the text for language models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import polars as pl
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as prometheus_families
+
+from exporter.numbers.compute import Tables
+from exporter.protocols.base import Unread
+from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, change_list
+from exporter.render.feeds import MOST_ENTRIES, render_feeds
+from exporter.render.llms import render_llms
+from exporter.render.metrics import decimal, render_metrics
+from exporter.tables import MARKETS
+from exporter.tree.documents import Change, ChangeList
+from exporter.tree.families import family_of
+from tests.history.frames import pools_frame
+from tests.render.rendering import contract
+
+A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
+ATOM = "{http://www.w3.org/2005/Atom}"
+TIME = 1_795_000_000
+Row = Mapping[str, Any]
+
+
+def tables(
+    ledger: int, pools: list[Row], markets: Mapping[str, Row] | None = None, unread: list[Unread] | None = None
+) -> Tables:
+    """A run with these pools; markets are theirs, with what is otherwise in them."""
+    usual = {
+        "protocol": "blend", "version": "v2", "status": "active", "config_hash": "0" * 16, "pool_count": 1,
+        "unread_count": 0, "tvl_usd_cents": 5, "observed_ledger": ledger,
+    }  # fmt: skip
+    named: dict[str, Row] = {str(row["market"]): {} for row in pools} | dict(markets or {})
+    rows = [{"market": name, "name": f"M{name[-1]}", **usual, **other} for name, other in sorted(named.items())]
+    frame = pools_frame([{"symbol": "USDC", "utilization_bps": 100, **row} for row in pools], ledger, TIME + ledger)
+    times = TIME + ledger
+    return Tables(ledger, times, frame, pl.DataFrame(rows, schema=MARKETS), unread=unread or [])
+
+
+def pool(market: str = A, name: str = X, **other: object) -> Row:
+    return {"market": market, "pool": name, "token_address": name, **other}
+
+
+def between(before: Tables, after: Tables) -> list[Change]:
+    return change_list(after, change_list(before, None, "made"), "made").data
+
+
+def kinds(changes: list[Change]) -> list[tuple[str, str, str | None]]:
+    return [(change.kind, change.market, change.pool) for change in changes]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (tables(1, [pool()]), tables(2, [pool()]), []),
+        (tables(1, [pool()]), tables(2, [pool(), pool(A, Y)]), [("new_pool", A, Y, None, None)]),
+        (tables(1, [pool()]), tables(2, [pool(), pool(B)]), [("new_market", B, None, None, "active")]),
+        (
+            tables(1, [pool()]), tables(2, [pool()], {A: {"status": "frozen"}}),
+            [("status", A, None, "active", "frozen")],
+        ),
+        (
+            tables(1, [pool(pool_status="on")]), tables(2, [pool(pool_status="off", can_supply=False)]),
+            [("status", A, X, "on", "off")],
+        ),
+        (
+            tables(1, [pool(can_borrow=True, can_repay=None)]), tables(2, [pool(can_borrow=False, can_repay=True)]),
+            [("status", A, X, "borrow open", "borrow closed")],
+        ),
+        (
+            tables(1, [pool(can_borrow=True)]), tables(2, [pool(can_borrow=False)], {A: {"status": "frozen"}}),
+            [("status", A, None, "active", "frozen")],
+        ),
+        (tables(1, [pool(can_borrow=True)]), tables(2, [pool(can_borrow=None)]), []),
+        (
+            tables(1, [pool(utilization_bps=9_500)]), tables(2, [pool(utilization_bps=9_501)]),
+            [("utilization", A, X, "9500", "9501")],
+        ),
+        (tables(1, [pool(utilization_bps=9_501)]), tables(2, [pool(utilization_bps=9_900)]), []),
+        (
+            tables(1, [pool()]), tables(2, [pool()], {A: {"config_hash": "1" * 16}}),
+            [("configuration", A, None, "0" * 16, "1" * 16)],
+        ),
+        (
+            tables(1, [pool(), pool(A, Y)]), tables(2, [pool()], unread=[Unread(A, Y, "blend", "archived", "it is")]),
+            [("unread", A, Y, None, "archived")],
+        ),
+        (
+            tables(1, [pool()], unread=[Unread(A, Y, "blend", "x", "y"), Unread(B, None, "blend", "x", "y")]),
+            tables(2, [pool(), pool(A, Y), pool(B)]), [],
+        ),
+    ],
+    ids=[
+        "nothing", "a pool", "a market", "a market's status", "a pool's status", "gates", "its market's status",
+        "not known", "above", "still above", "configuration", "unread", "read again",
+    ],
+)  # fmt: skip
+def test_each_kind(before: Tables, after: Tables, expected: list[tuple[str, ...]]) -> None:
+    """Every kind of change is told once, with what was and what is; what is not known, or came back, is no change."""
+    found = between(before, after)
+
+    assert expected == [(each.kind, each.market, each.pool, each.before, each.after) for each in found]
+    assert all((each.observed_ledger, each.previous_ledger) == (2, 1) for each in found)
+
+
+def test_a_first_run_changes_nothing() -> None:
+    """Where there is nothing to compare with, no change is made up, however strange the state is."""
+    strange = tables(1, [pool(utilization_bps=9_999)], {A: {"status": "frozen"}}, [Unread(B, None, "blend", "x", "y")])
+
+    assert [] == change_list(strange, None, "made").data
+
+
+def test_another_version_may_count_other_configuration() -> None:
+    """After an upgrade a digest may be of other fields, so nobody is told that a configuration changed."""
+    before = msgspec.structs.replace(change_list(tables(1, [pool()]), None, "made"), exporter_version="0.0.1")
+
+    assert [] == change_list(tables(2, [pool()], {A: {"config_hash": "1" * 16}}), before, "made").data
+
+
+def test_ids_are_for_good_and_kept() -> None:
+    """A change keeps its id and its text in every later run, a try again at its ledger gives the same document."""
+    first = change_list(tables(1, [pool()]), None, "made")
+    second = change_list(tables(2, [pool(), pool(A, Y)]), first, "made")
+    third = change_list(tables(3, [pool()], {A: {"status": "frozen"}}), second, "made")
+
+    assert second.data[0] == third.data[1]
+    assert ["status", "new_pool"] == [change.kind for change in third.data]
+    assert second == change_list(tables(2, [pool(), pool(A, Y)]), second, "made")
+    assert second.data[0].id != change_list(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
+    replaced = change_list(tables(2, [pool()]), third, "made")  # in the place of a ledger that the network never had
+    assert [] == replaced.data
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """The newest changes are kept, of one market only so many."""
+    busy, document = contract(99), change_list(tables(1, [pool()]), None, "made")
+    for ledger in range(2, 200):
+        after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})
+        document = change_list(after, document, "made")
+
+    assert MOST_OF_A_MARKET == sum(change.market == busy for change in document.data)
+    assert 11 * MOST_OF_A_MARKET == len(document.data) <= MOST_CHANGES
+    assert 199 == document.data[0].observed_ledger
+    assert MOST_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
+
+
+def feed_of(document: ChangeList, key: str) -> ElementTree.Element:
+    files = {file.key: file.data for file in render_feeds(document, "made", "2026-11-22T00:00:00Z")}
+    assert all(family_of(name) is not None for name in files)
+    return ElementTree.fromstring(files[key])
+
+
+def test_feeds() -> None:
+    """The feed has each change with an id, a time, a title and a link; a market's has its own, and every market one."""
+    odd = 'A & <b> "x" \x00\ud7ff'
+    before, after = tables(1, [pool(), pool(B)]), tables(2, [pool(), pool(A, Y, symbol=odd), pool(B)])
+    document = change_list(after, change_list(before, None, "made"), "made")
+    whole, own, other = (feed_of(document, key) for key in ("feed.atom", f"markets/{A}.atom", f"markets/{B}.atom"))
+    entry = own.find(f"{ATOM}entry")
+
+    assert entry is not None
+    assert document.data[0].id == entry.findtext(f"{ATOM}id")
+    assert f"New pool: {odd} in M{A[-1]}".replace("\x00", "�") == entry.findtext(f"{ATOM}title")
+    assert "2026-11-18T11:06:42Z" == entry.findtext(f"{ATOM}updated") == own.findtext(f"{ATOM}updated")
+    link = entry.find(f"{ATOM}link")
+    assert link is not None
+    assert f"../pools/{A}/{Y}.html" == link.get("href")
+    assert 1 == len(whole.findall(f"{ATOM}entry"))
+    assert [] == other.findall(f"{ATOM}entry")
+    assert 3 == len({feed.findtext(f"{ATOM}id") for feed in (whole, own, other)})
+    assert "2026-11-22T00:00:00Z" == other.findtext(f"{ATOM}updated")
+
+
+def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
+    """Both forms of the text are understood, and every number is the published one to its last digit."""
+    odd = 'a"b\\c\nd'
+    run = tables(7, [
+        pool(symbol=odd, supply_apy_bps=610, decimals=7, total_supplied=10**30 + 1, tvl_usd_cents=None),
+        pool(A, Y, supply_apy_bps=0, decimals=0, total_supplied=5, tvl_usd_cents=12345, can_supply=None),
+        pool(B, decimals=4_000_000_000),
+    ])  # fmt: skip
+    text = render_metrics(run).data.decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
+
+    def values(name: str) -> dict[tuple[str, str], float]:
+        return {(it.labels["market"], it.labels["pool"]): it.value for it in families[f"lending_{name}"].samples}
+
+    assert {"gauge"} == {family.type for family in families.values()}
+    assert 7 == families["lending_run_ledger"].samples[0].value
+    assert 0.061 == values("pool_supply_apy_ratio")[A, X]
+    assert {(A, Y): 123.45} == {key: it for key, it in values("pool_tvl_usd").items() if key[0] == A}
+    assert odd == families["lending_pool_open"].samples[0].labels["symbol"]
+    supplied = [s.labels["operation"] for s in families["lending_pool_open"].samples if s.labels["pool"] == Y]
+    assert "supply" not in supplied
+    assert (B, X) not in values("pool_supplied_tokens")
+    assert f"{10**23}.0000001" in text
+    plain = {family.name: len(family.samples) for family in prometheus_families(text)}
+    assert plain == {name: len(family.samples) for name, family in families.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "printed"),
+    [(610, 4, "0.0610"), (0, 0, "0"), (5, 0, "5"), (12345, 2, "123.45"), (1, 1001, None)],
+)
+def test_decimals(value: int, decimals: int, printed: str | None) -> None:
+    """Integers are printed with every decimal that they have."""
+    assert printed == decimal(value, decimals)
+
+
+def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
+    """Each link of the text is a file of a published tree."""
+    text = render_llms().data.decode()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+
+    assert (tree / "llms.txt").read_text() == text
+    assert len(links) > 8
+    assert [] == [link for link in links if not (tree / link).is_file()]
+    assert "`/v1/assets/{market}/{pool}`: One pool" in text
