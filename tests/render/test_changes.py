@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,21 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Unread
 from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import decimal, render_metrics
+from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
 from exporter.tree.documents import Change, ChangeList
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
+from tests.jobs import run, settings_for
 from tests.render.rendering import contract
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
@@ -226,3 +232,24 @@ def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
     assert len(links) > 8
     assert [] == [link for link in links if not (tree / link).is_file()]
     assert "`/v1/assets/{market}/{pool}`: One pool" in text
+
+
+def test_the_job_tells_what_changed() -> None:
+    """Two runs of the job: a pool that cannot be read any more and a market that came are told, and nothing else."""
+    store = MemoryStore()
+    networks = MadeNetwork(pools=6), MadeNetwork(pools=6, archived=1, alula_markets=1)
+    networks[1].advance()
+    for network in networks:
+        with running(create_app(network)) as url:
+            run(settings_for(None, url), store)
+    stored = store.get("v1/changes.json")
+    assert stored is not None
+    document = msgspec.json.decode(stored.data, type=ChangeList)
+    market, reserve = networks[1].archived[0]
+
+    assert Counter({"new_market": 1, "unread": 1}) == Counter(change.kind for change in document.data)
+    [unread] = [change for change in document.data if change.kind == "unread"]
+    assert (market.address, reserve.token, "archived") == (unread.market, unread.pool, unread.after)
+    feed = store.get(f"markets/{market.address}.atom")
+    assert feed is not None
+    assert unread.id in feed.data.decode()

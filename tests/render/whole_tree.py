@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.tree.families import LOG_PREFIX
 from tests.jobs import run, settings_for
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -37,7 +38,7 @@ def documents_of(folder: Path) -> dict[str, bytes]:
     return {
         key: path.read_bytes()
         for path in sorted(folder.rglob("*.json"))
-        if (key := path.relative_to(folder).as_posix()) not in OWN_RECORDS
+        if (key := path.relative_to(folder).as_posix()) not in OWN_RECORDS and not key.startswith(LOG_PREFIX)
     }
 
 
