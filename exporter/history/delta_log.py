@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import NAMESPACE_URL, uuid5
@@ -184,20 +185,28 @@ def _stats(file: HistoryFile) -> str:
     return _encode(told).decode()
 
 
+class _Ledger(Struct):
+    observed_ledger: int
+
+
 class _Stats(Struct, rename="camel"):
     num_records: int
-    min_values: dict[str, int]
-    max_values: dict[str, int]
+    min_values: _Ledger
+    max_values: _Ledger
 
 
 def _rearranged(came: Iterable[HistoryFile], went: Iterable[Add]) -> Iterator[str]:
     """The paths of files that hold the same rows as those that went, and of these: nobody has to read them again."""
-    parts = [(add, msgspec.json.decode(add.stats, type=_Stats)) for add in went]
+    parts = []
+    for add in went:
+        with suppress(msgspec.DecodeError):  # of a file that says nothing of its rows nothing is claimed
+            parts.append((add, decode_json(add.stats.encode(), _Stats)))
     for file in came:
         inside = [
             (add, stats)
             for add, stats in parts
-            if file.first_ledger <= stats.min_values[_LEDGER] and stats.max_values[_LEDGER] <= file.last_ledger
+            if file.first_ledger <= stats.min_values.observed_ledger
+            and stats.max_values.observed_ledger <= file.last_ledger
         ]
         if inside and file.rows == sum(stats.num_records for _, stats in inside):
             yield file.key.removeprefix(HISTORY_PREFIX)
