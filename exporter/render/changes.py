@@ -16,7 +16,7 @@ import exporter
 from exporter.numbers.compute import Tables
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Change, ChangeList, WatchedMarket, WatchedPool, WatchedUnread, timestamp
+from exporter.tree.documents import ChangeList, RunChange, WatchedMarket, WatchedPool, WatchedUnread, timestamp
 from exporter.tree.families import CHANGES
 
 HIGH_UTILIZATION_BPS = 9_500
@@ -75,9 +75,9 @@ def change_list(tables: Tables, previous: ChangeList | None, network: str) -> Ch
         kept = [change for change in previous.data if again or change.observed_ledger < tables.ledger]
         return msgspec.structs.replace(now, data=kept)
 
-    def dated(kind: str, market: str, pool: str | None, title: str, before: str | None, after: str | None) -> Change:
+    def dated(kind: str, market: str, pool: str | None, title: str, before: str | None, after: str | None) -> RunChange:
         place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or ''}"
-        return Change(
+        return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}", kind=kind, market=market, pool=pool, title=title,
             before=before, after=after, observed_ledger=tables.ledger,
             ledger_close_time=timestamp(tables.close_time), previous_ledger=previous.observed_ledger,
@@ -147,9 +147,9 @@ def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Fact
         yield "status", pool.market, pool.pool, f"{title}: {after}", before, after
 
 
-def _bounded(changes: Iterable[Change]) -> list[Change]:
+def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
     seen: Counter[str] = Counter()
-    kept: list[Change] = []
+    kept: list[RunChange] = []
     for change in changes:
         seen[change.market] += 1
         if seen[change.market] <= MOST_OF_A_MARKET and len(kept) < MOST_CHANGES:
@@ -157,10 +157,10 @@ def _bounded(changes: Iterable[Change]) -> list[Change]:
     return kept
 
 
-def by_market(changes: ChangeList) -> Mapping[str, list[Change]]:
+def by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
     """The changes of each market that is watched, could not be read, or changed, the newest first."""
     watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
-    found: dict[str, list[Change]] = {market: [] for market in watched}
+    found: dict[str, list[RunChange]] = {market: [] for market in watched}
     for change in changes.data:
         found.setdefault(change.market, []).append(change)
     return dict(sorted(found.items()))

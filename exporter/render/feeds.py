@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 from xml.sax.saxutils import escape, quoteattr
 
 from exporter.render.changes import by_market
-from exporter.tree.documents import Change, ChangeList
+from exporter.tree.documents import ChangeList, RunChange
 from exporter.tree.families import FEED, MARKET_FEED, kind_of
 from exporter.tree.files import RenderedFile
 
@@ -33,7 +33,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
             return f"pools/{market}/{pool}.html"
         return f"markets/{market}.html" if market in names else "markets.html"
 
-    def feed(key: str, name: str, title: str, page: str, entries: Sequence[Change]) -> RenderedFile:
+    def feed(key: str, name: str, title: str, page: str, entries: Sequence[RunChange]) -> RenderedFile:
         up = "../" * key.count("/")
         at = entries[0].ledger_close_time if entries else updated
         parts = [
@@ -53,7 +53,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
         yield feed(key, market, title, page_of(market), entries)
 
 
-def _entry(change: Change, page: str) -> str:
+def _entry(change: RunChange, page: str) -> str:
     before = "" if change.before is None else f" It was: {change.before}."
     after = "" if change.after is None else f" It is: {change.after}."
     told = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}.{before}{after}"

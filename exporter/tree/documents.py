@@ -319,7 +319,7 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
     resources: list[DataResource]
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that is otherwise at a run than at the one before it, of a market or of one of its pools.
 
     `kind` is new_market, new_pool, status, configuration, utilization (above 95 %) or unread. `id` never changes.
@@ -378,7 +378,7 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
 
     observed_ledger: Ledger
     exporter_version: Words
-    data: list[Change]
+    data: list[RunChange]
     markets: list[WatchedMarket]
     pools: list[WatchedPool]
     unread: list[WatchedUnread]

@@ -26,7 +26,7 @@ from exporter.render.llms import render_llms
 from exporter.render.metrics import decimal, render_metrics
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
-from exporter.tree.documents import Change, ChangeList
+from exporter.tree.documents import ChangeList, RunChange
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
 from tests.jobs import run, settings_for
@@ -57,11 +57,11 @@ def pool(market: str = A, name: str = X, **other: object) -> Row:
     return {"market": market, "pool": name, "token_address": name, **other}
 
 
-def between(before: Tables, after: Tables) -> list[Change]:
+def between(before: Tables, after: Tables) -> list[RunChange]:
     return change_list(after, change_list(before, None, "made"), "made").data
 
 
-def kinds(changes: list[Change]) -> list[tuple[str, str, str | None]]:
+def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
     return [(change.kind, change.market, change.pool) for change in changes]
 
 
