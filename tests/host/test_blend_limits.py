@@ -1,0 +1,136 @@
+"""Blend's terms on the host: the deployed code lets through what is available, and not one base unit more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
+from exporter.ledger.codec.scval_encode import i128
+from exporter.ledger.observation import Entry
+from exporter.ledger.source import RawEntry
+from exporter.protocols.blend.layout import STATUS_NAMES, WASM_HASHES, decode_reserve, reserve_config_key
+from exporter.protocols.blend.layout import reserve_data_key as data_key
+from exporter.protocols.blend.math import project_pools
+from exporter.protocols.blend.reader import COLUMNS
+from tests.host.blend_world import (
+    BORROW,
+    MUCH,
+    POOL,
+    SUPPLY,
+    SUPPLY_COLLATERAL,
+    WITHDRAW,
+    Player,
+    Step,
+    World,
+    balance_entry,
+    submit,
+)
+
+V2_CODE = next(code for code, generation in WASM_HASHES.items() if generation == "v2").hex()
+WHALE = strkey.encode(strkey.CONTRACT, sha256(b"whale").digest())
+POOL_STATUS, UTILIZATION, SUPPLY_CAP, DISABLED, NOTHING_MINTED = (
+    f"Error(Contract, #{number})" for number in (1206, 1207, 1220, 1223, 1216)
+)
+
+
+def row_of(world: World, asset: str) -> dict[str, Any]:
+    """What is published of a reserve at the world's time."""
+    entries = (Entry(key(POOL, asset), entry) for key, entry in zip(_KEYS, world.reserve(asset), strict=True))
+    config = world.config()
+    reserve: Mapping[str, Any] = {
+        **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name"), "x"),
+        "generation": "v2", "wasm_hash": V2_CODE, "market_status": STATUS_NAMES[config.u32("status")],
+        "bstop_rate": config.u32("bstop_rate"), "close_time": world.info.close_time, **decode_reserve(*entries),
+    }  # fmt: skip
+    return project_pools({name: [reserve.get(name)] for name in (*COLUMNS, "close_time")}).row(0, named=True)
+
+
+_KEYS = (reserve_config_key, data_key)
+
+
+def refusal(world: World, *wanted: tuple[int, str, int]) -> str | None:
+    """Why the contract refuses what the whale asks for at the world's time; None when it does not. Nothing is kept."""
+    world.machine.at(world.info)
+    contract, function, arguments = submit(WHALE, *wanted)
+    return world.machine.call(contract, function, *arguments, authorised=True).error
+
+
+def done(world: World, *wanted: tuple[int, str, int]) -> bool:
+    """Let the whale do something, in the same ledger."""
+    return world.transact(Step(0, 0, *submit(WHALE, *wanted))).error is None
+
+
+def keep(world: World, entry: RawEntry, asset: str) -> None:
+    """Put a reserve's configuration by hand."""
+    key = reserve_config_key(POOL, asset)
+    world.entries[key] = entry
+    world.machine.put({key: entry})
+
+
+def cap_at(world: World, asset: str, cap: int) -> None:
+    """Give a reserve a cap of its supply, all else as it is."""
+    entry = world.entries[reserve_config_key(POOL, asset)]
+    data = decode_contract_data(entry.data)
+    fields = tuple((name, i128(cap) if name[1] == "supply_cap" else value) for name, value in data.value[1])
+    written = encode_contract_data(data._replace(value=(data.value[0], fields)))
+    keep(world, replace(entry, data=written), asset)
+
+
+def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
+    """Try gates and amounts of one reserve; what cannot be tried in this state is not."""
+    row = row_of(world, asset)
+    refused = refusal(world, (SUPPLY, asset, 10**6))
+    assert row["can_supply"] == (refused not in (POOL_STATUS, DISABLED)), (row, refused)
+    assert row["can_borrow"] == (refusal(world, (BORROW, asset, 1)) not in (POOL_STATUS, DISABLED))
+    seen["gates of a reserve"] += 2
+    uncapped = world.entries[reserve_config_key(POOL, asset)]
+    for more in (-1, 0, 1, 2, 10**9 + 7):
+        cap_at(world, asset, max(0, row["total_supplied"] + more))
+        room = row_of(world, asset)["available_to_supply"]
+        if refused is None:  # not where another contract fails
+            assert room == 0 or refusal(world, (SUPPLY, asset, room)) is None
+            assert refusal(world, (SUPPLY, asset, room + 1)) in (SUPPLY_CAP, NOTHING_MINTED)
+            seen["most that can be supplied"] += 1
+    keep(world, uncapped, asset)
+    if not done(world, (SUPPLY, asset, 10 * row["total_supplied"] + 10**9), (SUPPLY_COLLATERAL, other, 10**20)):
+        return
+    lent = row_of(world, asset)["available_to_borrow"]
+    if lent and refusal(world, (BORROW, asset, lent)) is None:
+        assert UTILIZATION == refusal(world, (BORROW, asset, lent + 1))
+        assert done(world, (BORROW, asset, lent))
+        seen["most that can be borrowed"] += 1
+    row = row_of(world, asset)
+    taken = row["available_to_withdraw"]
+    shares = world.positions(WHALE)["supply"][world.assets.index(asset)]
+    if 0 < taken < shares * row["supply_index"] // 10**12:  # who asks for more than he has gets what he has
+        assert refusal(world, (WITHDRAW, asset, taken)) is None
+        assert UTILIZATION == refusal(world, (WITHDRAW, asset, taken + 1))
+        seen["most that can be withdrawn"] += 1
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_is_available_passes_and_one_more_does_not(
+    world: World, part: int, count: Callable[[str, int], None]
+) -> None:
+    """After sequences of transactions, what is said of each reserve is what a submit to the deployed code meets."""
+    seen: Counter[str] = Counter()
+    for seed in range(part, 16, 4):
+        world.restart()
+        player = Player(world, seed)
+        for _ in range(12 + seed):
+            world.transact(player.step())
+        for asset in world.assets:
+            world.machine.put(balance_entry(asset, WHALE, MUCH, world.info.ledger))
+        for position, asset in enumerate(world.assets):
+            confirm(world, asset, world.assets[position - 1], seen)
+    for what, number in seen.items():
+        count(f"limits confirmed: {what}", number)
+
+    assert {"gates of a reserve", "most that can be borrowed", "most that can be withdrawn"} <= set(seen)
