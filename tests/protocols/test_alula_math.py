@@ -13,19 +13,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exporter.errors import ExactDivisionError, ExactOverflowError
-from exporter.ledger.codec.scval_encode import u32, u64
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval_encode import VOID, u32, u64
 from exporter.numbers import exact
 from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math
 from exporter.protocols.alula.layout import POOL_NUMBERS
 from exporter.protocols.alula.math import project_pools
-from exporter.protocols.alula.terms import TERM_COLUMNS
+from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS, TERMS, VALID_PRICE
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
 from tests.protocols.at_time import at
-from tests.protocols.made_ledger import NOW, contract
+from tests.protocols.made_ledger import NOW, Raw, contract
 
 Pool = dict[str, int]
 
@@ -590,6 +591,21 @@ def test_a_pool_without_rates_is_unread() -> None:
     assert [(3, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
 
+@pytest.mark.parametrize(
+    ("farm", "reason", "paid"),
+    [(VOID, "no_emissions", 0), ((scval.BYTES, b"x" * 32), "not_read", None), (None, "not_read", None)],
+)
+def test_farms(farm: Raw, reason: str, paid: int | None) -> None:
+    """A side without a farm is paid nothing; what a farm pays is not read, and not known where the field is missing."""
+    ledger = AlulaLedger()
+    ledger.add_market("A", ["USDC"])
+    ledger.replace(pool("A", "USDC", farm_supply=farm))
+    (row,) = ledger.compute([candidate("A")]).pools.iter_rows(named=True)
+
+    assert (reason, paid, paid) == tuple(row[f"supply_reward_{end}"] for end in ("reason", "apr_bps", "per_year"))
+    assert ("no_emissions", 0) == (row["borrow_reward_reason"], row["borrow_reward_apr_bps"])
+
+
 def test_an_empty_reading() -> None:
     """A reading without pools gives a frame without rows, with all columns."""
     ledger = AlulaLedger()
@@ -602,7 +618,7 @@ def test_an_empty_reading() -> None:
 def test_the_largest_numbers() -> None:
     """Numbers of 127 bits, which decoding lets through, are computed or named, never wrapped."""
     columns: dict[str, list[object]] = {name: ["x"] for name in ("market", "pool", "token_address", "oracle")}
-    columns |= {name: ["x"] for name in ("market_name", "market_status", "wasm_hash")}
+    columns |= {name: ["x"] for name in ("market_name", "market_status", "wasm_hash", *FARM_COLUMNS)}
     columns |= {name: [POOL.get(name, 7)] for name in (*POOL_NUMBERS, *TERM_COLUMNS)}
     columns |= {"total_available": [2**127 - 1], "total_borrowed": [0], "last_accrual_timestamp": [2**62 - 1]}
     row = project_pools(at(columns, NOW)).row(0, named=True)

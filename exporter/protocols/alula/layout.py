@@ -19,6 +19,7 @@ from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import by_key, config_hash_of, parameters_of
+from exporter.tables import RewardReason
 
 VERSION = "v1"
 """The one form of entries that is known; the contract itself has no number of its version."""
@@ -86,7 +87,8 @@ class PoolEntry:
     (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points (the fields of the rate curve,
     interest_rate_modifier_bps, take_rate_bps), unix seconds (last_accrual_timestamp) and decimals. ``shown`` is what
     its configuration says of rates and limits, and ``locks`` has bad_debt_lock_d (unix seconds) and
-    bad_debt_request_count; both without what an entry does not have.
+    bad_debt_request_count; both without what an entry does not have. ``farms`` say what is known of the rewards of
+    suppliers and borrowers.
     """
 
     pool_address: str
@@ -95,6 +97,7 @@ class PoolEntry:
     numbers: dict[str, int]
     locks: dict[str, int]
     shown: tuple[Parameter, ...]
+    farms: tuple[RewardReason, RewardReason]
 
 
 def market_keys(market: str) -> tuple[bytes, bytes]:
@@ -188,7 +191,14 @@ def decode_pool(entry: Entry) -> PoolEntry:
             item.name: item.value for item in parameters_of(pool, {"bad_debt_lock_d": 0, "bad_debt_request_count": 0})
         },
         shown=tuple(_shown(config, numbers)),
+        farms=(_farm(pool, "farm_supply"), _farm(pool, "farm_debt")),
     )
+
+
+def _farm(pool: Fields, name: str) -> RewardReason:
+    """Nothing is paid where there is no farm; what one pays stands in a contract that is not read."""
+    value = pool.get(name)
+    return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 
 
 def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterable[Entry | None]) -> str:

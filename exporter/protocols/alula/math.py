@@ -22,7 +22,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.alula.layout import VERSION
-from exporter.protocols.alula.terms import TERM_COLUMNS, terms
+from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 BPS = 10_000
@@ -65,7 +65,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     Indexes are the contract's share rates. Raises `ExactError` with the positions of the pools for which the
     contract's math has no result.
     """
-    pools = project(raw_rows(columns, ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)))
+    numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
+    pools = project(raw_rows(columns, numbers, *FARM_COLUMNS))
     return shared_columns(
         pools,
         "alula",

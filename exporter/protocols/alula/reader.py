@@ -25,7 +25,7 @@ from exporter.protocols.alula.layout import (
     pool_key,
     record_key,
 )
-from exporter.protocols.alula.terms import TERM_COLUMNS
+from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live
 
@@ -35,7 +35,7 @@ Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *POOL_NUMBERS,
-    *TERM_COLUMNS,
+    *TERM_COLUMNS, *FARM_COLUMNS,
 )  # fmt: skip
 
 
@@ -122,6 +122,7 @@ class _Reader(Collector):
                 **dict.fromkeys(TERM_COLUMNS),
                 **{item.name: item.value for item in decoded.shown if item.name in TERM_COLUMNS},
                 **decoded.locks,
+                **dict(zip(FARM_COLUMNS, decoded.farms, strict=True)),
                 **decoded.numbers,
             }
         )

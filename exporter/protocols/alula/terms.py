@@ -10,12 +10,16 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.protocols.alula.layout import STATUS_NAMES
 from exporter.protocols.shared_columns import Given
+from exporter.tables import RewardReason
 
 TERM_COLUMNS = (
     "open_ltv_bps", "close_ltv_bps", "liability_factor_bps", "utilization_ratio_limit_bps",
     "max_liquidation_incentive_bps", "supply_limit", "flags", "bad_debt_lock_d", "bad_debt_request_count",
 )  # fmt: skip
 """The raw columns that only the terms need; null where an entry does not have the field."""
+
+FARM_COLUMNS = ("supply_reward_reason", "borrow_reward_reason")
+"""What is known of the rewards of each side, without which nothing is paid."""
 
 POOL_STATUSES = {
     "enabled": "depositing, borrowing, adding collateral and flash loans are open, as far as the market is",
@@ -86,6 +90,9 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         "reserve_factor_bps": "take_rate_bps",
         "can_be_collateral": pl.col("open_ltv_bps") > 0,
         "can_be_borrowed": on(_BORROW),
+        "reward_decimals": 0,
+        **{f"{side}_reward_per_second": _unpaid(side) for side in ("supply", "borrow")},
+        **{name: name for name in FARM_COLUMNS},
     }
 
 
@@ -107,6 +114,10 @@ def _share(amount: pl.Series, part_bps: pl.Series) -> pl.Series:
 def _capped(values: pl.Series) -> pl.Expr:
     """Null where the limit is 0: the contract takes that for none."""
     return pl.when(pl.col("supply_limit") != 0).then(pl.lit(values))
+
+
+def _unpaid(side: str) -> pl.Expr:
+    return pl.when(pl.col(f"{side}_reward_reason") == RewardReason.NO_EMISSIONS).then(pl.lit(0))
 
 
 def _published(name: str) -> pl.Expr:
