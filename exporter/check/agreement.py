@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from exporter.check.reward_faults import backstop_faults, reward_faults
 from exporter.check.whole import Whole, number, value_in_cents
 from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
@@ -148,6 +149,8 @@ def _judge_market(whole: Whole, status: SystemStatus, key: str, summary: MarketS
     cut = len(summary.pools) < len(rows)
     yield from _differs("truncated", summary.truncated, cut, f"with {len(summary.pools)} of {len(rows)} pools it is")
     yield from _market_pools(summary.pools, rows)
+    if summary.backstop is not None:
+        yield from backstop_faults(summary.backstop)
     caps = {len(other.pools) for other in whole.of(MarketSummary).values() if other.truncated}
     if caps and len(summary.pools) > min(caps):
         yield f"$.pools has {len(summary.pools)}, though another market is cut at {min(caps)}"
@@ -278,6 +281,7 @@ def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail
         if row.oracle_price_usd is not None and amount is not None:
             worth_of_it = str(value_in_cents(number(amount), row.oracle_price_usd, row.decimals))
             yield from _differs(TERM_PATHS[name], terms[name], worth_of_it, "the amount at the price is")
+    yield from reward_faults(row, terms)
 
 
 class KeptHistory(Struct, frozen=True, gc=False):

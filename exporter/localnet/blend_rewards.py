@@ -20,7 +20,8 @@ from exporter.localnet.contracts import Entry, Token, TokenLayout, stored_entry
 from exporter.localnet.made_assets import made_account
 
 _ONE = 10**7
-_WEEK = 7 * 86_400
+_DAY = 86_400
+_WEEK = 7 * _DAY
 _LIFE = 46 * 17_280  # ledgers
 _SIDES = ("borrow", "supply")
 _LEDGERS_BETWEEN_TRADES = 6
@@ -35,6 +36,7 @@ class Emission:
     expiration: int
     last_time: int
     index: int = 0
+    renewed: bool = False
 
     def move(self, time: int, shares: int) -> None:
         """Bring the index up to ``time``, as an operation does."""
@@ -106,6 +108,7 @@ class BlendRewards:
             around.blnd, "BLND", 7, TokenLayout.STELLAR_ASSET, made_account(_BLND_ASSET), made_account(_BLND_ASSET)
         )
         listed = [market for market in markets if market.listed]
+        self._renewing = listed[:1]
         self.insured = {market.address: self._make(market, time, place == 0) for place, market in enumerate(listed)}
 
     def _make(self, market: Market, time: int, plain: bool) -> Insured:
@@ -133,7 +136,7 @@ class BlendRewards:
         random = self._random
         ends = time + (random.randint(3_600, _WEEK) if running or random.randrange(4) else -random.randint(0, _WEEK))
         eps = random.randint(1_000, 500_000) * (1 if market.generation is V1 else _ONE)
-        return Emission(eps, ends, min(time, ends) - random.randint(0, 3_600), random.randrange(10**9))
+        return Emission(eps, ends, min(time, ends) - random.randint(0, 3_600), random.randrange(10**9), running)
 
     def first_entries(self, markets: Sequence[Market], ledger: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger."""
@@ -173,7 +176,8 @@ class BlendRewards:
         return _emission_entries(market, market.address, ("EmisConfig", "EmisData"), number, emission)
 
     def advance(self, ledger: int, time: int, operated: Sequence[tuple[Market, Reserve]]) -> Iterator[Change]:
-        """What changes with these operations, and now and then by a trade in Comet's pool."""
+        """What changes with these operations, by pools that take what they are given, and by trades in Comet's pool."""
+        written: dict[bytes, bytes] = {}
         for market, reserve in operated:
             insured = self.insured.get(market.address)
             for side in _SIDES if insured else ():
@@ -181,8 +185,15 @@ class BlendRewards:
                 if insured is None or place not in insured.sides or place in insured.archived:
                     continue
                 insured.sides[place].move(time, reserve.b_supply if side == "supply" else reserve.d_supply)
-                entry = self._side_entries(market, place)[-1]
-                yield Change(*entry, ledger + _LIFE)
+                written |= self._side_entries(market, place)[-1:]
+        for market in self._renewing:
+            insured = self.insured[market.address]
+            ending = [item for item in (insured.paid, *insured.sides.values()) if item and item.renewed]
+            if min(item.expiration for item in ending) < time + _DAY:
+                for item in ending:
+                    item.expiration = time + _WEEK
+                written |= [entry for entry, archived in self._entries_of(market) if not archived]
+        yield from (Change(key, data, ledger + _LIFE) for key, data in written.items())
         if ledger % _LEDGERS_BETWEEN_TRADES == 0:
             self.comet.trade(self._random)
             yield Change(*self.comet.entries()[0], ledger + _LIFE)

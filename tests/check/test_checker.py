@@ -316,6 +316,28 @@ def priced_detail(files: Files) -> str:
     return next(key for key in details if json.loads(files[key])["oracle_price_usd"])
 
 
+def rewarded_detail(files: Files) -> str:
+    """The key of the detail of a pool whose suppliers get a reward, of which the prices are too old for a yield."""
+    details = (key for key in keys(files, "v1/assets/C") if "/history/" not in key)
+    return next(key for key in details if (json.loads(files[key])["rewards"]["supply_reward_per_year"] or "0") != "0")
+
+
+def insured_market(files: Files) -> str:
+    """The key of a market with a backstop that pays its depositors."""
+    insured = {key: json.loads(files[key])["backstop"] for key in summaries(files)}
+    return next(key for key, backstop in insured.items() if backstop and backstop["emission_apr_bps"])
+
+
+def reward(**changes: object) -> Edit:
+    """Another number among the rewards of a pool."""
+    return lambda document: document["rewards"].update(changes)
+
+
+def insured(**changes: object) -> Edit:
+    """Another number of a backstop."""
+    return lambda document: document["backstop"].update(changes)
+
+
 def head_of_truncated(files: Files) -> str:
     """The first page, of two rows, of a market with several."""
     return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/index.json"
@@ -345,6 +367,11 @@ LIES: dict[str, tuple[str | Callable[[Files], str], Edit, str]] = {
         priced_detail, lambda document: document["liquidity"].update(supplied_usd_cents="1"),
         "liquidity.supplied_usd_cents is '1', but the amount at the price is",
     ),
+    "a reward a year": (rewarded_detail, reward(supply_reward_per_year="1"), "supply_reward_per_year is '1', but its"),
+    "a reward that is over": (rewarded_detail, reward(supply_reward_reason="expired"), "its reason is 'expired'"),
+    "a price without its source": (rewarded_detail, reward(reward_price="1"), "if and only if its decimals"),
+    "queue of a backstop": (insured_market, insured(queued_part="9999999"), "queued_part is '9999999', but its shares"),
+    "pay of a backstop": (insured_market, insured(emission_per_second="0"), "emission_per_year is '[0-9]+', but its"),
     "ledger of one row": (
         "v1/assets/limit/1.json", put_first("data", observed_ledger=65_000_001),
         "is of ledger 65000001, but the run is of ledger 65000009",
