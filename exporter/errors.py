@@ -17,6 +17,7 @@ EXIT_CHECK = 4
 EXIT_LOST_RACE = 5
 EXIT_PUBLISHED_CHECK = 6
 EXIT_UNREAD = 7
+EXIT_REFUTED = 8
 
 
 class ExporterError(Exception):
@@ -111,6 +112,12 @@ class PublishedCheckError(ExporterError):
     """The tree was published, but reading it back did not give what was written."""
 
     exit_code = EXIT_PUBLISHED_CHECK
+
+
+class RefutedError(ExporterError):
+    """What was published is not what the network's validators signed, or does not follow from its own evidence."""
+
+    exit_code = EXIT_REFUTED
 
 
 class StoreError(ExporterError):

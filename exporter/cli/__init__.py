@@ -14,9 +14,11 @@ from exporter.cli.history import history
 from exporter.cli.localnet import localnet
 from exporter.cli.mcp import mcp
 from exporter.cli.plan import plan
+from exporter.cli.prove import prove
 from exporter.cli.run import run
 from exporter.cli.serve import serve
 from exporter.cli.status import status
+from exporter.cli.verify import verify
 
 
 @click.group(cls=KeylessGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -26,9 +28,10 @@ def main() -> None:
 
     Exit codes: 0 done or nothing to do; 1 unexpected; 2 usage or configuration; 3 the source failed, lags, or is
     older than what is published; 4 the rendered tree failed its checks and was not published; 5 another writer won;
-    6 published, but the check afterwards failed; 7 published, but something could not be read.
+    6 published, but the check afterwards failed; 7 published, but something could not be read; 8 what is published is
+    not what the network's validators signed.
     """
 
 
-for command in (backfill, check, demo, edge, history, localnet, mcp, plan, run, serve, status):
+for command in (backfill, check, demo, edge, history, localnet, mcp, plan, prove, run, serve, status, verify):
     main.add_command(command)

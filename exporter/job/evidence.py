@@ -11,7 +11,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -23,9 +23,9 @@ from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.view import Reading
-from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
+from exporter.protocols.base import Candidate, Origin, with_contract
 
 MAGIC = b"\x1f\x8b"
 """How gzip begins; a ledger snapshot file begins with a brace."""
@@ -49,6 +49,7 @@ class _Ledger(_Line, tag="ledger", frozen=True):
 class _Looked(_Line, tag="looked", frozen=True):
     whole: bool
     listed: bool
+    stored: bool
 
 
 class _Candidate(_Line, tag="candidate", frozen=True):
@@ -107,8 +108,9 @@ class Tried:
 class Evidence:
     """What a run used of one ledger. A key without entry was absent; a call has a result (ScVal XDR) or an error.
 
-    ``listed`` says whether the package's lists were compared with the chain, and ``whole`` whether the ledger that was
-    read had every contract. ``contracts`` are those of deployments that only the chain names.
+    ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
+    had every contract, ``listed`` whether the package's lists were compared with it. With ``stored`` nothing was run:
+    what calls gave follows from the entries.
     """
 
     passphrase: str
@@ -121,24 +123,7 @@ class Evidence:
     notices: Sequence[str] = ()
     whole: bool = True
     listed: bool = True
-
-    @classmethod
-    def of(
-        cls, reading: Reading[Any], tried: Tried, *, passphrase: str, close_time: int, notices: Sequence[str],
-        whole: bool,
-    ) -> Evidence:  # fmt: skip
-        """What a reading used."""
-        learned = [
-            LearnedContract(protocol=item.protocol, label=item.label, role=contract.role, address=contract.address)
-            for item in tried.deployments
-            for contract in item.contracts
-            if contract.source == LEARNED
-        ]
-        return cls(
-            passphrase, reading.certificate.ledger, close_time, reading.entries, reading.calls,
-            [candidate for group in tried.candidates.values() for candidate in group], learned, notices, whole,
-            bool(tried.listed),
-        )  # fmt: skip
+    stored: bool = False
 
     def tried(self, known: Sequence[Deployment], protocols: Sequence[str]) -> Tried:
         """Where the run looked, told by the package's own lists (``known``) and what the file adds to them."""
@@ -157,7 +142,10 @@ class Evidence:
 
     def encode(self) -> bytes:
         """The file's bytes: the same for the same evidence, in whatever order it was read."""
-        lines: list[_Line] = [_Ledger(self.passphrase, self.ledger, self.close_time), _Looked(self.whole, self.listed)]
+        lines: list[_Line] = [
+            _Ledger(self.passphrase, self.ledger, self.close_time),
+            _Looked(self.whole, self.listed, self.stored),
+        ]
         lines += [_Candidate(c.protocol, c.address, c.demanded, c.pool, c.voucher) for c in self.candidates]
         lines += [_Contract(c.protocol, c.label, c.role, c.address) for c in self.contracts]
         lines += map(_Notice, self.notices)
@@ -221,7 +209,7 @@ class Evidence:
                     raise DecodeError("it is of more than one ledger")
         return cls(
             first.passphrase, first.ledger, first.close_time, entries, calls, candidates, contracts, notices,
-            looked.whole, looked.listed,
+            looked.whole, looked.listed, looked.stored,
         )  # fmt: skip
 
 
@@ -255,21 +243,26 @@ class EvidenceSource:
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         """Raises `SourceError` for a key that the run did not use."""
-        known, answers = self.evidence.entries, []
-        for key in keys:
-            if key not in known:
-                raise SourceError(
-                    f"the {self.label} does not tell of the entry {key.hex()[:120]}: this version of the exporter "
-                    "reads other entries than the one that made it"
-                )
+        answers = []
         for start in range(0, len(keys), MAX_KEYS_PER_REQUEST):
             asked = tuple(keys[start : start + MAX_KEYS_PER_REQUEST])
-            found = {key: raw for key in asked if (raw := known[key]) is not None}
+            found = {key: raw for key in asked if (raw := self._entry(key)) is not None}
             answers.append(EntriesAnswer(self.evidence.ledger, asked, found, self.label))
         return answers
 
+    def _entry(self, key: bytes) -> RawEntry | None:
+        if key not in self.evidence.entries:
+            raise SourceError(
+                f"the {self.label} does not tell of the entry {key.hex()[:120]}: this version of the exporter reads "
+                "other entries than the one that made it"
+            )
+        return self.evidence.entries[key]
+
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """Raises `SourceError` for a call that the run did not make."""
+        if self.evidence.stored:
+            answers = StorageAnswers(self._entry, self.evidence.ledger, self.evidence.close_time)
+            return replace(answers.answer(call), endpoint=self.label)
         answer = self.evidence.calls.get(call)
         if answer is None:
             raise SourceError(

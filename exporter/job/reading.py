@@ -16,7 +16,7 @@ from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around
 from exporter.discovery.candidates import check_lists
-from exporter.discovery.known_markets import Memory
+from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import ConfigError, NetworkMismatchError, SourceError
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource, Tried
 from exporter.job.from_archive import FromArchive, open_archive_state
@@ -29,7 +29,7 @@ from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolModule, ProtocolReading
+from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import read_contained
 
 
@@ -111,9 +111,22 @@ async def read_markets(
         named = [candidate for group in tried.candidates.values() for candidate in group]
         discovered = learn(memory, reading.result, named, known, ledger)
         notices += [*around.notices, *memory.notices]
-    evidence = Evidence.of(
-        reading, tried, passphrase=settings.passphrase, close_time=close_time, notices=notices,
-        whole=opened.whole,
+    entries, calls = dict(reading.entries), reading.calls
+    if opened.stored:  # what calls gave follows from the entries that they looked at
+        looked_at = {key for answer in calls.values() for key in answer.footprint}
+        for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
+            entries |= {key: answer.entries.get(key) for key in answer.asked}
+        calls = {}
+    learned = [
+        LearnedContract(protocol=item.protocol, label=item.label, role=contract.role, address=contract.address)
+        for item in tried.deployments
+        for contract in item.contracts
+        if contract.source == LEARNED
+    ]
+    evidence = Evidence(
+        settings.passphrase, ledger, close_time, entries, calls,
+        [candidate for group in tried.candidates.values() for candidate in group], learned, notices,
+        whole=opened.whole, listed=bool(tried.listed), stored=opened.stored,
     )  # fmt: skip
     return MarketsRead(
         reading.result, reading.certificate, close_time, notices, discovered, memory, evidence, opened.proof
@@ -125,8 +138,9 @@ class OpenSource:
     """An open source, the network it is of, and for a snapshot file the contracts in it.
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
-    file, which has some contracts of its ledger only. ``evidence`` is that of an earlier run, where it is the source.
-    ``proof`` is the content of the ledger's proof file, where an archive is the source; ``notices`` are of the source.
+    file, which has some contracts of its ledger only. ``stored`` says that calls are answered from entries, and nothing
+    is run. ``evidence`` is that of an earlier run, where it is the source; ``proof`` the content of the ledger's proof
+    file, where an archive is; ``notices`` are of the source.
     """
 
     source: LedgerSource
@@ -135,6 +149,7 @@ class OpenSource:
     label: str
     facts: Any
     whole: bool = True
+    stored: bool = False
     evidence: Evidence | None = None
     proof: bytes | None = None
     notices: Sequence[str] = ()
@@ -160,14 +175,9 @@ async def open_source(
         with open_archive_state(settings, given) as state:
             network = replace(network_of(settings.passphrase), router=None)  # nothing is run
             yield OpenSource(
-                state.source,
-                network,
-                state.instances,
-                state.source.label,
-                state,
-                proof=state.proof,
+                state.source, network, state.instances, state.source.label, state, stored=True, proof=state.proof,
                 notices=state.notices,
-            )
+            )  # fmt: skip
         return
     snapshot = given
     if snapshot is not None:
@@ -206,7 +216,7 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
     instances = list(snapshot.contract_instances())
     return OpenSource(
         SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {name}", None,
-        whole=False,
+        whole=False, stored=True,
     )  # fmt: skip
 
 
@@ -215,8 +225,9 @@ def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
     _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
     source = EvidenceSource(evidence)
     return OpenSource(
-        source, network_of(settings.passphrase), [], source.label, None, whole=evidence.whole, evidence=evidence
-    )
+        source, network_of(settings.passphrase), [], source.label, None, whole=evidence.whole,
+        stored=evidence.stored, evidence=evidence,
+    )  # fmt: skip
 
 
 def _refuse_other_network(settings: Settings, network: str, what: str) -> None:

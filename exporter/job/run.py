@@ -39,6 +39,7 @@ from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
+from exporter.job.prove import add_proof
 from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
 from exporter.job.report import RunReport
 from exporter.ledger.view import Certificate
@@ -225,6 +226,11 @@ def execute(
 
     with step("verify", "reading back") as facts:
         facts.update(files=verify(store, summary))
+    if archive is not None and read.proof is not None:
+        with step("prove", "adding the proof of the checkpoint") as facts:
+            entries = len(read.evidence.entries)
+            add_proof(store, settings.passphrase, archive.trust, summary.run_id, evidence.key, entries, read.proof, now)
+            facts.update(entries=entries)
     with step("remember", "keeping what the next run needs of the history") as facts:
         try:
             facts.update(observations=series.row_count, bytes=save_series(store, series))
@@ -481,6 +487,7 @@ def status_document(
         manifest_sha256=summary.manifest_sha256,
         previous_run_id=summary.previous_run_id,
         evidence_key=evidence_key,
+        market_pools_cap=output.market_pools_cap,
     )
 
 

@@ -274,6 +274,44 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     transitions: list[Transitions] = []
 
 
+class Proof(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is proven of a run: its evidence held against a checkpoint whose header enough organisations signed for.
+
+    Of `entries` in the evidence, `confirmed` are in the state of the checkpoint as they were at the run's ledger;
+    `changed_since` were changed between the two, and `not_looked_up` were not looked for in the older buckets: of both
+    the RPC's word stands, as it does of the results of `calls`. `organisations_signed` of `organisations_trusted`
+    signed, where `organisations_needed` must. `proof_key` is the file to check it by.
+    """
+
+    run_id: RunId
+    observed_ledger: Ledger
+    evidence_key: ObjectKey
+    checkpoint: Ledger
+    proof_key: ObjectKey
+    proof_sha256: Digest
+    entries: Count
+    confirmed: Count
+    changed_since: Count
+    not_looked_up: Count
+    calls: Count
+    organisations_signed: Count
+    organisations_trusted: Positive
+    organisations_needed: Positive
+    proven_at: Timestamp
+
+
+class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
+    """The proofs of the newest runs, newest first. `verifier` is the program that checks them, `trust` whom it trusts.
+
+    A run stands here once a checkpoint after it can be proven, some six to twelve minutes later.
+    """
+
+    network: str
+    verifier: ObjectKey
+    trust: ObjectKey
+    proofs: list[Proof]
+
+
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     """A column, as a data package describes it."""
 
@@ -857,6 +895,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     manifest_sha256: Digest
     previous_run_id: RunId | None
     evidence_key: ObjectKey | None = None
+    market_pools_cap: Positive = 200
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -899,6 +938,7 @@ Document: TypeAlias = (
     | ProtocolSummary
     | ProtocolList
     | HistoryManifest
+    | ProofList
     | DataPackage
     | ChangeList
     | SystemStatus

@@ -33,6 +33,7 @@ from exporter.tree.documents import (
     MarketList,
     MarketSummary,
     OpenApiDocument,
+    ProofList,
     ProtocolList,
     ProtocolSummary,
     RunManifest,
@@ -334,6 +335,22 @@ FEED = _document("feed.atom")
 MARKET_FEED = _document("markets/{market}.atom")
 METRICS = _document("metrics.txt")
 LLMS = _document("llms.txt")
+PROOFS = _document(
+    "v1/proofs.json",
+    ProofList,
+    "/v1/proofs",
+    Operation(
+        "listProofs",
+        "system",
+        "Proofs of the newest runs",
+        "What validators signed, held against the evidence of each run. There is none before `exporter prove` was run.",
+    ),
+    sweep=Sweep.NEVER,
+)
+PROOF = Family(template="v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
+VERIFIER = _document("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER)
+"""The program that checks proofs, and needs nothing of ours."""
+TRUST = _document("v1/verifier/trust.json", sweep=Sweep.NEVER)
 LATEST_PARQUET = _document("v1/latest.parquet")
 """The Parquet file of the published run once more, under a name that stays."""
 DATA_PACKAGE = _document(
@@ -493,6 +510,10 @@ FAMILIES = (
     METRICS,
     LLMS,
     HISTORY_MANIFEST,
+    PROOFS,
+    PROOF,
+    VERIFIER,
+    TRUST,
     DATA_PACKAGE,
     LATEST_PARQUET,
     LOG_COMMIT,

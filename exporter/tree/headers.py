@@ -17,6 +17,7 @@ CONTENT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
     "parquet": "application/vnd.apache.parquet",
+    "py": "text/x-python; charset=utf-8",
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }

@@ -96,7 +96,7 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
     [
         (b"", "Input data was truncated"),
         (b"{}\n", "Expected `array`, got `object`"),
-        (b'["absent","AAAA"]\n["looked",true,true]', "it must begin with the ledger that it is of"),
+        (b'["absent","AAAA"]\n["looked",true,true,false]', "it must begin with the ledger that it is of"),
         (b" " * 1001, "more than"),
     ],
 )

@@ -1,0 +1,218 @@
+"""Proving and verifying published runs: with a made network's own validators and archive, and a real testnet's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from exporter.archive.archive_files import FolderFiles
+from exporter.archive.archive_snapshot import archive_snapshot
+from exporter.archive.checkpoint import HistoryArchive
+from exporter.cli import main
+from exporter.config import load
+from exporter.console import Silence
+from exporter.errors import RefutedError
+from exporter.job.prove import ProveResult, prove
+from exporter.job.verify import Verified, verify_tree
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.proof.checkpoint_proof import NotProvableError
+from exporter.stores import open_store
+from tests.archive.made_archive import PASSPHRASE, time_to_live
+from tests.archive.test_checkpoint import POOL
+from tests.jobs import run
+from tests.proof import signed_archive
+from tests.proof.signed_archive import trust_document, validators
+
+TIME = 1_700_000_000
+CHECKPOINT = 127
+ORGANISATIONS = validators(4)
+
+
+class Signed:
+    """A made network at a ledger up to 127, with the archive that its validators' messages prove, and a tree."""
+
+    def __init__(self, folder: Path, ledger: int) -> None:
+        made = MadeNetwork(pools=4, start_ledger=ledger, start_time=TIME + ledger, close_seconds=1)
+        self.entries = made.chain.state(ledger)
+        self.ledger, self.markets = ledger, [market.address for market in made.markets]
+        while made.chain.latest < CHECKPOINT:
+            made.advance()
+        records = []
+        for key, entry in made.chain.state(CHECKPOINT).items():
+            records.append(bytes(4) + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
+            if entry.live_until is not None:
+                records.append(time_to_live(key, entry.live_until))
+        self.archive = folder / "archive"
+        signed_archive.SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
+        self.trust, self.out = folder / "trust.json", folder / "out"
+        self.trust.write_bytes(trust_document(ORGANISATIONS))
+
+    def publish(self, entries: dict[bytes, RawEntry] | None = None) -> None:
+        """A run over an RPC of the network, or over one that has other entries."""
+        chain = Chain(entries or self.entries, start_ledger=self.ledger, start_time=TIME + self.ledger)
+        with running(create_app(LocalNetwork(chain, PASSPHRASE, 25))) as url:
+            values = {
+                "network.passphrase": PASSPHRASE, "network.rpc_urls": [url], "network.requests_per_second": 10_000.0,
+                "discovery.enabled": False, "output.uri": str(self.out), "output.page_sizes": [1, 50],
+                "markets": [{"protocol": "blend", "address": address} for address in self.markets],
+            }  # fmt: skip
+            run(load(None, values, environment={}).settings)
+
+    def prove(self) -> ProveResult:
+        return prove(open_store(str(self.out)), [str(self.archive)], self.trust, Silence())
+
+    def verify(self) -> Verified:
+        return verify_tree(str(self.out), [str(self.archive)], self.trust, Silence())
+
+    def lying(self) -> tuple[bytes, dict[bytes, RawEntry]]:
+        """The key of a reserve's entry, and all entries with another reserve's value there."""
+        first, second = [
+            key for key, entry in sorted(self.entries.items()) if b"ResData" in key and entry.live_until
+        ][:2]  # fmt: skip
+        entry, other = self.entries[first], self.entries[second]
+        forged = entry.data[: len(first) + 4] + other.data[len(second) + 4 :]
+        return first, self.entries | {first: replace(entry, data=forged)}
+
+
+@pytest.fixture(scope="module")
+def at_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Signed:
+    """A run at the checkpoint itself, proven."""
+    made = Signed(tmp_path_factory.mktemp("verify"), CHECKPOINT)
+    made.publish()
+    return made
+
+
+def test_a_run_at_a_checkpoint(at_checkpoint: Signed) -> None:
+    """Each of its entries is proven, and the whole run follows from them; to prove it again adds nothing."""
+    result = at_checkpoint.prove()
+    verified = at_checkpoint.verify()
+    again = at_checkpoint.prove()
+
+    (proof,) = result.added
+    assert (proof.entries, 0, 0) == (proof.confirmed, proof.changed_since, proof.not_looked_up)
+    assert (4, 4, 3) == (proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed)
+    assert (verified.made_again, verified.outcome.confirmed) == (verified.files, proof.entries)
+    assert ([], {}) == (again.added, again.waiting)
+
+
+def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> None:
+    """The program that stands beside the tree says the same, from the files that the list of proofs names."""
+    at_checkpoint.prove()
+    out = at_checkpoint.out
+    listed = json.loads((out / "v1" / "proofs.json").read_bytes())
+    (proof,) = listed["proofs"]
+    command = [
+        sys.executable, "-I", str(out / listed["verifier"]), str(out / proof["proof_key"]), "--trust",
+        str(out / listed["trust"]), "--entries", str(out / proof["evidence_key"]), "--archive",
+        str(at_checkpoint.archive),
+    ]  # fmt: skip
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert f"proven: {proof['confirmed']} of {proof['entries']} entries of ledger 127" in said
+
+
+def test_a_run_between_checkpoints(tmp_path: Path) -> None:
+    """What stands unchanged at the next checkpoint is confirmed; the rest is the RPC's word, and counted."""
+    made = Signed(tmp_path, CHECKPOINT - 3)
+    made.publish()
+    (proof,) = made.prove().added
+    verified = made.verify()
+
+    assert CHECKPOINT == proof.checkpoint
+    assert 0 < proof.changed_since < proof.confirmed
+    assert proof.entries == proof.confirmed + proof.changed_since + proof.not_looked_up
+    assert verified.outcome.changed_since == proof.changed_since
+    assert any(f"{proof.changed_since} were changed before the checkpoint" in line for line in verified.lines())
+
+
+def test_an_rpc_that_lies_in_one_entry(tmp_path: Path) -> None:
+    """It is found out by the entry, nothing is proven, and both commands end with 8."""
+    made = Signed(tmp_path, CHECKPOINT)
+    key, entries = made.lying()
+    made.publish(entries)
+
+    with pytest.raises(RefutedError, match=rf"run 127-.*: the entry {key.hex()[:120]}.* has another value"):
+        made.prove()
+    assert not (made.out / "v1" / "proofs.json").exists()
+    for command in ("prove", "verify"):
+        options = [command, str(made.out), "--archive", str(made.archive), "--trust", str(made.trust)]
+        ended = CliRunner().invoke(main, options)
+        assert 8 == ended.exit_code, ended.output
+        assert "has another value" in ended.output
+
+
+def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path: Path) -> None:
+    """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
+    other = Signed(tmp_path, CHECKPOINT)
+    other.publish(other.lying()[1])
+    status = json.loads((other.out / "v1" / "system" / "status.json").read_bytes())
+    honest = json.loads((at_checkpoint.out / "v1" / "system" / "status.json").read_bytes())
+    manifest = other.out / status["manifest_key"]
+    listed = json.loads(manifest.read_bytes())
+    evidence = (at_checkpoint.out / honest["evidence_key"]).read_bytes()
+    (other.out / honest["evidence_key"]).write_bytes(evidence)
+    for file in listed["files"]:
+        if file["key"] == status["evidence_key"]:
+            file |= {"key": honest["evidence_key"], "bytes": len(evidence), "sha256": sha256(evidence).hexdigest()}
+    listed["files"].sort(key=lambda file: file["key"])
+    lines = "".join(f"{file['sha256']}  {file['key']}\n" for file in listed["files"])
+    run_id = f"127-{sha256(lines.encode()).hexdigest()[:12]}"
+    content = msgspec.json.encode({**listed, "run_id": run_id})
+    status |= {
+        "run_id": run_id, "manifest_key": f"v1/runs/{run_id}.json", "manifest_sha256": sha256(content).hexdigest(),
+        "evidence_key": honest["evidence_key"],
+    }  # fmt: skip
+    (other.out / status["manifest_key"]).write_bytes(content)
+    (other.out / "v1" / "system" / "status.json").write_bytes(msgspec.json.encode(status))
+
+    with pytest.raises(RefutedError, match=r"does not follow from the run's evidence|is not among the run's files"):
+        other.verify()
+
+
+def test_a_tree_that_was_tampered_with(tmp_path: Path) -> None:
+    """A changed byte of any file is refused, before anything is asked of the archives."""
+    made = Signed(tmp_path, CHECKPOINT)
+    made.publish()
+    page = made.out / "v1" / "markets.json"
+    page.write_bytes(page.read_bytes().replace(b'"v2"', b'"v9"'))
+
+    with pytest.raises(RefutedError, match=r"v1/markets\.json"):
+        verify_tree(str(made.out), ["/nowhere"], made.trust, Silence())
+
+
+@pytest.mark.parametrize("ledger", [959, 9_983, 10_047])
+def test_the_real_testnet_pool(real_data: Path, tmp_path: Path, ledger: int) -> None:
+    """A run over the archive's state is proven with all its entries; one at the newest checkpoint has to wait."""
+    archive = real_data / "archive-testnet"
+    if not archive.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    archive_snapshot(HistoryArchive(FolderFiles(archive)), ledger).write(tmp_path / "snapshot.json")
+    values = {
+        "network.name": "testnet", "discovery.enabled": False, "output.uri": str(tmp_path / "out"),
+        "markets": [{"protocol": "blend", "address": POOL}], "output.page_sizes": [1, 50],
+    }  # fmt: skip
+    run(load(None, values, environment={}).settings, snapshot=tmp_path / "snapshot.json")
+    result = prove(open_store(str(tmp_path / "out")), [str(archive)], None, Silence())
+    if ledger == 10_047:
+        assert ["checkpoint 10047 cannot be proven yet"] == [text.partition(":")[0] for text in result.waiting.values()]
+        with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
+            verify_tree(str(tmp_path / "out"), [str(archive)], None, Silence())
+        return
+    verified = verify_tree(str(tmp_path / "out"), [str(archive)], None, Silence())
+
+    (proof,) = result.added
+    assert (proof.entries, 0, ledger) == (proof.confirmed, proof.calls, proof.checkpoint)
+    assert (verified.outcome.confirmed, verified.made_again) == (proof.entries, verified.files)
