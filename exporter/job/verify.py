@@ -42,8 +42,8 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY, PROOFS
 from exporter.tree.read_back import render_document
 
 BEYOND_A_RUN = re.compile(r"data\.html|datapackage\.json|v1/changes\.json|.*\.atom")
-"""The keys of files that also tell of the history's files, or of earlier runs: that they agree with the rest of the tree
-is all that can be said of them."""
+"""The keys of files that also tell of the history's files, or of earlier runs: that they agree with the rest of the
+tree is all that can be said of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,10 @@ NOT_IN_A_SMALL_TREE = {
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
     "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",
     f"v1/assets/market/{M}/token/{T}/limit/1.json": "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
+    "v1/proofs.json": "v1/proofs.json",
+    f"v1/proofs/{64 * 'a'}.json": "v1/proofs/{sha256}.json",
+    "v1/verifier/stellar_proof.py": "v1/verifier/stellar_proof.py",
+    "v1/verifier/trust.json": "v1/verifier/trust.json",
     "state/backfill.journal": "state/{file}",
     ".exporter.lease": ".exporter.lease",
 }
