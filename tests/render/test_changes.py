@@ -196,7 +196,7 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
         pool(B, decimals=4_000_000_000),
     ])  # fmt: skip
     text = render_metrics(run).data.decode()
-    families = {family.name: family for family in text_string_to_metric_families(text)}
+    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
 
     def values(name: str) -> dict[tuple[str, str], float]:
         return {(it.labels["market"], it.labels["pool"]): it.value for it in families[f"lending_{name}"].samples}
