@@ -301,33 +301,26 @@ class TestRunAll:
         assert 100 == done
 
 
-def killed_once(path_and_marker: tuple[str, str]) -> str:
-    """Work that kills its own process the first time it is done."""
+def killed_while_it_told(path_and_marker: tuple[str, str]) -> str:
+    """Work that kills its own process the first time, in the middle of a result: the pool waits for the rest of it."""
     path, marker = path_and_marker
     if not Path(marker).exists():
         Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return path
-
-
-def killed_while_it_told(path_and_marker: tuple[str, str]) -> str:
-    """As `killed_once`, but the process has told the first bytes of a result, so that the pool waits for the rest."""
-    if not Path(path_and_marker[1]).exists():
         frame = sys._getframe()
         while "result_queue" not in frame.f_locals:
             assert frame.f_back is not None
             frame = frame.f_back
         os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000) + b"half of it")
-    return killed_once(path_and_marker)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path
 
 
-@pytest.mark.parametrize("deadly", [killed_once, killed_while_it_told])
-def test_processes_and_a_killed_worker(deadly: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In real processes a killed worker costs nothing, whatever it was at: its work is done by another."""
+def test_a_worker_that_is_killed_while_it_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real processes even a worker that dies in the middle of its result costs nothing: another does its work."""
     monkeypatch.setattr(executors, "SILENT_SECONDS", 0.5)
     work = [(str(number), str(tmp_path / "marker")) for number in range(4)]
 
-    assert sorted(work) == sorted(piece for piece, _ in run_all(partial(processes, 2), deadly, work, 4))
+    assert sorted(work) == sorted(piece for piece, _ in run_all(partial(processes, 2), killed_while_it_told, work, 4))
 
 
 def run(*arguments: str) -> Result:

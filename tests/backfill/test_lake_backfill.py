@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -41,6 +42,7 @@ from tests.backfill.test_backfill import history_of, in_line
 LEDGERS, EVERY = 150, 3 * 3600
 BOUNDARIES = 8  # the ledgers 12, 30, 48, ... 138
 BEFORE_GAP = 4
+ROUTER = made_address("localnet k2 router 0")
 
 
 def restore(network: MadeNetwork) -> None:
@@ -267,16 +269,21 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
     assert all(data == expected[key] for key, data in history_of(store).items())
 
 
+@pytest.fixture(scope="module")
+def tables(lake: MadeLake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What others would extract of the lake."""
+    return write_tables(lake.folder, lake.first + 1, lake.last, tmp_path_factory.mktemp("tables") / "exported")
+
+
 def rows_of(store: Store) -> pl.DataFrame:
     """All rows of a history."""
     return pl.concat([pl.read_parquet(data) for data in history_of(store).values()])
 
 
-def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tables: Path, tmp_path: Path) -> None:
     """What others extracted of the same ledgers gives the same rows, but for the market that only events announced."""
-    folder = write_tables(lake.folder, lake.first + 1, lake.last, tmp_path / "tables")
     out, changes = tmp_path / "tree", tmp_path / "changes"
-    where = ("--tables", str(folder), "--out", str(out), "--changes", str(changes), "--workers", "1", "--every", "3h")
+    where = ("--tables", str(tables), "--out", str(out), "--changes", str(changes), "--workers", "1", "--every", "3h")
     done = run(*where, "--start-snapshot", str(lake.start), "--log-format", "json")
     expected, found = rows_of(whole), rows_of(FolderStore(out))
     announced = set(expected["market"]) - set(found["market"])
@@ -284,16 +291,15 @@ def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tmp_pa
     assert 7 == done.exit_code, done.output
     assert 1 == len(announced)
     assert expected.filter(~pl.col("market").is_in(announced)).equals(found)
-    assert "no entry of" not in done.output
+    assert f"no entry of {ROUTER}" not in done.output
     assert (2, True) == (run(*where).exit_code, "had contracts already" in run(*where).stderr)
     assert "either a ledger lake" in run(*where, "--lake", str(lake.folder)).stderr
 
 
-def test_a_contract_that_was_not_exported_is_named(lake: MadeLake, tmp_path: Path) -> None:
+def test_a_contract_that_was_not_exported_is_named(lake: MadeLake, tables: Path, tmp_path: Path) -> None:
     """Nothing tells that rows are missing, but a watched contract of which there is no entry at all is told."""
-    left_out = made_address("localnet k2 router 0")
-    contract = strkey.decode(left_out)[1]
-    folder = write_tables(lake.folder, lake.first + 1, lake.last, tmp_path / "tables")
+    contract = strkey.decode(ROUTER)[1]
+    folder = shutil.copytree(tables, tmp_path / "exported")
     data = pl.read_parquet(folder / "contract_data-000.parquet")
     kept = [contract not in base64.b64decode(key) for key in data["ledger_key_hash_base_64"]]
     data.filter(kept).write_parquet(folder / "contract_data-000.parquet")
@@ -303,7 +309,7 @@ def test_a_contract_that_was_not_exported_is_named(lake: MadeLake, tmp_path: Pat
     where = ("--tables", str(folder), "--out", str(tmp_path / "tree"), "--changes", str(tmp_path / "changes"))
     done = run(*where, "--start-snapshot", str(tmp_path / "start.json"), "--every", "12h", "--workers", "1")
 
-    assert f"no entry of {left_out} is known: are its rows in the tables of tables?" in done.output
+    assert f"no entry of {ROUTER} is known: are its rows in the tables of exported?" in done.output
 
 
 def run(*arguments: str) -> Result:
