@@ -173,5 +173,5 @@ class Pawn(ProtocolModule):
             supply_index=1, borrow_index=1, index_decimals=0, stored_supply_apr=0, stored_borrow_apr="rate",
             accrued_supply_apr=0, accrued_borrow_apr="rate", apr_decimals=4, stored_utilization="utilization_bps",
             accrued_utilization="utilization_bps", utilization_decimals=4, rate_modifier=1, rate_modifier_decimals=0,
-            backstop_credit=0,
+            backstop_credit=0, can_borrow=pl.col("market_status") == "active", available_to_borrow="held",
         )  # fmt: skip

@@ -9,12 +9,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
 from exporter.cli import main
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.deployments.networks import NETWORKS
+from exporter.history.export import scan_history
 from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, string, struct_map, symbol, u32, u64, vec
@@ -167,7 +169,10 @@ def test_everything(tmp_path: Path) -> None:
     assert ("Corner", "active", "206000") == tuple(
         document(place)[name] for name in ("market_name", "market_status", "tvl_usd_cents")
     )
-    assert ["3300000000"] == [bucket["total_borrowed"] for bucket in document(f"{place}/history/1d")["data"]]
+    assert (True, None) == tuple(document(place)["operations"][name] for name in ("can_borrow", "can_supply"))
+    assert "7000000000" == document(place)["liquidity"]["available_to_borrow"]
+    rows = scan_history(str(out)).filter(pl.col("market") == OPENED, pl.col("token_address") == TOKENS["USDC"])
+    assert [(3_300_000_000, True)] == rows.select("total_borrowed", "can_borrow").collect().rows()
     assert 2 == document(f"markets/{SHOP}")["pool_count"]
     assert [("Pawn", 2)] == [
         (item["title"], item["market_count"]) for item in document("protocols")["data"] if item["protocol"] == NAME
