@@ -39,7 +39,7 @@ class Blend(ProtocolModule):
         rates="the stored utilization and rate modifier: what the contract charges until the next operation",
         totals="brought to the ledger's close time, as the contract would compute them",
         prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",
-        limits="emissions of BLND are no part of the yields",
+        limits="emissions of BLND are no part of the yields; they stand apart, under rewards",
     )
     statuses: ClassVar = {
         "admin_active": "everything is open, by the admin",
