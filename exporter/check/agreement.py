@@ -31,6 +31,7 @@ from exporter.tree.documents import (
     AssetHistory,
     AssetLiquidity,
     AssetOperations,
+    AssetPeriod,
     AssetRewards,
     AssetRisk,
     ChangeList,
@@ -254,15 +255,16 @@ _terms_of = attrgetter(*TERM_PATHS.values())
 
 
 class KeptDetail(Struct, frozen=True):
-    """What is kept of an asset's detail: the fields of its snapshot, those of `TERM_PATHS`, and its close time."""
+    """What is kept of an asset's detail: its snapshot's fields, those of `TERM_PATHS`, its close time and periods."""
 
     snapshot: tuple[Any, ...]
     terms: tuple[Any, ...]
     close_time: str
+    periods: list[AssetPeriod]
 
 
 def _keep_detail(detail: AssetDetail) -> KeptDetail:
-    return KeptDetail(_snapshot_of(detail), _terms_of(detail), detail.ledger_close_time)
+    return KeptDetail(_snapshot_of(detail), _terms_of(detail), detail.ledger_close_time, detail.periods)
 
 
 def _judge_detail(whole: Whole, status: SystemStatus, key: str, kept: KeptDetail) -> Iterator[str]:  # noqa: ARG001

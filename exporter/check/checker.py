@@ -16,6 +16,7 @@ import msgspec
 
 from exporter.check.agreement import KINDS, UNKNOWN, check_manifest, check_status, judge_documents
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
+from exporter.check.made_again import MadeAgain
 from exporter.check.public_urls import check_links, links_of
 from exporter.check.walks import check_walks, find_listing
 from exporter.check.watcher_files import Watched, check_watched, read_feed, read_metrics
@@ -81,6 +82,7 @@ class TreeChecker:
         self.whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
         self._watched: dict[str, Watched] = {}
+        self._made_again = None if partial or own_files_only else MadeAgain()
         self._wanted: set[str] = set()
         self._schemas: Schemas | None = None
         # A filter of few pools has the same first page in many sizes.
@@ -176,6 +178,8 @@ class TreeChecker:
         check_history(whole, status, self._parquet)
         check_watched(whole, status, self._watched)
         check_links(whole, status)
+        if self._made_again is not None:
+            self._made_again.check(whole, status)
         whole.looked.ledger, whole.looked.run_id = status.observed_ledger, status.run_id
         whole.looked.complete = not whole.partial
         whole.faults.raise_any()
@@ -205,6 +209,8 @@ class TreeChecker:
             if isinstance(facts, str):
                 raise CheckError(facts)
             self._parquet[key] = facts
+            if self._made_again is not None:
+                self._made_again.add(key, data, whole.history)
         elif match := EVIDENCE.pattern.fullmatch(key):
             if match["sha256"] != whole.seen[key].sha256:
                 raise CheckError(f"its content has the digest {whole.seen[key].sha256}")

@@ -205,7 +205,7 @@ async def _read_history(
     except CheckError:
         return  # which the checker has noted
     earlier = {file.key: file.bytes for file in history.files if file.key not in sizes}
-    keys = sorted(earlier)
+    keys = list(earlier)  # in the order of their ledgers, in which the histories are made again
     if sample is not None and len(keys) > sample:
         keys = drawn.sample(keys, sample)
     async for key, content in _read(source, keys, earlier, progress):

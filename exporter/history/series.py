@@ -192,21 +192,21 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
-    return read_observations(data_of(stored, file), file)
+    try:
+        observations = read_observations(data_of(stored, file))
+    except StoreError as error:
+        raise StoreError(f"{file.key} {error}") from error
+    refuse_other_rows(file, observations.height)
+    return observations
 
 
-def read_observations(data: bytes, file: HistoryFile) -> pl.DataFrame:
-    """The observations in a file of the history.
-
-    Raises:
-        StoreError: it is no such file, or has other rows than the manifest says.
-    """
+def read_observations(data: bytes) -> pl.DataFrame:
+    """The observations in a file of the history. StoreError, of which its key is the beginning, for what is none."""
     try:
         frame = pl.read_parquet(io.BytesIO(data), columns=list(SOURCES))
-        refuse_other_rows(file, frame.height)
         return observations_of(_from_file_types(frame, {name: FRAME_SCHEMA[name] for name in SOURCES}))
     except pl.exceptions.PolarsError as error:
-        raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
+        raise StoreError(f"does not have the columns of a history file: {error}") from error
 
 
 def _to_file_types(frame: pl.DataFrame) -> bytes:

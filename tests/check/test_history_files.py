@@ -249,6 +249,29 @@ class TestBuckets:
 
         assert_named(files, key, said)
 
+    @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/markets/", "v1/protocols/", "v1/protocol/"])
+    @pytest.mark.parametrize("bucket", ["5m", "1d"])
+    def test_a_bucket_that_the_files_do_not_make(self, files: Files, folder: str, bucket: str) -> None:
+        """One number of one bucket that does not follow from the Parquet files is found."""
+        key = next(
+            key
+            for key in keys(files, folder, f"/history/{bucket}.json")
+            if json.loads(files[key])["data"][1]["tvl_usd_cents"] is not None
+        )
+        lie(files, key, lambda history: history["data"][1].update(tvl_usd_cents="12345"))
+
+        assert_named(files, key, "is not what the files of the history make of it")
+
+    def test_what_else_follows_from_the_files(self, files: Files) -> None:
+        """Periods of a pool and the ledger at which a token came first are made again from the files."""
+        detail = next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
+        token = next(key for key in keys(files, "v1/tokens/") if "/history/" not in key)
+        lie(files, detail, lambda document: document["periods"][1].update(observed_count=99))
+        lie(files, token, lambda document: document.update(first_seen_ledger=65_000_001))
+
+        assert_named(files, detail, "periods is not what the files")
+        assert_named(files, token, "first_seen_ledger is 65000001, not 65000000")
+
     def test_cursor_to_another_pool(self, files: Files) -> None:
         """A cursor that leads to the history of another pool is named."""
         mine, other = [
