@@ -254,6 +254,9 @@ class Market:
     symbols: dict[str, str] = field(default_factory=dict)
     borrowing_paused: set[str] = field(default_factory=set)
     """For ever: a pause from before pauses had an end."""
+    reward_token: str | None = None
+    speeds: dict[tuple[str, str], int] = field(default_factory=dict)
+    """What is paid a second, by the entry's name and the vault."""
 
 
 def controller_entries(market: Market) -> Iterator[Entry]:
@@ -276,6 +279,10 @@ def controller_entries(market: Market) -> Iterator[Entry]:
         yield stored_entry(market.address, vec(symbol(name)), value)
     for vault in vaults:
         yield stored_entry(market.address, vec(symbol("MarketCF"), address(vault)), u128(700_000))
+    if market.reward_token is not None:
+        yield stored_entry(market.address, vec(symbol("PeridotToken")), address(market.reward_token))
+    for (name, vault), speed in market.speeds.items():
+        yield stored_entry(market.address, vec(symbol(name), address(vault)), u128(speed))
     for token, name in market.symbols.items():
         yield stored_entry(market.address, vec(symbol("OracleAssetSymbol"), address(token)), symbol(name))
 

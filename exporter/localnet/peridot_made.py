@@ -1,7 +1,8 @@
 """The Peridot markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
 Each has three vaults: one of XLM that keeps its own cash, one of USDC and one of EURC that boost theirs. The first
-market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused; the vault of XLM has caps.
+market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused, the vault of
+XLM has caps, its suppliers and who borrows USDC are paid in a token that no oracle prices.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_hash
+from exporter.localnet.contracts import Entry, Token, TokenLayout, balance_entry, wasm_hash
 from exporter.localnet.made_assets import made_account
 from exporter.localnet.peridot import (
     WASMS,
@@ -55,6 +56,9 @@ class PeridotMarkets:
             RateModel(made_address("localnet peridot rate model 1"), 0, 50_000, 1_090_000, 900_000),
         )
         self._tokens = tokens[: len(_SYMBOLS)]
+        self.reward_token = Token(
+            made_address("localnet peridot token"), "P", 6, TokenLayout.WASM, made_account("localnet peridot admin")
+        )
         self._prices = {token.contract: token.price for token in self._tokens}
         self._priced_at = start_time - self._random.randrange(60)
         self.markets = [self._market(index, start_time) for index in range(count)]
@@ -71,6 +75,7 @@ class PeridotMarkets:
         for model in self.models:
             for entry in model_entries(model, self.admin):
                 yield self._old(ledger, entry)
+        yield self._old(ledger, self.reward_token.instance_entry())
         for market in self.markets:
             for entry in controller_entries(market):
                 yield self._old(ledger, entry)
@@ -103,6 +108,12 @@ class PeridotMarkets:
             if name is not None:
                 market.symbols[token.contract] = name
         market.borrowing_paused.add(market.vaults[-1].address)
+        market.reward_token = self.reward_token.contract
+        market.speeds = {
+            ("SupplySpeed", market.vaults[0].address): 12_000,
+            ("BorrowSpeed", market.vaults[1].address): 3_000,
+            ("BorrowSpeed", market.vaults[0].address): 0,
+        }
         return market
 
     def _vault(self, index: int, place: int, token: Token, time: int) -> Vault:

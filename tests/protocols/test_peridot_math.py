@@ -295,11 +295,11 @@ def test_hostile_vaults_equal_the_judge(vaults: list[Vault]) -> None:
     agree(vaults)
 
 
-TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
+TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "reward_token")
 OPEN = PLAIN | {
     **dict.fromkeys((f"{what}_paused_until" for what in PAUSES), NOT_PAUSED), "governed": 1, "rates_ready": 1,
     "listed": 1, "supply_cap": 0, "borrow_cap": 0, "collateral_factor": 700_000, "incentive": 1_080_000,
-    "payable": 1000 * 10**7, "decimals": 7,
+    "payable": 1000 * 10**7, "decimals": 7, "supply_speed": 0, "borrow_speed": 0,
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from exporter.protocols.base import Absent, Compared, Unread, ViewCall
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import PeridotViews
 from tests.judges import peridot_judge as judge
-from tests.protocols.made_ledger import NOW, account, contract, entry, instance, lastprice, token_instance
+from tests.protocols.made_ledger import NOW, Written, account, contract, entry, instance, lastprice, token_instance
 from tests.protocols.peridot_chain import (
     CODE,
     FIXED_RATE,
@@ -26,6 +26,7 @@ from tests.protocols.peridot_chain import (
     QUOTING_CODE,
     RECEIPTS,
     PeridotLedger,
+    asset,
     balance,
     candidate,
     demanded,
@@ -310,6 +311,55 @@ class TestTerms:
             ledger.remove(stored(owner, name, VOID))
         row = self.row(ledger)
         assert (800, 600 * 10**7 - row["total_borrowed"]) == (row["liquidation_bonus_bps"], row["available_to_borrow"])
+
+
+class TestRewards:
+    """What the controller pays the two sides of a vault, in a token of its own."""
+
+    def row(self, ledger: PeridotLedger) -> dict[str, Any]:
+        """What is published of the XLM vault."""
+        return {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+
+    def speed(self, name: str, value: ScVal) -> Written:
+        """A speed of the XLM vault."""
+        return entry(C, vec(symbol(name), address(XLM)), value)
+
+    def test_speeds(self) -> None:
+        """A speed is for all of a side; it has an amount a year and no yield: nobody prices the token."""
+        ledger = market()
+        ledger.replace(self.speed("SupplySpeed", u128(5)), stored("C", "PeridotToken", address(contract("PERI"))))
+        ledger.replace(asset("PERI").instance_entry())
+        expected = {
+            "reward_token": contract("PERI"), "reward_symbol": "PERI", "supply_reward_per_second": 5,
+            "supply_reward_per_year": 5 * 31_536_000, "supply_reward_apr_bps": None, "borrow_reward_apr_bps": 0,
+            "supply_reward_reason": "no_reward_price", "borrow_reward_reason": "no_emissions",
+        }  # fmt: skip
+        row = self.row(ledger)
+
+        assert expected == {name: row[name] for name in expected}
+
+    def test_none(self) -> None:
+        """Without speeds, or with speeds of 0, there is nothing; which token it would be is not said."""
+        ledger = market()
+        ledger.replace(self.speed("BorrowSpeed", u128(0)), stored("C", "PeridotToken", address(contract("PERI"))))
+        row = self.row(ledger)
+
+        assert (None, 0, 0, "no_emissions") == (
+            row["reward_token"], row["supply_reward_apr_bps"], row["borrow_reward_per_year"],
+            row["borrow_reward_reason"],
+        )  # fmt: skip
+
+    def test_unread(self) -> None:
+        """A speed of another form costs the reward and nothing else; an archived one says what it said."""
+        ledger = market()
+        ledger.replace(self.speed("SupplySpeed", u64(5)), self.speed("BorrowSpeed", u128(7)))
+        ledger.archive(self.speed("BorrowSpeed", u128(7)))
+        row = self.row(ledger)
+
+        assert (None, None, "unread") == (
+            row["supply_reward_per_second"], row["supply_reward_apr_bps"], row["supply_reward_reason"]
+        )  # fmt: skip
+        assert (7, "no_reward_price") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
 
 
 class TestBoosted:

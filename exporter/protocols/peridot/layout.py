@@ -49,6 +49,10 @@ CONTROLLER_ENTRIES = (
     *PAUSES.values(), *(f"{name}Until" for name in PAUSES.values()),
 )  # fmt: skip
 LIQUIDATION_INCENTIVE = "LiquidationIncentiveScaled"
+REWARD_TOKEN = "PeridotToken"
+SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
+"""What a controller pays a vault's suppliers and borrowers, base units of the reward token a second."""
+
 USUAL_INCENTIVE = 1_080_000
 """What a liquidator gets for a debt of 1, unless the controller says otherwise."""
 USUAL_COLLATERAL_FACTOR = 500_000
@@ -105,7 +109,7 @@ class Controller:
     """A controller: which vaults it supports, its oracle, and what it has paused of which vault.
 
     ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause. ``incentive`` is what a
-    liquidator gets for a debt of 1, 6 decimals.
+    liquidator gets for a debt of 1, 6 decimals; ``reward_token`` is what it pays beside the interest, if anything.
     """
 
     wasm_hash: str
@@ -114,6 +118,7 @@ class Controller:
     supported: tuple[str, ...] | None
     pauses: dict[str, dict[str, int]]
     incentive: int
+    reward_token: str | None
 
     def paused_until(self, what: str, vault: str) -> int:
         """The last second of a vault's pause, or `NOT_PAUSED`. It ends after that by itself."""
@@ -188,7 +193,8 @@ def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
 
 def controller_keys(controller: str) -> list[bytes]:
     """The ledger keys of all that is read of a controller."""
-    return [instance_key(controller), *entry_keys(controller, (*CONTROLLER_ENTRIES, LIQUIDATION_INCENTIVE))]
+    names = (*CONTROLLER_ENTRIES, LIQUIDATION_INCENTIVE, REWARD_TOKEN)
+    return [instance_key(controller), *entry_keys(controller, names)]
 
 
 def vault_keys(vault: str) -> list[bytes]:
@@ -199,6 +205,11 @@ def vault_keys(vault: str) -> list[bytes]:
 def collateral_factor_key(controller: str, vault: str) -> bytes:
     """The ledger key of the collateral factor that a controller has for a vault."""
     return variant_key(controller, "MarketCF", address(vault))
+
+
+def speed_keys(controller: str, vault: str) -> list[bytes]:
+    """The ledger keys of what a controller pays the two sides of a vault."""
+    return [variant_key(controller, name, address(vault)) for name in SPEEDS.values()]
 
 
 def oracle_symbol_key(controller: str, token: str) -> bytes:
@@ -224,6 +235,7 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
     listed = _value(controller, "SupportedMarkets", entries)
     oracle = _value(controller, "Oracle", entries)
     multiplier = _value(controller, "OracleMaxAgeMultiplier", entries)
+    paid_in = _value(controller, REWARD_TOKEN, entries)
     return Controller(
         wasm_hash=instance.wasm_hash.hex(),
         oracle=None if oracle is None else expect(oracle, scval.ADDRESS, "Oracle"),
@@ -233,6 +245,7 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
         supported=None if listed is None else _true_of(listed, "SupportedMarkets"),
         pauses={what: _pauses(controller, name, entries) for what, name in PAUSES.items()},
         incentive=_or(_number(controller, LIQUIDATION_INCENTIVE, entries), USUAL_INCENTIVE),
+        reward_token=paid_in[1] if paid_in is not None and paid_in[0] == scval.ADDRESS else None,
     )
 
 
@@ -321,6 +334,14 @@ def decode_oracle_symbol(entry: Entry | None) -> str | None:
 def decode_collateral_factor(entry: Entry | None) -> int:
     """The collateral factor of a vault, 6 decimals: 0 where the controller has none. Raises `DecodeError`."""
     return 0 if entry is None else decode_amount(entry.value, "MarketCF")
+
+
+def decode_speed(entry: Entry | None) -> int | None:
+    """A speed: 0 without an entry, None for one of another form. An archived one says the same as before."""
+    try:
+        return 0 if entry is None else decode_amount(entry.value, "speed")
+    except DecodeError:
+        return None
 
 
 def decode_amount(value: ScVal, what: str, kind: int = scval.U128) -> int:

@@ -15,8 +15,9 @@ import polars as pl
 
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
-from exporter.protocols.peridot.layout import PAUSES, SCALE, VERSION, BoostRule
+from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.tables import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000
@@ -68,12 +69,13 @@ TERM_COLUMNS = (
     *(f"{what}_paused_until" for what in PAUSES), "governed", "rates_ready", "supply_cap", "borrow_cap",
     "collateral_factor", "incentive",
 )  # fmt: skip
-UNSURE_COLUMNS = ("listed", "borrow_principal", "payable")
+UNSURE_COLUMNS = ("listed", "borrow_principal", "payable", *(f"{side}_speed" for side in SPEEDS))
 """The raw columns of what can be done, and at what risk; the latter may be null.
 
 Pauses are last seconds (`NOT_PAUSED`, `FOR_EVER`); ``governed``, ``listed`` and ``rates_ready`` are yes or no; caps are
 base units, 0 for none, and ``borrow_principal`` is what the borrow cap is held against, null where that is the debt.
-``payable`` is what the vault has of its token, with what is boosted: null where it cannot be told.
+``payable`` is what the vault has of its token, with what is boosted, and the speeds are what is paid beside the
+interest a second: null where that cannot be told.
 """
 
 
@@ -166,7 +168,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     reserves and admin fees, stands as the backstop's credit. Raises `ExactError` with the positions of the vaults for
     which the contract's math has no result.
     """
-    raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS))
+    raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")
     return shared_columns(
         with_available(project(raw)),
         "peridot",
@@ -219,6 +221,17 @@ _TERMS: dict[str, Given] = {
     "reserve_factor_bps": (pl.col("reserve_factor") + pl.col("admin_fee")).clip(0, SCALE) // (SCALE // 10_000),
     "can_be_collateral": _factor > 0,
     "can_be_borrowed": _ready,
+    "reward_token": "reward_token",
+    "reward_decimals": 0,
+    **{f"{side}_reward_per_second": f"{side}_speed" for side in SPEEDS},
+    **{
+        f"{side}_reward_reason": pl.when(pl.col(f"{side}_speed").is_null())
+        .then(pl.lit(RewardReason.UNREAD))
+        .when(pl.col(f"{side}_speed") == 0)
+        .then(pl.lit(RewardReason.NO_EMISSIONS))
+        .otherwise(pl.lit(RewardReason.VALID))
+        for side in SPEEDS
+    },
 }
 """Who may do what, and at what risk (docs/protocols/peridot.md, "Statuses" and "Risk")."""
 

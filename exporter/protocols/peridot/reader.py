@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.deployments import Deployment
@@ -25,6 +25,7 @@ from exporter.protocols.peridot.layout import (
     NUMBERED_ENTRIES,
     PAUSES,
     SCALE,
+    SPEEDS,
     USUAL_AGE_MULTIPLIER,
     VERSION,
     BoostRule,
@@ -40,12 +41,14 @@ from exporter.protocols.peridot.layout import (
     decode_controller,
     decode_model,
     decode_oracle_symbol,
+    decode_speed,
     decode_vault,
     entry_keys,
     fixed_curve,
     oracle_symbol_key,
     shown_parameters,
     shown_pauses,
+    speed_keys,
     vault_keys,
 )
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
@@ -60,7 +63,7 @@ MARKET_NAME = "Peridot"
 MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
-           *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)  # fmt: skip
+           "reward_token", *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)  # fmt: skip
 
 Answers = Mapping[ContractCall, CallResult]
 Balances = Mapping[tuple[str, str], Balance]
@@ -228,7 +231,10 @@ class _Reader(Collector):
             terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
             if balance.amount is None:
                 self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
-            self.append({**row, **numbers, **curve, **decoded.numbers, **terms})
+            speeds = (decode_speed(entries[key]) for key in speed_keys(market, vault))
+            rewards: dict[str, object] = {f"{side}_speed": speed for side, speed in zip(SPEEDS, speeds, strict=True)}
+            rewards["reward_token"] = controller.reward_token if any(rewards.values()) else None
+            self.append({**row, **numbers, **curve, **decoded.numbers, **terms, **rewards})
             self.reading.parameters[market, vault] = shown_parameters(decoded, curve, factor, controller.incentive)
 
     async def read_prices(self, view: LedgerView, entries: Entries) -> None:
@@ -366,10 +372,20 @@ def _curve(decoded: Vault, entries: Entries) -> dict[str, int]:
     return fixed_curve(decoded.fixed_rate)
 
 
+def _reward_tokens(reader: _Reader, entries: Entries) -> Iterator[str]:
+    """What the controllers pay, of those that pay anything."""
+    for market, found in reader.markets.items():
+        keys = [key for vault in found.vaults for key in speed_keys(market, vault)]
+        if found.controller.reward_token is not None and any(decode_speed(entries[key]) for key in keys):
+            yield found.controller.reward_token
+
+
 def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
     """The ledger keys of vaults, given with their markets."""
     return [
-        key for market, vault in sorted(vaults) for key in (*vault_keys(vault), collateral_factor_key(market, vault))
+        key
+        for market, vault in sorted(vaults)
+        for key in (*vault_keys(vault), collateral_factor_key(market, vault), *speed_keys(market, vault))
     ]
 
 
@@ -393,7 +409,7 @@ async def read_markets(
         reader.take_vaults(market, entries)
 
     pools = [(market, *item) for market, found in reader.markets.items() for item in found.decoded.items()]
-    tokens = list(dict.fromkeys(vault.token for _, _, vault in pools))
+    tokens = list(dict.fromkeys((*(vault.token for _, _, vault in pools), *_reward_tokens(reader, entries))))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
     keys = [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
     keys += [oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
