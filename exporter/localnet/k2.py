@@ -7,7 +7,7 @@ price that the oracle refuses fails the call for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -87,6 +87,8 @@ class Reserve:
     supply_cap: int = 0
     debt_ceiling: int = 0
     cash: int = 0
+    rewards: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """By side, 0 for suppliers and 1 for borrowers: a token, its base units a second, and the end in unix seconds."""
     liquidity_index: int = RAY
     borrow_index: int = RAY
     liquidity_rate: int = 0
@@ -200,6 +202,8 @@ class Market:
     defaults: Model = field(default_factory=Model)
     reserves: list[Reserve] = field(default_factory=list)
     missing: list[Reserve] = field(default_factory=list)
+    incentives: str | None = None
+    """The reward contract that the reserves' tokens name."""
 
 
 def router_instance(market: Market) -> Entry:
@@ -312,7 +316,19 @@ def _token(market: Market, reserve: Reserve, token: str, prefix: str, state: dic
         "pool_address": address(market.address),
         "symbol": string(f"{prefix}{reserve.symbol}"),
     }
-    return _instance(token, TOKEN_WASM_HASH, ((vec(symbol("State")), struct_map(state)),))
+    storage = [(vec(symbol("State")), struct_map(state))]
+    if market.incentives is not None:
+        storage.insert(0, (vec(symbol("IncentivesContract")), address(market.incentives)))
+    return _instance(token, TOKEN_WASM_HASH, tuple(storage))
+
+
+def reward_entries(market: Market, reserve: Reserve) -> Iterator[Entry]:
+    """What holders of a reserve's two tokens are paid, in the reward contract."""
+    for side, (paid, per_second, end) in reserve.rewards.items():
+        contract, token = market.incentives or "", (reserve.a_token, reserve.debt_token)[side]
+        yield stored_entry(contract, vec(symbol("RTL"), address(token)), vec(address(paid)))
+        value = {"distribution_end": u64(end), "emission_per_second": u128(per_second), "is_active": boolean(True)}
+        yield stored_entry(contract, vec(symbol("ARC"), address(token), address(paid), u32(side)), struct_map(value))
 
 
 def _symbols(storage: dict[str, ScVal]) -> tuple[tuple[ScVal, ScVal], ...]:

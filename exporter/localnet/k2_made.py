@@ -1,8 +1,9 @@
 """The K2 markets of the made network: seeded, each with its own tokens and rates, one oracle, moving with the network.
 
 The first market is in order, but for one price gone stale, which fails the call for all of its prices; a reserve of
-it is frozen, one has no parameters of its own, and each has a ceiling of debt. The second is paused. The third, whose
-oracle is of the published source, was just made: its one reserve is empty. Any more have sizes of all kinds.
+it is frozen, one has no parameters of its own, each has a ceiling of debt, and one pays rewards. The second is paused.
+The third, whose oracle is of the published source, was just made: its one reserve is empty. Any more have sizes of all
+kinds.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from exporter.localnet.k2 import (
     rates_instance,
     reserve_entry,
     reserve_list,
+    reward_entries,
     router_instance,
 )
 from exporter.localnet.made_assets import made_account
@@ -143,6 +145,8 @@ class K2Markets:
                 yield self._old(ledger, rates_entry(market, reserve))
             key, data = reserve_entry(market, reserve)
             yield key, RawEntry(data, modified, ledger - 1 if archived else ledger + _LIFE)
+            for entry in reward_entries(market, reserve):
+                yield self._old(ledger, entry)
             tokens = [debt_token_instance(market, reserve), self._cash(reserve)]
             if reserve.debt_ceiling:
                 yield self._old(ledger, debt_ceiling_entry(market, reserve))
@@ -178,6 +182,10 @@ class K2Markets:
             chosen = random.sample(fresh, random.randint(1, min(6, len(fresh))))
         for number, token in enumerate(chosen):
             market.reserves.append(self._reserve(index, number, token, time))
+        if index == 0:  # the first reserve's suppliers are paid in the token of the second; its borrowers were
+            market.incentives = made_address("localnet k2 incentives")
+            paid = chosen[1].contract
+            market.reserves[0].rewards = {0: (paid, 2_000, 0), 1: (paid, 500, time - 86_400)}
         return market
 
     def _reserve(self, index: int, number: int, token: Token, time: int) -> Reserve:

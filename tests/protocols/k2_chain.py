@@ -115,10 +115,20 @@ def reserve(market: str, asset: str, /, **changes: Any) -> Written:
     )
 
 
-def a_token(market: str, asset: str, scaled: int = SUPPLY, /, **changes: Raw) -> Written:
-    """The instance of a reserve's aToken."""
-    written = k2.a_token_instance(_market(market), _reserve(market, asset))
+def a_token(market: str, asset: str, scaled: int = SUPPLY, /, rewards: str | None = None, **changes: Raw) -> Written:
+    """The instance of a reserve's aToken, which may name a contract that pays rewards."""
+    made = _market(market)
+    made.incentives = None if rewards is None else contract(rewards)
+    written = k2.a_token_instance(made, _reserve(market, asset))
     return changed_entry(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
+
+
+def reward(market: str, asset: str, paid: str, per_second: int, *, is_active: bool = True) -> list[Written]:
+    """What suppliers of a reserve are paid, without an end: the list of tokens, and the one in it."""
+    made, item = _market(market), _reserve(market, asset)
+    made.incentives, item.rewards = contract("rewards"), {0: (contract(paid), per_second, 0)}
+    listed, configured = k2.reward_entries(made, item)
+    return [listed, changed_entry(configured, {"is_active": (scval.BOOL, is_active)})]
 
 
 def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -> Written:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.numbers import exact
-from exporter.protocols.k2 import K2, math
+from exporter.protocols.k2 import K2, math, rewards
+from exporter.protocols.k2.rewards import Emission, Emissions
 from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from tests.judges import k2_judge as judge
 from tests.protocols.at_time import at
@@ -323,6 +324,7 @@ OPEN: Reserve = RESERVE | {
 def published(reserve: Reserve) -> dict[str, object]:
     """What is published of one reserve, with who may do what."""
     columns: dict[str, list[object]] = {name: [value] for name, value in reserve.items()}
+    columns |= {"supply_emissions": [()], "borrow_emissions": [()]}
     row: dict[str, object] = math.project_pools(at(columns | {name: [""] for name in TEXTS}, NOW)).row(0, named=True)
     return row
 
@@ -389,3 +391,32 @@ def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
         assert isinstance(amount, int)
         assert amount == 0 or may(reserve, judged[total], amount)
         assert not may(reserve, judged[total], amount + 1)
+
+
+P, Q = contract("P"), contract("Q")
+
+
+@pytest.mark.parametrize(
+    ("emissions", "told"),
+    [
+        (None, (None, None, None, "unread")),
+        ((), (None, 0, None, "no_emissions")),
+        ((Emission(P, 0, 0),), (None, 0, None, "expired")),
+        ((Emission(P, 5, NOW),), (None, 0, None, "expired")),
+        ((Emission(P, 5, NOW + 1),), (P, 5, NOW + 1, "valid")),
+        ((Emission(P, 5, 0), Emission(Q, 6, NOW)), (P, 5, None, "valid")),
+        ((Emission(P, 5, 0), Emission(Q, 6, 0)), (None, None, None, "several_tokens")),
+    ],
+)
+def test_rewards_at_a_time(emissions: Emissions, told: rewards.Told) -> None:
+    """What has not ended counts, to the second before its end; of several tokens no sum is told."""
+    assert told == rewards.at(emissions, NOW)
+
+
+def test_rewards_of_two_tokens() -> None:
+    """A pool has one reward token: where its sides are paid in two, neither is told."""
+    row = rewards.of_reserve((Emission(P, 5, 0),), (Emission(Q, 6, 0),), NOW)
+    assert {None, "several_tokens", 0} == set(row.values())
+
+    row = rewards.of_reserve((Emission(P, 5, 0),), (), NOW)
+    assert (P, 5, 0) == (row["reward_token"], row["supply_reward_per_second"], row["borrow_reward_per_second"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from exporter.deployments import deployments_of
+from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import BOOL, SYMBOL
 from exporter.ledger.codec.scval_encode import address, i128, u32
 from exporter.numbers.compute import Tables
@@ -28,6 +31,7 @@ from tests.protocols.k2_chain import (
     rate_model,
     reserve,
     reserve_list,
+    reward,
     router_instance,
 )
 from tests.protocols.made_ledger import account, bare_token, contract, entry, token_instance
@@ -186,6 +190,59 @@ class TestAvailable:
         ledger.results[balance_call(XLM, contract("A aXLM"))] = i128(8)
 
         assert 8 == dict(ledger.compute([candidate("A")]).pools.select("pool", "available_to_borrow").rows())[XLM]
+
+
+class TestRewards:
+    """What the reward contract pays that a reserve's tokens name."""
+
+    def rows(self, ledger: K2Ledger) -> dict[str, dict[str, Any]]:
+        """What is published, by pool."""
+        return {row["pool"]: row for row in ledger.compute([candidate("A")]).pools.rows(named=True)}
+
+    def test_in_a_reserve_s_token(self) -> None:
+        """Its price is that of the reserve, so there is a yield: 1 unit a second of the same token, on all of it."""
+        ledger = market_a()
+        ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "XLM", 10))
+        row = self.rows(ledger)[USDC]
+        expected = {
+            "reward_token": XLM, "reward_symbol": "XLM", "supply_reward_per_second": 10,
+            "supply_reward_expiration": None,
+            "supply_reward_apr_bps": 10 * 31_536_000 * 10_000 // row["total_supplied"],
+            "supply_reward_reason": "valid", "borrow_reward_reason": "no_emissions", "borrow_reward_apr_bps": 0,
+        }  # fmt: skip
+
+        assert expected == {name: row[name] for name in expected}
+
+    def test_waves(self) -> None:
+        """Only where a token names a reward contract are there two requests more."""
+        ledger = market_a()
+        ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "XLM", 10))
+        ledger.read([candidate("A")])
+        assert ledger.source is not None
+
+        assert [1, 1] == [keys for _, keys, _ in ledger.source.log][3:]
+
+    def test_another_token(self) -> None:
+        """A token that is none of the market's has no price here: the oracle would refuse all for it."""
+        ledger = market_a()
+        ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "K2", 10), bare_token("K2"))
+        row = self.rows(ledger)[USDC]
+
+        assert (contract("K2"), 10, None, "no_reward_price") == (
+            row["reward_token"], row["supply_reward_per_second"], row["supply_reward_apr_bps"],
+            row["supply_reward_reason"],
+        )  # fmt: skip
+
+    def test_switched_off_and_odd(self) -> None:
+        """What is switched off is none; an entry of another form is unread, and costs nothing else."""
+        ledger = market_a()
+        ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "XLM", 10, is_active=False))
+        assert "no_emissions" == self.rows(ledger)[USDC]["supply_reward_reason"]
+        for _, data in reward("A", "USDC", "XLM", 10):
+            ledger.replace(*reward("A", "USDC", "XLM", 10))
+            ledger.replace(entry(contract("rewards"), decode_contract_data(data).key, u32(7)))
+            row = self.rows(ledger)[USDC]
+            assert ("unread", SUPPLY) == (row["supply_reward_reason"], row["total_supplied"] // 10**7 * 10**7)
 
 
 class TestCode:

@@ -17,14 +17,16 @@ carries its row: `exact.set_aside_failures` then computes the others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.k2.layout import BITMAP_NUMBERS, RAY_DECIMALS, VERSION
+from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.tables import TERMS
 
 RAY = 10**27
 BPS = 10_000
@@ -119,7 +121,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """
     raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"))
     return shared_columns(
-        with_available(project(raw)),
+        with_available(project(raw)).hstack(_rewards(columns)),
         "k2",
         VERSION,
         total_collateral=0,
@@ -137,7 +139,28 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier_decimals=0,
         backstop_credit=0,
         **_TERMS,
+        **{name: name for name in REWARD_COLUMNS},
     )
+
+
+REWARD_COLUMNS = {
+    name: TERMS[name]
+    for name in (
+        "reward_token",
+        "reward_decimals",
+        *(f"{side}_reward_{part}" for side in SIDES for part in ("per_second", "expiration", "reason")),
+    )
+}
+
+
+def _rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
+    told = [
+        of_reserve(supply, borrow, time)
+        for supply, borrow, time in zip(
+            columns["supply_emissions"], columns["borrow_emissions"], columns["close_time"], strict=True
+        )
+    ]
+    return exact.frame({name: [row[name] for row in told] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
 
 
 _on = {name: pl.col(name) != 0 for name in ("router_paused", "active", "frozen", "borrowing_enabled", "paused")}

@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.k2 import prices
 from exporter.protocols.k2.layout import (
@@ -39,6 +39,7 @@ from exporter.protocols.k2.layout import (
     shown_parameters,
 )
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
+from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -52,6 +53,7 @@ Entries = Mapping[bytes, Entry | None]
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "a_token", "debt_token",
     *RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS, *TERM_COLUMNS, "cash",
+    "supply_emissions", "borrow_emissions",
 )  # fmt: skip
 
 
@@ -67,6 +69,7 @@ class _Reader(Collector):
         self.reserves: dict[tuple[str, str], ReserveEntry] = {}
         self.failures: dict[tuple[str, str], UnreadError | DecodeError] = {}
         self.balances: Mapping[tuple[str, str], Balance] = {}
+        self.emissions: Mapping[str, Emissions] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
         """Decode a router's instance and list of reserves, or say why it is not read."""
@@ -188,6 +191,23 @@ class _Reader(Collector):
             "router_paused": int(router.paused),
             "debt_ceiling": ceiling,
             "cash": balance.amount,
+            "supply_emissions": self.emissions[reserve.a_token],
+            "borrow_emissions": self.emissions[reserve.debt_token],
+        }
+
+    async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
+        """Read the tokens, and what is paid beside the interest; its price is known where it is a reserve's token."""
+        asked = {
+            (token, side): reward_contract_of(entries[instance_key(token)])
+            for reserve in self.reserves.values()
+            for side, token in zip(SIDES, (reserve.a_token, reserve.debt_token), strict=True)
+        }
+        self.emissions = await read_emissions(view, asked)
+        paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
+        assets = (asset for members in self.members.values() for asset in members)
+        self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
+        self.reading.reward_prices = {
+            (market, token): RewardPrice(token) for market in self.routers for token in paid & {*self.members[market]}
         }
 
     async def take_prices(self, view: LedgerView) -> None:
@@ -218,8 +238,8 @@ async def read_markets(
     """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
 
     The contracts that the package's lists have are read along with the reserves, so that the third wave asks only for
-    what is not on them, and for what the aTokens hold. Raises `SourceError` when the source fails; anything wrong with
-    one market or reserve is in the reading.
+    what is not on them, and for what the aTokens hold; rewards take two more where there are any. Raises `SourceError`
+    when the source fails; anything wrong with one market or reserve is in the reading.
     """
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)
@@ -229,20 +249,19 @@ async def read_markets(
         reader.take_router(market, entries)
 
     reserves = [(market, asset) for market in reader.routers for asset in reader.members[market]]
-    tokens = dict.fromkeys(asset for _, asset in reserves)
     guessed = _listed_keys(reader.routers, reader.members, own)
     entries |= await view.read(
         [
             *(key for reserve in reserves for key in (reserve_key(*reserve), debt_ceiling_key(*reserve))),
             *guessed,
-            *(instance_key(token) for token in tokens),
+            *(instance_key(asset) for _, asset in reserves),
         ]
     )
     for reserve in reserves:
         reader.take_reserve(*reserve, entries)
 
     entries |= await view.read(reader.keys_of_rest())
-    reader.reading.tokens = await read_tokens(view, tokens)
+    await reader.take_rewards(view, entries)
     reader.balances = await read_balances(
         view, [(asset, reserve.a_token) for (_, asset), reserve in reader.reserves.items()]
     )

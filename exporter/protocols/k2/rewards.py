@@ -1,0 +1,117 @@
+"""What K2 pays beside the interest, by the reward contract that a reserve's own token names (docs/protocols/k2.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, addresses
+from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
+from exporter.ledger.observation import Entry
+from exporter.ledger.view import LedgerView
+from exporter.protocols.k2.layout import amount
+from exporter.tables import RewardReason
+
+MAX_TOKENS = 20
+"""The contract's own bound of reward tokens for one of a reserve's tokens."""
+
+SIDES = {"supply": 0, "borrow": 1}
+"""The sides, and the contract's number for each: what holders of aTokens get, and of debt tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """So many base units of a token a second, to the end (unix seconds; 0 is none)."""
+
+    token: str
+    per_second: int
+    end: int
+
+
+Emissions = tuple[Emission, ...] | None
+"""All that are switched on, of one side; None where they could not be read."""
+
+Told = tuple[str | None, int | None, int | None, RewardReason]
+"""What holds at a time: the token, base units a second, the end, and why there is none of it."""
+
+
+def reward_contract_of(token: Entry | None) -> str | None:
+    """The reward contract that an aToken's or debt token's instance names."""
+    try:
+        storage = () if token is None else instance_of(token.contract_data()).storage or ()
+    except DecodeError:
+        return None  # whoever reads its total says so
+    kind, named = dict(storage).get(vec(symbol("IncentivesContract")), (scval.VOID, None))
+    return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
+
+
+async def read_emissions(view: LedgerView, asked: Mapping[tuple[str, str], str | None]) -> Mapping[str, Emissions]:
+    """What each token's holders are paid, of tokens and sides with their reward contracts. Raises `SourceError`."""
+    named = {pair: contract for pair, contract in asked.items() if contract is not None}
+    lists = {pair: variant_key(contract, "RTL", address(pair[0])) for pair, contract in named.items()}
+    entries = dict(await view.read(lists.values()))
+    keys: dict[tuple[str, str], dict[str, bytes]] = {}
+    found: dict[str, Emissions] = {token: () for token, _ in asked}
+    for pair, contract in named.items():
+        token, side = pair
+        entry = entries[lists[pair]]
+        try:
+            listed = () if entry is None else addresses(entry.value, "RTL", MAX_TOKENS)
+        except DecodeError:
+            found[token] = None
+            continue
+        parts = address(token), u32(SIDES[side])
+        keys[pair] = {paid: variant_key(contract, "ARC", parts[0], address(paid), parts[1]) for paid in listed}
+    entries |= await view.read([key for each in keys.values() for key in each.values()])
+    for (token, _), each in keys.items():
+        try:
+            found[token] = tuple(
+                Emission(paid, *configured)
+                for paid, key in each.items()
+                if (configured := _decode(entries[key])) is not None
+            )
+        except DecodeError:
+            found[token] = None
+    return found
+
+
+def _decode(entry: Entry | None) -> tuple[int, int] | None:
+    """Base units a second and the end of what is switched on. Raises `DecodeError`.
+
+    An archived entry says what it said: it cannot change, and comes back with whoever needs it.
+    """
+    if entry is None:
+        return None
+    fields = Fields.of(entry.value, "ARC")
+    if not fields.boolean("is_active"):
+        return None
+    return amount(fields, "emission_per_second", "ARC"), fields.u64("distribution_end")
+
+
+def at(emissions: Emissions, time: int) -> Told:
+    """What a side is paid at a time (unix seconds). Of several tokens no sum can be told."""
+    if emissions is None:
+        return None, None, None, RewardReason.UNREAD
+    running = [each for each in emissions if each.per_second and (not each.end or time < each.end)]
+    if not running:
+        return None, 0, None, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS
+    if len(running) > 1:
+        return None, None, None, RewardReason.SEVERAL_TOKENS
+    (one,) = running
+    return one.token, one.per_second, one.end or None, RewardReason.VALID
+
+
+def of_reserve(supply: Emissions, borrow: Emissions, time: int) -> dict[str, object]:
+    """The reward columns of a reserve at a time: its two sides have one token, or none that can be named."""
+    told = dict(zip(SIDES, (at(supply, time), at(borrow, time)), strict=True))
+    tokens = {token for token, *_ in told.values()} - {None}
+    row: dict[str, object] = {"reward_token": tokens.pop() if len(tokens) == 1 else None, "reward_decimals": 0}
+    for side, (token, per_second, end, reason) in told.items():
+        if token is not None and row["reward_token"] is None:
+            per_second, end, reason = None, None, RewardReason.SEVERAL_TOKENS
+        row |= {f"{side}_reward_per_second": per_second, f"{side}_reward_expiration": end}
+        row[f"{side}_reward_reason"] = reason
+    return row
