@@ -23,7 +23,7 @@ from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.containment import read_contained
-from exporter.tables import TERMS
+from exporter.tables import POOLS, TERMS
 
 Place = tuple[str, str]
 """Market and pool."""
@@ -33,6 +33,7 @@ PRICE_COLUMNS = {
     "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
 }  # fmt: skip
 TERM_COLUMNS = {*TERMS, "available_usd_cents"}
+REWARD_COLUMNS = {name for name in POOLS if "reward" in name}
 _UNKNOWN_KIND = 99
 _MORE = (symbol("zz_a_later_field"), u32(1))
 
@@ -235,6 +236,9 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
             computed = {} if tables is None else rows_of(tables)
             for place, row in rows.items():
                 different = {name for name in row if place in computed and row[name] != computed[place][name]}
+                if {"supply_reward_reason", "borrow_reward_reason"} & different:  # which says why the rest is another
+                    different -= REWARD_COLUMNS
+                    swept.counts[kind, "reward"] += 1
                 if place in (same if tables is None else computed) and not different:
                     fate = "same"
                 elif place not in computed:

@@ -350,8 +350,12 @@ class TestRewards:
         )  # fmt: skip
 
     def test_unread(self) -> None:
-        """A speed of another form costs the reward and nothing else; an archived one says what it said."""
+        """A speed of another form costs the reward and nothing else; an archived one says what it said.
+
+        So does a token that is not told: then nobody knows what is paid.
+        """
         ledger = market()
+        ledger.replace(stored("C", "PeridotToken", address(contract("PERI"))))
         ledger.replace(self.speed("SupplySpeed", u64(5)), self.speed("BorrowSpeed", u128(7)))
         ledger.archive(self.speed("BorrowSpeed", u128(7)))
         row = self.row(ledger)
@@ -360,6 +364,9 @@ class TestRewards:
             row["supply_reward_per_second"], row["supply_reward_apr_bps"], row["supply_reward_reason"]
         )  # fmt: skip
         assert (7, "no_reward_price") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
+        ledger.remove(stored("C", "PeridotToken", VOID))
+        row = self.row(ledger)
+        assert (None, "unread") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
 
 
 class TestBoosted:

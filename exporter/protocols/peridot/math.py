@@ -192,6 +192,10 @@ _open = {what: pl.col("close_time") > pl.col(f"{what}_paused_until") for what in
 _governed, _ready, _listed = (pl.col(name) != 0 for name in ("governed", "rates_ready", "listed"))
 _capped = {name: pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("supply_cap", "borrow_cap")}
 _factor = pl.col("collateral_factor") // (SCALE // 10_000)
+_paid = {
+    side: pl.when((pl.col(f"{side}_speed") == 0) | pl.col("reward_token").is_not_null()).then(pl.col(f"{side}_speed"))
+    for side in SPEEDS
+}
 _TERMS: dict[str, Given] = {
     "can_supply": _open["deposits"],
     "can_withdraw": _open["redemptions"],
@@ -223,14 +227,14 @@ _TERMS: dict[str, Given] = {
     "can_be_borrowed": _ready,
     "reward_token": "reward_token",
     "reward_decimals": 0,
-    **{f"{side}_reward_per_second": f"{side}_speed" for side in SPEEDS},
+    **{f"{side}_reward_per_second": paid for side, paid in _paid.items()},
     **{
-        f"{side}_reward_reason": pl.when(pl.col(f"{side}_speed").is_null())
+        f"{side}_reward_reason": pl.when(paid.is_null())
         .then(pl.lit(RewardReason.UNREAD))
-        .when(pl.col(f"{side}_speed") == 0)
+        .when(paid == 0)
         .then(pl.lit(RewardReason.NO_EMISSIONS))
         .otherwise(pl.lit(RewardReason.VALID))
-        for side in SPEEDS
+        for side, paid in _paid.items()
     },
 }
 """Who may do what, and at what risk (docs/protocols/peridot.md, "Statuses" and "Risk")."""
