@@ -9,11 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from exporter.archive.archive_files import checkpoint_of
 from exporter.archive.archive_places import Archives
 from exporter.archive.state_index import StateIndex
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
-from exporter.errors import NetworkMismatchError
+from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
@@ -86,6 +87,8 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     trust = trust_of(settings.passphrase, given.trust)
     archives = Archives.open(given.uris, given.kept)
     ledger = given.checkpoint
+    if ledger is not None and ledger != checkpoint_of(ledger):
+        raise ConfigError(f"--checkpoint: {ledger} is none; the next one is {checkpoint_of(ledger)} (63, 127, …)")
     checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
     named = checkpoint.state.passphrase
     if named not in (None, settings.passphrase):

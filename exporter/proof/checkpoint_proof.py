@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 
-from exporter.archive.archive_files import CHECKPOINT_LEDGERS
+from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import Checkpoint, HistoryArchive
 from exporter.archive.history_state import HOT_ARCHIVE_PROTOCOL
@@ -32,31 +32,43 @@ class NotProvableError(ArchiveError):
 
 
 def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoint, bytes]:
-    """The checkpoint at a ledger, and the content of its proof file, which was checked.
+    """The first checkpoint at or after a ledger, and the content of its proof file, which was checked.
+
+    Its headers begin with the ledger's, so that the proof says of what was read at it how much still stands at the
+    checkpoint, and when the ledger closed.
 
     Raises:
         NotProvableError: the archives have no ledgers after it yet, or not the signatures of enough organisations.
         ArchiveError: they do not have the checkpoint, or are damaged.
     """
-    checkpoint = archives.first(lambda archive: archive.checkpoint(ledger))
-    after = ledger + CHECKPOINT_LEDGERS
+    at_checkpoint = checkpoint_of(ledger)
+    checkpoint = archives.first(lambda archive: archive.checkpoint(at_checkpoint))
+    after = at_checkpoint + CHECKPOINT_LEDGERS
     try:
         headers = archives.first(lambda archive: archive.headers(after))
         sets = archives.first(lambda archive: _sets(archive, checkpoint.header, headers))
     except ArchiveFileMissingError:
         raise NotProvableError(
-            f"checkpoint {ledger} cannot be proven yet: what validators sign of ledger {ledger + 1} proves it, which "
-            f"archives have with checkpoint {after}, 64 ledgers or about six minutes later"
+            f"checkpoint {at_checkpoint} cannot be proven yet: what validators sign of ledger {at_checkpoint + 1} "
+            f"proves it, which archives have with checkpoint {after}, 64 ledgers or about six minutes later"
         ) from None
     if headers[0].previous_hash != checkpoint.header.hash:
-        raise ArchiveError(f"the archives' ledgers after {ledger} do not follow its header; are they of one network?")
-    chain = [checkpoint.header, *headers]
+        raise ArchiveError(
+            f"the archives' ledgers after {at_checkpoint} do not follow its header; are they of one network?"
+        )
+    before = []
+    if ledger < at_checkpoint:
+        before = [
+            each for each in archives.first(lambda archive: archive.headers(at_checkpoint)) if each.ledger >= ledger
+        ]
+    chain = [*(before or [checkpoint.header]), *headers]
+    first = len(chain) - len(headers)
     messages = _messages(archives, after)
     refused: list[str] = []
     costs = sorted((len(content) + 600 * at, at) for at, content in sets.items())
     for _, at in costs:  # the smallest first
-        signed = _envelopes(messages.get(ledger + at, ()), chain[at], trust.network)
-        content = _proof(checkpoint, chain[:at], sets[at], signed, trust.network)
+        signed = _envelopes(messages.get(at_checkpoint + at, ()), headers[at - 1], trust.network)
+        content = _proof(checkpoint, chain[: first + at - 1], sets[at], signed, trust.network)
         try:
             check_proof(content, trust)
         except RefusedError as error:
@@ -64,7 +76,7 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
             continue
         return checkpoint, content
     raise NotProvableError(
-        f"checkpoint {ledger} is not proven by these archives: {refused[0] if refused else 'nothing is signed'}"
+        f"checkpoint {at_checkpoint} is not proven by these archives: {refused[0] if refused else 'nothing is signed'}"
     )
 
 

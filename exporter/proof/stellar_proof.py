@@ -7,7 +7,7 @@ This file stands alone: Python 3.11 or newer, its standard library, and PyNaCl f
 1. `read_trust`: whom you trust. Organisations and their validators' keys; the choice is yours.
 2. `check_messages`: enough of them signed the very same close value for ledger T, in EXTERNALIZE messages.
 3. `check_link`: that value, or the set of transactions that it names, was made on the header of ledger T - 1.
-4. `check_headers`: each header holds the hash of the one before, from there down to the checkpoint's, ledger C.
+4. `check_headers`: each header holds the hash of the one before, down to the checkpoint's, ledger C, and further.
 5. `check_state`: the checkpoint's header holds the hash of the bucket list, and so of the digests of all buckets.
 6. `check_entries`: buckets, from any history archive, have these digests. From the newest to the oldest, the first
    record that mentions a key is what the state has under it. Every entry claimed is compared with that.
@@ -149,47 +149,48 @@ def check_link(value: bytes, transactions: bytes, previous: bytes, ledger: int) 
 def kind_position(data: bytes, start: int) -> int:
     """Where the kind of a close value stands that begins at ``start``: behind hash, time and upgrades."""
     position, upgrades = start + 44, number(data, start + 40)
-    need(upgrades <= 6, "a close value has too many upgrades")
     for _ in range(upgrades):
         position += 4 + (number(data, position) + 3 & ~3)
     return position
 
 
 # 4. From header to header, and 5. from the checkpoint's header to its buckets
-def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[bytes, bytes]:
-    """The bucket list hash in the header of a ledger, and the hash of the last of the headers that follow it."""
-    need(1 <= len(headers) <= 64, f"a proof has from 1 to 64 headers, not {len(headers)}")
-    need(0 < ledger < 1 << 32, "the proof file is of no ledger")
-    list_hash = last = b""
-    for at, data in enumerate(headers, ledger):
-        kind = number(data, kind_at := kind_position(data, 36))
-        need(kind in VALUE_TAILS, f"the header of ledger {at} is of an unknown kind")
-        place = kind_at + 4 + VALUE_TAILS[kind] + 32  # and the hash of the results
-        need(number(data, place + 32) == at, f"a header is of ledger {number(data, place + 32)}, where {at} must be")
+def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[dict[int, int], bytes, bytes]:
+    """When each of these ledgers closed, linked one to the next, the header of ``ledger``, and the hash of the last."""
+    closed, checkpoint, last = dict[int, int](), b"", b""
+    for data in headers:
+        at = number(data, bucket_list_hash_at(data) + 32)
         need(last in (b"", data[4:36]), f"the header of ledger {at} does not hold the hash of the one before")
-        list_hash, last = list_hash or data[place : place + 32], sha256(data)
-    return list_hash, last
+        checkpoint, last, closed[at] = data if at == ledger else checkpoint, sha256(data), number(data, 68, 8)
+    need(checkpoint != b"", "the proof does not have the header of its ledger")
+    return closed, checkpoint, last
 
 
-def check_state(list_hash: bytes, protocol: int, live: Sequence[bytes], hot: Sequence[bytes]) -> None:
-    """That a bucket list hash commits to these buckets."""
-    lists = [live, hot] if protocol >= HOT_ARCHIVE_PROTOCOL else [live]
+def bucket_list_hash_at(header: bytes) -> int:
+    """Where the hash of the bucket list stands in a header: behind the close value and the hash of the results."""
+    kind = number(header, kind_at := kind_position(header, 36))
+    need(kind in VALUE_TAILS, "a header is of an unknown kind")
+    return kind_at + 4 + VALUE_TAILS[kind] + 32
+
+
+def check_state(header: bytes, live: Sequence[bytes], hot: Sequence[bytes]) -> None:
+    """That a header commits to these buckets."""
+    lists = [live, hot] if number(header, 0) >= HOT_ARCHIVE_PROTOCOL else [live]
     whole = all(len(digests) == 2 * LEVELS and set(map(len, digests)) == {32} for digests in lists)
     need(whole, f"a bucket list does not have two digests of 32 bytes for each of {LEVELS} levels")
-    need(len(lists) == 2 or not hot, f"protocol {protocol} has no hot archive")
+    need(len(lists) == 2 or not hot, f"protocol {number(header, 0)} has no hot archive")
     hashes = [sha256(*(sha256(*of[at : at + 2]) for at in range(0, 2 * LEVELS, 2))) for of in lists]
-    named = list_hash == (sha256(*hashes) if hot else hashes[0])
+    named = header[bucket_list_hash_at(header) :][:32] == (sha256(*hashes) if hot else hashes[0])
     need(named, "the buckets are not those that the checkpoint's header commits to")
 
 
 class Proven(NamedTuple):
-    """What a proof shows: the header of a checkpoint, its buckets, and how many validators of whom signed what."""
+    """What a proof shows: a checkpoint and its buckets, when ledgers closed, how many validators of whom signed."""
 
     network: str
     ledger: int
     hash: bytes
-    protocol: int
-    close_time: int
+    closed: dict[int, int]
     live: list[bytes]
     hot: list[bytes]
     signed_ledger: int
@@ -211,12 +212,11 @@ def check_proof(content: bytes, trust: Trust) -> Proven:
         need(spelled, "a bucket's digest is not in small hexadecimal digits")
     except MALFORMED as error:
         raise RefusedError(f"the proof file cannot be read: {type(error).__name__}: {error}") from None
-    list_hash, last = check_headers(headers, ledger)
-    after, protocol, close_time = ledger + len(headers), number(headers[0], 0), number(headers[0], 68, 8)
-    value, signed = check_messages(messages, network, after, trust)
+    closed, checkpoint, last = check_headers(headers, ledger)
+    value, signed = check_messages(messages, network, after := max(closed) + 1, trust)
     check_link(value, transactions, last, after)
-    check_state(list_hash, protocol, live, hot)
-    return Proven(network, ledger, sha256(headers[0]), protocol, close_time, live, hot, after, signed)
+    check_state(checkpoint, live, hot)
+    return Proven(network, ledger, sha256(checkpoint), closed, live, hot, after, signed)
 
 
 def decode(text: str) -> bytes:
@@ -268,8 +268,8 @@ def check_entries(claims: Claims, proven: Proven, sources: Sequence[Source], lev
     at, ledger = claims.ledger, proven.ledger
     confirmed, changed_since, not_looked_up = outcome = list[list[bytes]]([[], [], []])
     need(claims.network == proven.network, f"the entries are of the network {claims.network!r}")
-    need(ledger - 64 < at <= ledger, f"the entries are of ledger {at}, which ledger {ledger} says nothing about")
-    need(at < ledger or claims.close_time == proven.close_time, f"the entries file has another close time of {at}")
+    need(at <= ledger and at in proven.closed, f"the entries are of ledger {at}, of which the proof says nothing")
+    need(claims.close_time == proven.closed[at], f"ledger {at} closed at {proven.closed[at]}, not {claims.close_time}")
     keys = set(claims.entries) | {TTL + sha256(key) for key in claims.entries if key[:4] in (DATA, CODE)}
     live = first_mentions(keys, proven.live[: 2 * levels], sources)
     gone = {key for key in claims.entries if live.get(key) is None and levels == LEVELS}
@@ -372,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         trust = read_trust(read_file(options.trust))
         proven = check_proof(read_file(options.proof), trust)
-        closed = datetime.fromtimestamp(proven.close_time, UTC)
+        closed = datetime.fromtimestamp(proven.closed[proven.ledger], UTC)
         print(f"proven: ledger {proven.ledger} of {proven.network}, closed {closed}, hash {proven.hash.hex()}")
         print(f"  signed with ledger {proven.signed_ledger} by, of which {trust.needed} organisations must have:")
         for name, count in proven.signed.items():

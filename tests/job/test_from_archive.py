@@ -83,6 +83,8 @@ def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, From
         run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path))
     with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
         run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
+    with pytest.raises(ConfigError, match="--checkpoint: 65000001 is none; the next one is 65000063"):
+        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
     other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
     other.archive.write_state({"networkPassphrase": "another"})
     other_trust = tmp_path / "trust.json"

@@ -39,8 +39,8 @@ def test_a_checkpoint_of_each_kind_of_header_is_proven(tmp_path: Path, version: 
     assert checkpoint.header.hash == proven.hash
     assert (127, version, 1_700_000_127, 128) == (
         proven.ledger,
-        proven.protocol,
-        proven.close_time,
+        checkpoint.header.protocol_version,
+        proven.closed[127],
         proven.signed_ledger,
     )
     assert dict.fromkeys(organisations, 3) == proven.signed

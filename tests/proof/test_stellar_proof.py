@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(made, make_proof(made.archives(folder), 127, trust)[1], trust)
 
 
+@pytest.fixture(scope="module")
+def since(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """The same with a proof that has the headers from ledger 100 on."""
+    return replace(case, proof=make_proof(case.made.archives(tmp_path_factory.mktemp("kept")), 100, case.trust)[1])
+
+
 def claims(
     changes: Mapping[bytes, RawEntry | None] | None = None, ledger: int = 127, network: str = PASSPHRASE
 ) -> bytes:
@@ -126,7 +132,7 @@ def test_each_false_claim_is_refused_by_name(case: Case, key: bytes, claim: RawE
         case.judged(claims({key: claim}))
 
 
-def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_as_far_as_they_stand(case: Case) -> None:
+def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_as_far_as_they_stand(since: Case) -> None:
     """What was not changed since is proven; of what was changed, or is gone, nothing is known, and it is counted."""
     before = {ONE: value(ONE, 3, 99), FOUR: value(FOUR, 4, until=110), TEMPORARY: value(TEMPORARY, 5, until=100)}
 
@@ -134,13 +140,15 @@ def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_as_far_as_they_s
         [key for key in sorted(STATE) if key in (FOUR, FOREIGN, TEMPORARY)],
         [key for key in sorted(STATE) if key in (ONE, TWO, THREE, CODE)],
         [],
-    ] == case.judged(claims(before, 100))
+    ] == since.judged(claims(before, 100))
     for false in (value(FOREIGN, 8, until=ARCHIVED), None):
         with pytest.raises(RefusedError, match=f"the entry {FOREIGN.hex()}"):
-            case.judged(claims({**before, FOREIGN: false}, 100))
-    for ledger in (63, 128):
-        with pytest.raises(RefusedError, match=f"of ledger {ledger}, which ledger 127 says nothing about"):
-            case.judged(claims(ledger=ledger))
+            since.judged(claims({**before, FOREIGN: false}, 100))
+    for ledger in (99, 128):
+        with pytest.raises(RefusedError, match=f"of ledger {ledger}, of which the proof says nothing"):
+            since.judged(claims(ledger=ledger))
+    with pytest.raises(RefusedError, match="ledger 100 closed at 1700000100, not 1700000101"):
+        since.judged(entries_content(PASSPHRASE, 100, 1_700_000_101, before))
 
 
 def test_the_newest_levels_alone_confirm_what_stands_in_them(case: Case) -> None:
@@ -154,7 +162,7 @@ def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> 
     """What an entries file says of its ledger is compared, too."""
     with pytest.raises(RefusedError, match="the entries are of the network 'another'"):
         case.judged(claims(network="another"))
-    with pytest.raises(RefusedError, match="another close time of 127"):
+    with pytest.raises(RefusedError, match="ledger 127 closed at 1700000127, not 1700000128"):
         case.judged(entries_content(PASSPHRASE, 127, CLOSED + 1, STATE))
     with pytest.raises(RefusedError, match="of two ledgers"):
         case.judged(claims() + claims(ledger=126))
@@ -225,7 +233,7 @@ def test_a_forgery_is_refused_by_what_is_wrong_with_it(case: Case) -> None:
         ("the form of an EXTERNALIZE", lambda d: d["messages"].__setitem__(0, flipped(d["messages"][0], 47 * 8))),
         ("128 are not those that", lambda d: d.update(transaction_set=flipped(d["transaction_set"], 9))),
         (first, lambda d: d["headers"].__setitem__(0, flipped(d["headers"][0], 40))),
-        ("header is of ledger", lambda d: d.update(ledger=63)),
+        ("does not have the header of its ledger", lambda d: d.update(ledger=63)),
         ("not those that the checkpoint's header", lambda d: d["live"].reverse()),
         ("not those that the checkpoint's header", lambda d: d["hot"].__setitem__(0, "00" * 32)),
         ("two digests of 32 bytes", lambda d: d.update(hot=[])),
@@ -237,8 +245,8 @@ def test_a_forgery_is_refused_by_what_is_wrong_with_it(case: Case) -> None:
         ("not a stellar-state-proof-1", lambda d: d.update(more=1)),
         ("not a stellar-state-proof-1", lambda d: d.pop("hot")),
         ("cannot be read", lambda d: d.update(headers=3)),
-        ("of no ledger", lambda d: d.update(ledger=10**4000)),
-        ("from 1 to 64 headers, not 0", lambda d: d.update(headers=[])),
+        ("does not have the header of its ledger", lambda d: d.update(ledger=10**4000)),
+        ("does not have the header of its ledger", lambda d: d.update(headers=[])),
         ("0 of 4 organisations signed ledger 128, 3 must", lambda d: d.update(messages=[])),
         ("2 of 4 organisations signed ledger 128, 3 must", lambda d: d.update(messages=said_by(d["messages"], 0, 1))),
     ]  # fmt: skip
