@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Certificate": "ledger.view",
     "ExporterError": "errors",
+    "FromArchive": "job.from_archive",
     "LedgerTables": "job.reading",
     "Looked": "check.whole",
     "RunResult": "job.run",

@@ -19,6 +19,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError
 from exporter.ledger.codec.scval_encode import u32
 from tests.archive.made_archive import MadeArchive, live, time_to_live
 from tests.archive.test_checkpoint import CONTRACT, ONE
+from tests.stores.s3_servers import moto
 
 
 @dataclass
@@ -104,6 +105,24 @@ def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Pa
     assert not isinstance(error.value, ArchiveFileMissingError)
     with pytest.raises(ConfigError, match="ftp:// is no address of a history archive"):
         Archives.open(["ftp://example.org"], tmp_path / "kept")
+
+
+def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An s3:// address is one of an archive, by the credentials of the environment."""
+    server = moto()
+    for path in (path for path in made.folder.rglob("*") if path.is_file()):
+        name = f"test-archive/{path.relative_to(made.folder)}"
+        server.client.put_object(Bucket=server.bucket, Key=name, Body=path.read_bytes())
+    for name, value in (
+        ("ENDPOINT", server.endpoint), ("ALLOW_HTTP", "true"), ("REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    archives = Archives.open([f"s3://{server.bucket}/test-archive"], tmp_path / "kept")
+
+    assert {ONE} == set(archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT])).entries)
+    with pytest.raises(ArchiveFileMissingError, match=r"has no file history/00/00/00/history-000000bf\.json"):
+        archives.first(lambda archive: archive.checkpoint(191))
 
 
 def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None:
