@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from exporter.archive.archive_files import checkpoint_of
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.console import Console
@@ -106,7 +105,7 @@ def prove(
             if stored is None or hashlib.sha256(stored.data).hexdigest() != evidence.sha256:
                 raise StoreError(f"{evidence.key} is missing or damaged, though run {run_id} has it")
             try:
-                content = make_proof(opened, checkpoint_of(_ledger(run_id)), trusted)[1]
+                content = make_proof(opened, _ledger(run_id), trusted)[1]
                 outcome = hold_against(content, stored.data, trusted, opened, LEVELS if full else NEWEST_LEVELS)
             except NotProvableError as error:
                 waiting[run_id] = str(error)

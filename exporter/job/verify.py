@@ -19,7 +19,6 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from exporter.archive.archive_files import checkpoint_of
 from exporter.archive.archive_places import Archives
 from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_tree
 from exporter.check.tree_sources import TreeSource, open_tree
@@ -132,7 +131,7 @@ def verify_tree(
             opened = Archives.open(archives or trusted.archives, Path(folder) / "buckets")
             proof = got.proof
             if proof is None:
-                proof = make_proof(opened, checkpoint_of(status.observed_ledger), trusted)[1]
+                proof = make_proof(opened, status.observed_ledger, trusted)[1]
             outcome = hold_against(proof, got.evidence, trusted, opened, LEVELS if full else NEWEST_LEVELS)
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
     return Verified(
