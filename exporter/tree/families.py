@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from exporter.tree.documents import (
     AssetDetail,
@@ -562,10 +562,16 @@ _LISTINGS = {
 
 def parse_key(key: str) -> tuple[Family, dict[str, str]] | None:
     """The family of a key, and what the key says: its places by name. None for a key that this version never writes."""
-    for family in FAMILIES:
+    for family in _beginning_with(key[: key.find("/", 3) + 1]):
         if key.startswith(family.prefix) and (match := family.pattern.fullmatch(key)):
             return family, match.groupdict() | family.says
     return None
+
+
+@lru_cache(maxsize=256)
+def _beginning_with(start: str) -> tuple[Family, ...]:
+    """The families of which a key may be that begins so."""
+    return tuple(family for family in FAMILIES if family.prefix.startswith(start) or start.startswith(family.prefix))
 
 
 def family_of(key: str) -> Family | None:
@@ -596,7 +602,10 @@ _BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKi
 
 def kind_of(key: str) -> FileKind:
     """What may happen to a file, by the beginning of its key; a document for a key that this version never writes."""
-    return next((kind for beginnings, kind in _BEGINNINGS if key.startswith(beginnings)), FileKind.DOCUMENT)
+    for beginnings, kind in _BEGINNINGS:
+        if key.startswith(beginnings):
+            return kind
+    return FileKind.DOCUMENT
 
 
 def alias_of(key: str) -> str | None:

@@ -15,7 +15,8 @@ MAX_SEGMENT_BYTES = 255
 """What the usual file systems accept for one name."""
 
 KEY_SEGMENT = "[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*"
-_SEGMENT = re.compile(KEY_SEGMENT)
+_BOUNDED = f"{KEY_SEGMENT[:-1]}{{0,{MAX_SEGMENT_BYTES - 1}}}"
+_KEY = re.compile(f"{_BOUNDED}(?:/{_BOUNDED})*")
 
 
 class FileKind(StrEnum):
@@ -54,9 +55,7 @@ class RenderedFile:
 
 def is_key(key: str) -> bool:
     """Say whether ``check_key`` accepts this key."""
-    return len(key) <= MAX_KEY_BYTES and all(
-        len(segment) <= MAX_SEGMENT_BYTES and _SEGMENT.fullmatch(segment) for segment in key.split("/")
-    )
+    return len(key) <= MAX_KEY_BYTES and _KEY.fullmatch(key) is not None
 
 
 def check_key(key: str) -> str:

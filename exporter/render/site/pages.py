@@ -26,6 +26,7 @@ from exporter.render.site.charts import (
     chart,
     table,
 )
+from exporter.render.site.pool_values import PoolShape, pool_shape, pool_values
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
     Best,
@@ -37,8 +38,8 @@ from exporter.render.site.rows import (
     pages_of,
     pool_rows,
 )
-from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
-from exporter.render.site.text import Symbols, harmless, named, not_mainnet
+from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
+from exporter.render.site.text import Symbols, compounded, harmless, named, not_mainnet
 from exporter.tables import LEAST_VALUE
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
@@ -76,6 +77,7 @@ class _Site:
     common: dict[str, Any] = field(init=False)
     symbols: Symbols = field(init=False)
     frames: dict[tuple[str, str, str], Markup] = field(default_factory=dict)
+    pool_pieces: dict[PoolShape, Pieces] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables = self.facts.tables
@@ -128,20 +130,14 @@ class _Site:
         )  # fmt: skip
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
+        page = environment().get_template(f"{template}.html.j2").render(self._context(key), **context)
+        return _html(key, page)
+
+    def _context(self, key: str) -> dict[str, Any]:
+        """What every template needs for a page under this key."""
         root = "../" * key.count("/")
-        page = (
-            environment()
-            .get_template(f"{template}.html.j2")
-            .render(
-                self.common,
-                root=root,
-                key=key,
-                top=self._frame("top", root, key),
-                foot=self._frame("foot", root, key),
-                **context,
-            )
-        )
-        return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
+        frames = {part: self._frame(part, root, key) for part in ("top", "foot")}
+        return self.common | frames | {"root": root, "key": key}
 
     def _frame(self, part: str, root: str, key: str) -> Markup:
         """What stands above or below the content of a page; only pages at the root are in the navigation themselves."""
@@ -205,12 +201,18 @@ class _Site:
             row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
             about = coverage[row["protocol"]]
-            yield self._page(
-                f"pools/{place[0]}/{place[1]}.html", "pool", pool=row, trend=trend,
-                bucket=BUCKET_WORDS[trend.bucket], charts=_pool_charts(trend),
-                parameters=tables.parameters.get(place, ()), price_time=printed_time(row["price_timestamp"]),
-                supply_compounding=about.supply_compounding, borrow_compounding=about.borrow_compounding,
-            )  # fmt: skip
+            more = {
+                "bucket": BUCKET_WORDS[trend.bucket],
+                "price_time": printed_time(row["price_timestamp"]) or "",
+                "supply_compounding": compounded(about.supply_compounding),
+                "borrow_compounding": compounded(about.borrow_compounding),
+            }
+            values = pool_values(row, tables.parameters.get(place, ()), _pool_charts(trend), more)
+            key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
+            if shape not in self.pool_pieces:
+                context = self._context(key) | {"has": shape}
+                self.pool_pieces[shape] = Pieces("pool", values, context)
+            yield _html(key, self.pool_pieces[shape].page(values))
 
     def _market_pages(
         self, markets: Sequence[Row], by_market: dict[str, list[Row]], trends: dict[str, GroupTrend]
@@ -250,6 +252,10 @@ class _Site:
         for page in pages_of(pools, name):
             charts = _group_charts(trend, labels) if trend is not None and page.number == 1 else ()
             yield self._page(page.key, template, page=page, charts=charts, bucket=bucket, **context)
+
+
+def _html(key: str, page: str) -> RenderedFile:
+    return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
 
 def _pool_charts(trend: Trend) -> tuple[Markup, ...]:

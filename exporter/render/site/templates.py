@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from exporter.numbers.wording import counted
 from exporter.render.site import cells, text
@@ -65,6 +67,25 @@ def environment() -> jinja2.Environment:
         "symbol_length": SYMBOL_LENGTH,
     }
     return made
+
+
+class Pieces:
+    """A template that is rendered once, with gaps: a page is its pieces with values between them.
+
+    The template finds the gaps by their names as fields of ``it``. A value is HTML; who gives it has escaped it.
+    """
+
+    def __init__(self, template: str, gaps: Iterable[str], context: Mapping[str, Any]) -> None:
+        marks = {name: Markup(f"\0{name}\0") for name in gaps}
+        parts = environment().get_template(f"{template}.html.j2").render(context, it=marks).split("\0")
+        self._texts, self._names = parts[::2], parts[1::2]
+
+    def page(self, values: Mapping[str, str]) -> str:
+        """The page with these values in the gaps."""
+        parts = [""] * (len(self._texts) + len(self._names))
+        parts[::2] = self._texts
+        parts[1::2] = [values[name] for name in self._names]
+        return "".join(parts)
 
 
 def static_files() -> Iterator[RenderedFile]:

@@ -1,0 +1,116 @@
+"""What stands in the gaps of a pool's page (``pool.html.j2``), as HTML.
+
+There are as many of these pages as there are pools, and they differ in some fifty values. So the template is rendered
+once for each shape, which says what there is at all, and a page is its pieces with these values between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from exporter.protocols.base import Parameter
+from exporter.render.site import cells, text
+
+
+class PoolShape(NamedTuple):
+    """What a pool's page has at all."""
+
+    price: bool
+    price_time: bool
+    oracle: bool
+    own_pool: bool
+    code: bool
+    charts: bool
+    parameters: bool
+
+
+def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
+    """The shape of the page with these values, of a pool with this row of the pools frame."""
+    return PoolShape(
+        price=row["oracle_price_usd"] is not None,
+        price_time=bool(values["price_time"]),
+        oracle=bool(row["oracle"]),
+        own_pool=row["pool"] != row["token_address"],
+        code=bool(row["wasm_hash"]),
+        charts=bool(values["table"]),
+        parameters=bool(values["parameters"]),
+    )
+
+
+def pool_values(
+    row: Mapping[str, Any], parameters: Sequence[Parameter], charts: Sequence[Markup], more: Mapping[str, str]
+) -> dict[str, str]:
+    """The values by the names of their gaps; what the page has not is empty.
+
+    Args:
+        row: of the pools frame, with the symbol as people know it.
+        parameters: of its rate model.
+        charts: the three charts and their table, or nothing.
+        more: values that many pools share, in plain text.
+    """
+    decimals, symbol, market = row["decimals"], row["symbol"], row["market_name"]
+    reason, cents, price = row["price_reason"], row["tvl_usd_cents"], row["oracle_price_usd"]
+    apr, index = row["apr_decimals"], row["index_decimals"]
+    drawn = dict(zip(("rate_chart", "use_chart", "value_chart", "table"), charts or [Markup()] * 4, strict=True))
+    plain: dict[str, str] = {
+        "market": row["market"],
+        "pool": row["pool"],
+        "token": row["token_address"],
+        "short_symbol": text.cut(symbol, 14),
+        "short_market": text.cut(market),
+        "protocol": text.words(row["protocol"]),
+        "version": text.harmless(row["version"]),
+        "supply": text.percent(row["supply_apy_bps"]),
+        "exact_supply": text.exact_percent(row["supply_apy_bps"]),
+        "borrow": text.percent(row["borrow_apy_bps"]),
+        "exact_borrow": text.exact_percent(row["borrow_apy_bps"]),
+        "utilization": text.percent(row["utilization_bps"]),
+        "exact_utilization": text.exact_percent(row["utilization_bps"]),
+        "value": text.dollars(cents),
+        "exact_value": text.exact_dollars(cents),
+        "short_price": text.price(price),
+        "price": price or "",
+        "reason": text.cut(reason, 200),
+        "long_reason": text.cut(reason, 300),
+        "oracle": row["oracle"] or "",
+        "decimals": str(decimals),
+        "stored_supply": text.fixed_point(row["stored_supply_apr"] * 100, apr),
+        "stored_borrow": text.fixed_point(row["stored_borrow_apr"] * 100, apr),
+        "accrued_supply": text.fixed_point(row["accrued_supply_apr"] * 100, apr),
+        "accrued_borrow": text.fixed_point(row["accrued_borrow_apr"] * 100, apr),
+        "rate_modifier": text.fixed_point(row["rate_modifier"], row["rate_modifier_decimals"]),
+        "supply_index": text.fixed_point(row["supply_index"], index),
+        "borrow_index": text.fixed_point(row["borrow_index"], index),
+        "accrued_at": text.moment(row["last_accrual_time"]),
+        "wasm_hash": row["wasm_hash"] or "",
+        **more,
+    }
+    for gap, column in _AMOUNTS:
+        plain[gap] = text.amount(row[column], decimals)
+        plain[f"exact_{gap}"] = text.exact_amount(row[column], decimals)
+    return {name: str(escape(value)) for name, value in plain.items()} | {
+        "symbol": cells.name(symbol, text.SYMBOL_LENGTH),
+        "long_symbol": cells.name(symbol, 24),
+        "market_name": cells.name(market),
+        "long_market": cells.name(market, 40),
+        "status": cells.status(row["market_status"]),
+        "parameters": "\n".join(map(_parameter, parameters)),
+        **drawn,
+    }
+
+
+_AMOUNTS = (
+    ("supplied", "total_supplied"),
+    ("borrowed", "total_borrowed"),
+    ("collateral", "total_collateral"),
+    ("backstop", "backstop_credit"),
+)
+
+
+def _parameter(parameter: Parameter) -> str:
+    exact = text.fixed_point(parameter.value, parameter.decimals)
+    name = cells.code(parameter.name)
+    return cells.fact(name, "no limit", exact) if parameter.no_limit else cells.fact(name, exact)
