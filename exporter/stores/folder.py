@@ -209,10 +209,9 @@ class FolderStore:
 
     def has(self, key: str) -> bool:
         with reported("look at", check_key(key)):
-            folder = self._existing_folder(key)
             try:
-                return folder is not None and stat.S_ISREG((folder / _name(key)).lstat().st_mode)
-            except FileNotFoundError:
+                return stat.S_ISREG(os.lstat(f"{self.root}/{key}").st_mode)
+            except (FileNotFoundError, NotADirectoryError):
                 return False
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:

@@ -6,12 +6,15 @@ that comes from the chain is escaped here, as the templates escape theirs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from exporter.render.site.text import (
     NAME_LENGTH,
+    SYMBOL_LENGTH,
     TITLE_LENGTH,
     amount,
     dollars,
@@ -74,6 +77,28 @@ def tokens(units: int, decimals: int) -> Markup:
 def status(text: str) -> Markup:
     """A market's status in the protocol's own words."""
     return Markup(f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>')
+
+
+def pool_row(pool: Mapping[str, Any], root: str, by: str) -> Markup:
+    """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
+    link = f'<a href="{root}pools/{pool["market"]}/{pool["pool"]}.html">'
+    if by == "token":
+        protocol = escape(words(pool["protocol"]))
+        head = f'{link}{name(pool["market_name"])}</a> <span class="quiet minor">{protocol}</span>'
+    else:
+        head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a>"
+    market = ""
+    if by == "pool":
+        market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a></td>'
+    parts = [
+        rate(pool["supply_apy_bps"], "supply"),
+        rate(pool["borrow_apy_bps"], "borrow"),
+        use(pool["utilization_bps"]),
+    ]
+    if by != "pool":
+        parts += [tokens(pool[column], pool["decimals"]) for column in ("total_supplied", "total_borrowed")]
+    parts.append(money(pool["tvl_usd_cents"], pool["price_reason"]))
+    return Markup(f'<tr><th scope="row">{head}</th>{market}{"".join(parts)}</tr>')
 
 
 def address(text: str) -> Markup:
