@@ -96,6 +96,9 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
 
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
+OPEN_FILES = 200
+"""So many files nginx keeps open: few enough beside its connections for the 1,024 that most systems allow a process."""
+
 MAX_FUNCTION_BYTES = 10_240
 """What CloudFront accepts as the code of a function."""
 
@@ -221,7 +224,9 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
     market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
     values = _common(sizes) | {
         "root": _folder(options.root, options.uri),
+        "open_files": OPEN_FILES,
         "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
+        "suspect": f"(?:^|&)(?:{'|'.join(map(either_form, routes.MISTAKABLE))})=[^&]",
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
         "limits": limits(sizes),

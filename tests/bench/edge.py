@@ -98,7 +98,7 @@ def run(quick: bool = False) -> list[Finding]:
         urls = _made_tree(root, folder / "pools.sqlite", 60 if quick else POOLS, 50 if quick else URLS)
         contenders = {
             "rule": _nginx(stack, nginx, folder / "rule", root, _file(folder / "urls", urls), bare=False),
-            "bare": _nginx(stack, nginx, folder / "bare", root, _file(folder / "paths", _paths(urls)), bare=True),
+            "bare": _nginx(stack, nginx, folder / "bare", root, _file(folder / "paths", _paths(root, urls)), bare=True),
         }
         contenders["rule, gzip"] = replace(contenders["rule"], gzip=True)
         if python is not None:
@@ -136,7 +136,7 @@ def _urls(root: Path, rows: Sequence[tuple[object, ...]], count: int) -> list[st
     urls = []
     for _ in range(count):
         market, _, token, *_ = drawn.choice(rows)
-        limit = drawn.choice((1, 5, 20, 50, 200))
+        limit = drawn.choice((1, 10, 20, 50, 200))
         kind = drawn.choice(("", "limit", "market", "token", "both", "cursor", "cursor"))
         query = {
             "": "",
@@ -148,21 +148,21 @@ def _urls(root: Path, rows: Sequence[tuple[object, ...]], count: int) -> list[st
         }[kind]
         url = f"/v1/assets{query}"
         if kind == "cursor":
-            page = json.loads((root / _key(url)).read_bytes())
+            page = json.loads((root / _key(root, url)).read_bytes())
             url = url if page["next_cursor"] is None else f"/v1/assets?cursor={page['next_cursor']}"
         urls.append(url)
     return urls
 
 
-def _key(url: str) -> str:
+def _key(root: Path, url: str) -> str:
     path, _, query = url.partition("?")
     answer = route(path, query, Settings().output.page_sizes)
     assert isinstance(answer, Served)
-    return answer.keys[0]
+    return next(key for key in answer.keys if (root / key).is_file())
 
 
-def _paths(urls: Sequence[str]) -> list[str]:
-    return [f"/{_key(url)}" for url in urls]
+def _paths(root: Path, urls: Sequence[str]) -> list[str]:
+    return [f"/{_key(root, url)}" for url in urls]
 
 
 def _file(path: Path, urls: Sequence[str]) -> Path:
