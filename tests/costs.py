@@ -31,7 +31,7 @@ PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
 
 MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
 BUCKET_MINUTES = (5, 15, 60, 360, 1440, 10080)
-BUCKET_ENTRY_BYTES = 350  # one bucket of one pool in a page of the history, as JSON
+BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
 PARQUET_ROW_BYTES = 130  # one pool in the file of one run; less after compaction
 FEW_REQUESTS = 20  # of a run, whatever its size: pointer, intent, manifests, the publisher's hold
 VERIFIED_FILES = 1000  # read back after publishing, at most
@@ -47,6 +47,7 @@ class RunSize:
         documents: files that every run writes anew under the same key.
         aliases: copies of documents under their extensionless path, in buckets.
         pages: new immutable pages, kept for the retention time.
+        histories: documents of histories in one length of bucket, which are written anew when a bucket of it closes.
         document_bytes: bytes of the documents and their aliases.
         page_bytes: bytes of the pages.
     """
@@ -55,12 +56,15 @@ class RunSize:
     documents: int
     aliases: int
     pages: int
+    histories: int
     document_bytes: int
     page_bytes: int
 
 
-SMALL = RunSize(pools=57, documents=703, aliases=13, pages=173, document_bytes=1962153, page_bytes=185303)
-LARGE = RunSize(pools=507, documents=5262, aliases=76, pages=1640, document_bytes=13055789, page_bytes=2281220)
+SMALL = RunSize(pools=57, documents=375, aliases=14, pages=174, histories=94, document_bytes=2328869, page_bytes=217514)
+LARGE = RunSize(
+    pools=507, documents=2297, aliases=77, pages=1641, histories=638, document_bytes=14734031, page_bytes=2454697
+)
 
 
 def size_at(pools: int) -> RunSize:
@@ -94,23 +98,25 @@ class Month:
 def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month:
     """The formula.
 
-    requests   runs * (documents + aliases + pages + few) PUTs, and LISTs of a thousandth of what is listed
+    requests   runs * (documents + aliases + pages + histories of what closes in a run + few) PUTs, and LISTs of a
+               thousandth of what is listed
                runs * (read back + pages that expire + few) GETs and HEADs
     storage    documents, and pages and manifests of the runs that are retained, and of the history
                what a year adds: a Parquet row a run, and an entry in each bucket
     """
     size = size_at(pools)
     runs = MINUTES_OF_A_MONTH / interval_minutes
-    files = size.documents + size.pages
+    closing = round(size.histories * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES))
+    files = size.documents + size.pages + len(BUCKET_MINUTES) * size.histories
     retained = max(1.0, retention_hours * 60 / interval_minutes)
-    puts = files + size.aliases + FEW_REQUESTS
-    lists = FEW_REQUESTS + (size.documents + size.aliases + size.pages * retained) / 1000
+    puts = size.documents + size.pages + size.aliases + closing + FEW_REQUESTS
+    lists = FEW_REQUESTS + (files - size.pages + size.aliases + size.pages * retained) / 1000
     gets = min(VERIFIED_FILES, files) + size.pages + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 150 * files
     entries_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
-    history_of_a_year = pools * (12 * runs * PARQUET_ROW_BYTES + entries_of_a_year * BUCKET_ENTRY_BYTES)
+    history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries_of_a_year * size.histories * BUCKET_ENTRY_BYTES
     stored = size.document_bytes + retained * (size.page_bytes + manifest_bytes) + history_of_a_year
     return Month(runs, puts, puts / OBJECTS_A_SECOND, requests_usd, stored, stored / 1e9 * PER_GIGABYTE_MONTH)
 
@@ -168,13 +174,14 @@ def measure(blend_pools: int) -> RunSize:
     before, after = states
     changed = {key: data for key, data in after.items() if before.get(key) != data}
     pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
-    documents = {key: data for key, data in changed.items() if key not in pages}
+    documents = {key: data for key, data in changed.items() if key not in pages and "/history/" not in key}
     aliases = {key: data for key, data in documents.items() if alias_of(key) is not None}
     return RunSize(
         pools=pools,
         documents=len(documents),
         aliases=len(aliases),
         pages=len(pages),
+        histories=sum(key.endswith("/history/1d.json") for key in after),
         document_bytes=sum(map(len, documents.values())) + sum(map(len, aliases.values())),
         page_bytes=sum(map(len, pages.values())),
     )

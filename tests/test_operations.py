@@ -130,9 +130,10 @@ def test_the_formula_by_hand() -> None:
     """A month of the smaller measured network, reckoned here step by step."""
     run, month = costs.SMALL, costs.month(costs.SMALL.pools, 30)
     runs = 1461.0  # half hours in a twelfth of a year of 365.25 days
-    puts = run.documents + run.aliases + run.pages + 20
-    lists = 20 + (run.documents + run.aliases + 48 * run.pages) / 1000
-    gets = 1000 + run.pages + 20
+    closing = run.histories * (1 + 1 + 30 / 60 + 30 / 360 + 30 / 1440 + 30 / 10080)
+    puts = run.documents + run.aliases + run.pages + round(closing) + 20
+    lists = 20 + (run.documents + 6 * run.histories + run.aliases + 48 * run.pages) / 1000
+    gets = min(1000, run.documents + run.pages + 6 * run.histories) + run.pages + 20
 
     assert (runs, puts) == (month.runs, month.puts_of_a_run)
     assert pytest.approx(runs * ((puts + lists) * 5e-6 + gets * 4e-7)) == month.requests_usd
@@ -142,5 +143,5 @@ def test_what_a_run_writes_is_still_what_was_measured() -> None:
     """The smaller network, measured now, is within a fifth of what the formula has: python -m tests.costs --measure."""
     now = costs.measure(50)
 
-    for name in ("documents", "aliases", "pages", "document_bytes", "page_bytes"):
+    for name in ("documents", "aliases", "pages", "histories", "document_bytes", "page_bytes"):
         assert pytest.approx(getattr(costs.SMALL, name), rel=0.2) == getattr(now, name), name
