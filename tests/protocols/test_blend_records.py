@@ -164,8 +164,11 @@ class TestVerifying:
         ledger.read([named("A", Origin.DEPLOYMENT), named("C", Origin.REMEMBERED, FACTORY_2)], BOTH)
         assert ledger.source is not None
 
-        # a record and two keys for each market, two for each backstop, one for each factory; then the reserves
-        assert [2 * 3 + 2 * 2 + 2, 2 * 2 + 1] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
+        # a record and three keys for each market, two for each backstop, one for each factory; the backstop that the
+        # pools name here and no list has; then the reserves, and what the backstop keeps of each pool and of its token
+        assert [2 * 4 + 2 * 2 + 2, 1, 2 * 2 + 1 + 2 * 2 + 1] == [
+            keys for kind, keys, _ in ledger.source.log if kind == "entries"
+        ]
 
 
 class TestRewardZones:
