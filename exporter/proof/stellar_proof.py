@@ -7,7 +7,7 @@ This file stands alone: Python 3.11 or newer, its standard library, and PyNaCl f
 1. `read_trust`: whom you trust. Organisations and their validators' keys; the choice is yours.
 2. `check_messages`: enough of them signed the very same close value for ledger T, in EXTERNALIZE messages.
 3. `check_link`: that value, or the set of transactions that it names, was made on the header of ledger T - 1.
-4. `check_headers`: each header holds the hash of the one before, down to the checkpoint's, ledger C, and further.
+4. `check_headers`: each header holds the hash of the one before: from T - 1 down to the checkpoint C, or further down.
 5. `check_state`: the checkpoint's header holds the hash of the bucket list, and so of the digests of all buckets.
 6. `check_entries`: buckets, from any history archive, have these digests. From the newest to the oldest, the first
    record that mentions a key is what the state has under it. Every entry claimed is compared with that.
