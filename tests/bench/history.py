@@ -74,7 +74,7 @@ def _measure(folder: Path, days: int, seconds_apart: int) -> list[Finding]:
         means = (pl.col("supply_apy_bps", "borrow_apy_bps").mean(), pl.col("total_supplied").sum())
         return pools.group_by("token_address").agg(*means).sort("token_address").collect(engine="streaming")
 
-    table, files = f"{store.uri}/{HISTORY_PREFIX}", [f"{store.uri}/{file.key}" for file in by_day]
+    table, files = f"{month.uri}/{HISTORY_PREFIX}", [f"{month.uri}/{file.key}" for file in _files(month)]
     assert rates(pl.scan_delta(table)).equals(rates(pl.scan_parquet(files, hive_partitioning=False)))
     versus_files = duel(
         lambda: rates(pl.scan_parquet(files, hive_partitioning=False)), lambda: rates(pl.scan_delta(table)), rounds=15
@@ -107,7 +107,7 @@ def _measure(folder: Path, days: int, seconds_apart: int) -> list[Finding]:
             {"by_month_s": round(versus_month.ours.median, 4)},
         ),
         Finding(
-            f"the same in Polars: the Delta table / a scan of its {len(by_day)} files",
+            f"the same in Polars, compacted by month: the Delta table / a scan of its {len(files)} files",
             versus_files.ratio, "times as long", Target(1.2, at_least=False),
             {"table_s": round(versus_files.theirs.median, 4), "files_s": round(versus_files.ours.median, 4)},
         ),
