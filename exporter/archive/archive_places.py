@@ -7,7 +7,7 @@ checkpoint = archives.first(lambda archive: archive.checkpoint(ledger))
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -99,6 +99,14 @@ class KeptBuckets:
             partial.unlink()
             raise
         partial.replace(kept)
+
+
+def forget_other_buckets(folder: Path, wanted: Iterable[bytes]) -> None:
+    """Remove the kept buckets, and the begun ones, whose digests are not wanted any more."""
+    names = {digest.hex() for digest in wanted}
+    for path in folder.glob("bucket-*.xdr.gz*"):
+        if path.name[7:71] not in names:
+            path.unlink(missing_ok=True)
 
 
 class Archives:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.archive.archive_files import checkpoint_of
-from exporter.archive.archive_places import Archives
+from exporter.archive.archive_places import Archives, forget_other_buckets
 from exporter.archive.state_index import StateIndex
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
@@ -100,6 +100,8 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     unlisted = unlisted_validators(archives, header.ledger, trust)
     index = StateIndex(archives, checkpoint, given.kept)
     try:
+        lists = (checkpoint.state.live, checkpoint.state.hot)
+        forget_other_buckets(given.kept, (digest for each in lists if each for digest in each.digests))
         snapshot = LedgerSnapshot(
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )

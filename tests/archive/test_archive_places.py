@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.archive.archive_files import FolderFiles, bucket_name
-from exporter.archive.archive_places import Archives, KeptBuckets, RemoteFiles
+from exporter.archive.archive_places import Archives, KeptBuckets, RemoteFiles, forget_other_buckets
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError
 from exporter.ledger.codec.scval_encode import u32
@@ -88,6 +88,17 @@ def test_a_copy_with_another_content_is_not_kept(made: MadeArchive, tmp_path: Pa
     small = KeptBuckets(FolderFiles(made.folder), tmp_path / "kept", 9)
     with pytest.raises(ArchiveError, match="more than the 9 bytes"):
         b"".join(small.chunks(name))
+
+
+def test_buckets_that_no_list_has_any_more_are_removed(tmp_path: Path) -> None:
+    """Kept and begun ones of these digests stay, the others go, and no other file is touched."""
+    old, new = bytes([1] * 32), bytes([2] * 32)
+    for name in (*(f"bucket-{digest.hex()}.xdr.gz{end}" for digest in (old, new) for end in ("", ".ab.part")), "mine"):
+        (tmp_path / name).touch()
+    forget_other_buckets(tmp_path, [new])
+
+    left = {f"bucket-{new.hex()}.xdr.gz", f"bucket-{new.hex()}.xdr.gz.ab.part", "mine"}
+    assert left == {path.name for path in tmp_path.iterdir()}
 
 
 def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Path) -> None:

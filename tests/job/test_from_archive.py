@@ -107,7 +107,7 @@ def test_options_that_do_not_fit_together_are_refused() -> None:
         assert (2, True) == (result.exit_code, said in result.output)
 
 
-@pytest.mark.parametrize("ledger", [959, 9_983])
+@pytest.mark.parametrize("ledger", [959, pytest.param(9_983, marks=pytest.mark.slow)])
 def test_the_real_testnet_pool_is_published_from_the_archive_alone(
     real_data: Path, tmp_path: Path, ledger: int
 ) -> None:
