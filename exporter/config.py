@@ -77,7 +77,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     passphrase: str | None = None
     rpc_urls: tuple[str, ...] = ()
     max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
-    requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 5.0
+    requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 8.0
     request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
     read_deadline_seconds: Annotated[float, Meta(ge=1, le=3600)] = 300.0
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12

@@ -13,8 +13,8 @@ It is somebody else's contract, and a bundle that fails must cost no price that 
   later calls in it would see what earlier ones wrote.
 * Everything that a call can have depended on is in the bundle's footprint, which stands for each call's own. It is a
   wider one: whoever cannot do with it asks the call alone (`exporter.ledger.view`).
-* A bundle is used only if the contract of every call is in its footprint, and if one call of it, which the router
-  cannot foresee, gives the very same when it is asked for without the router.
+* A bundle is used only if the contract of every call is in its footprint. Of the bundles that go out together one call,
+  which the router cannot foresee, is asked for without it too, and must give the very same.
 * Whatever a bundle gives no result for is asked for alone. After a few failures the router is left alone for the run,
   at once if nothing ever worked, as where there is no such contract.
 
@@ -37,8 +37,8 @@ from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, ve
 from exporter.ledger.observation import CallObservation
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 
-ROUTED = frozenset({"decimals", "lastprice", "name", "symbol"})
-"""Of SEP-40 oracles and SEP-41 tokens: they read, whoever asks, and none asks for a whole list by itself."""
+ROUTED = frozenset({"balance", "decimals", "get_available_liquidity", "lastprice", "name", "symbol"})
+"""Of SEP-40 oracles, SEP-41 tokens and boosted vaults: they read, whoever asks, and none asks for a list by itself."""
 
 BUNDLE_SIZE = 20
 """Calls in a bundle, far below the network's 400 footprint entries; halved when its budget does not suffice."""
@@ -139,34 +139,50 @@ class Router:
         waiting = list(calls)
         # Each turn answers or gives up a bundle, or makes bundles smaller.
         while len(waiting) >= MIN_BUNDLE and self.stopped is None:
-            parts = [waiting[start : start + self.size] for start in range(0, len(waiting), self.size)]
+            parts = self._parts(waiting)
             if not self._worked:
                 parts = parts[:1]  # where there is no router, one request tells
-            bundles = await asyncio.gather(*(self._bundle(source, part) for part in parts if len(part) >= MIN_BUNDLE))
-            done: set[ContractCall] = set()
-            for bundle in bundles:
-                answers |= bundle.answers
+            sample = self._choose([call for part in parts for call in part])
+            direct, routed = await asyncio.gather(
+                source.simulate(sample), asyncio.gather(*(self._exec(source, part) for part in parts))
+            )
+            answers[sample] = direct
+            done = {sample}
+            for part, answer in zip(parts, routed, strict=True):
+                bundle = self._judged(part, answer, sample, direct)
+                answers = bundle.answers | answers
                 done.update(bundle.answers, bundle.given_up)
             waiting = [call for call in waiting if call not in done]
         return answers
 
-    async def _bundle(self, source: LedgerSource, calls: Sequence[ContractCall]) -> _Bundle:
-        """Ask for a bundle, and for one of its calls alone."""
-        sample = self._choose(calls)
+    def _parts(self, calls: Sequence[ContractCall]) -> list[Sequence[ContractCall]]:
+        """Calls in bundles, of which none is too small."""
+        parts = [calls[start : start + self.size] for start in range(0, len(calls), self.size)]
+        if len(parts) > 1 and len(parts[-1]) < MIN_BUNDLE:
+            both = [*parts.pop(-2), *parts.pop()]
+            parts += [both[: len(both) // 2], both[len(both) // 2 :]]
+        return parts
+
+    def _judged(
+        self,
+        calls: Sequence[ContractCall],
+        routed: SimulationAnswer | str,
+        sample: ContractCall,
+        direct: SimulationAnswer,
+    ) -> _Bundle:
+        """What a bundle gives; ``sample``, which may be one of its calls, was asked for alone as well."""
         self._bundles += 1
-        routed, direct = await asyncio.gather(self._exec(source, calls), source.simulate(sample))
-        answers = {sample: direct}
         try:
             if isinstance(routed, str):
                 raise _UnusableError(routed)
             results = self._results_of(routed, calls)
-            self._check_sample(sample, results.get(sample), direct)
+            if sample in calls:
+                self._check_sample(sample, results.get(sample), direct)
         except _UnusableError as error:
-            return _Bundle(answers, self._fail(error, calls))
+            return _Bundle({}, self._fail(error, calls))
         self._worked += 1
-        answers = results | answers
-        self._results += len(answers) - 1
-        return _Bundle(answers, calls)
+        self._results += len(results.keys() - {sample})
+        return _Bundle(results, calls)
 
     async def _exec(self, source: LedgerSource, calls: Sequence[ContractCall]) -> SimulationAnswer | str:
         """The answer for a bundle, or why there is none. A source that is down says so at the calls asked alone."""

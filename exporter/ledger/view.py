@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -98,10 +98,11 @@ class Reading(Generic[T]):
 
 
 class _Breath:
-    """Keys that the parts of a program ask for together, the task that reads them, and how many wait for it."""
+    """Keys, or calls, that the parts of a program ask for together, the task that asks, and how many wait for it."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, None] = {}
+        self.calls: dict[ContractCall, None] = {}
         self.questions = 0
         self.waiting = 0
         self.task: asyncio.Task[None] | None = None
@@ -121,7 +122,7 @@ class LedgerView:
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
         self._rounds_for_bundles = 0
         self._changed = True
-        self._breath: _Breath | None = None
+        self._breaths: dict[str, _Breath] = {}
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
@@ -138,7 +139,7 @@ class LedgerView:
         missing = [key for key in wanted if key not in self._keys]
         if missing:
             try:
-                await self._read_together(missing)
+                await self._together("keys", missing)
             except BaseException:
                 for key in missing:  # a program may go on without them
                     if key not in self._keys:
@@ -157,8 +158,8 @@ class LedgerView:
         self._used_calls.update(dict.fromkeys(wanted))
         self._bound(len(self._used_calls), self._limits.max_calls, "contract calls")
         missing = [call for call in dict.fromkeys(wanted) if call not in self._calls]
-        # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
-        await self._simulate(missing, together=self._refused_at is None)
+        if missing:
+            await self._together("calls", missing)
         known = set(wanted)
         return [self._result(call) if call in known else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
@@ -167,14 +168,17 @@ class LedgerView:
         seen = self._calls.get(call)
         return () if seen is None else seen.answer.footprint
 
-    async def _read_together(self, keys: list[bytes]) -> None:
-        """Read keys along with what the other parts of the program ask for before all of them wait."""
-        breath = self._breath
+    async def _together(self, kind: str, asked: Sequence[bytes] | Sequence[ContractCall]) -> None:
+        """Ask for ``keys`` or ``calls``, along with what other parts of the program ask for before all of them wait.
+
+        Keys and calls do not wait for each other.
+        """
+        breath = self._breaths.get(kind)
         if breath is None:
-            breath = self._breath = _Breath()
+            breath = self._breaths[kind] = _Breath()
             breath.task = asyncio.create_task(self._send_when_still(breath))
         assert breath.task is not None  # made with it
-        breath.keys.update(dict.fromkeys(keys))
+        getattr(breath, kind).update(dict.fromkeys(asked))
         breath.questions += 1
         breath.waiting += 1
         try:
@@ -193,11 +197,12 @@ class LedgerView:
             still = still + 1 if breath.questions == questions else 0
         self._end(breath)
         await self._fetch(list(breath.keys))
+        # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
+        await self._simulate(list(breath.calls), together=self._refused_at is None)
 
     def _end(self, breath: _Breath) -> None:
         """What is asked from now on goes into other requests."""
-        if self._breath is breath:
-            self._breath = None
+        self._breaths = {kind: other for kind, other in self._breaths.items() if other is not breath}
 
     def _bound(self, count: int, most: int, what: str) -> None:
         if count > most:

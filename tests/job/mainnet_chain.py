@@ -7,7 +7,7 @@ over all known markets asks for. Slender is archived, as docs/protocols/slender.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -34,7 +34,15 @@ from exporter.localnet.blend import (
 )
 from exporter.localnet.blend_rewards import BlendRewards
 from exporter.localnet.chain import Chain, LedgerState
-from exporter.localnet.contracts import Contracts, Entry, Simulation, Token, asset_entry, oracle_instance
+from exporter.localnet.contracts import (
+    Contracts,
+    Entry,
+    Simulation,
+    Token,
+    asset_entry,
+    oracle_instance,
+    router_entries,
+)
 from exporter.localnet.k2 import Reserve, price_entry
 from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made import make_deployments, make_market
@@ -74,8 +82,9 @@ class MainnetChain(LocalNetwork):
     Of Blend v2.1, whose factory no list has, there are ``found`` pools more that only its reward zone lists.
     """
 
-    def __init__(self, *, found: int = 2) -> None:
-        """Make it, with the same numbers at each time."""
+    def __init__(self, *, found: int = 2, reserves: Sequence[int] = RESERVES) -> None:
+        """Make it, with the same numbers at each time; the Blend pools have so many ``reserves``, in turn."""
+        self._reserves = reserves
         self._random = Random("mainnet")
         self._known = {(item.protocol, item.label): item for item in MAINNET.deployments}
         self.tokens = list(self._listed_tokens())
@@ -83,7 +92,8 @@ class MainnetChain(LocalNetwork):
         self.markets: dict[str, set[str]] = {}
         self.pools = 0
         entries: dict[bytes, RawEntry] = {}
-        for part in (self._blend(found), self._assets(), *self._others()):
+        assert MAINNET.router is not None
+        for part in (self._blend(found), self._assets(), router_entries(MAINNET.router.address), *self._others()):
             entries |= {key: RawEntry(data, LEDGER - 1_000, LEDGER + _LIFE) for key, data in part}
         slender = self._slender()
         entries |= dict(slender.first_entries(LEDGER, CLOSE_TIME))
@@ -131,7 +141,7 @@ class MainnetChain(LocalNetwork):
 
     def _blend_market(self, around: Deployment, address: str, index: int) -> Market:
         turn = 2 * index + (around.generation is V1)  # the generations take turns in making
-        size = RESERVES[index % len(RESERVES)]
+        size = self._reserves[index % len(self._reserves)]
         market = make_market(self._random, turn, size, self.tokens, self._oracles, CLOSE_TIME)
         market.address = address
         return market

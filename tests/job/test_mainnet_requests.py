@@ -48,12 +48,12 @@ class Counted:
         return self.read.certificate.keys
 
 
-def counted(chain: MainnetChain, store: MemoryStore, out: Path) -> Counted:
+def counted(chain: MainnetChain, store: MemoryStore, out: Path, *, router: bool = False) -> Counted:
     """Read everything and compute it, as a run into a store does; what it discovers is remembered there."""
     behaviour = Behaviour()
     before = Counter(chain.called)
     with running(create_app(chain, behaviour)) as url:
-        settings = settings_for(out, url, network__name="mainnet", network__router=False)  # every price by itself
+        settings = settings_for(out, url, network__name="mainnet", network__router=router)
         memory = load_memory(store, network_id(settings.passphrase))
 
         async def work() -> MarketsRead:
@@ -73,7 +73,7 @@ def chain() -> MainnetChain:
 
 @pytest.fixture(scope="module")
 def runs(chain: MainnetChain, tmp_path_factory: pytest.TempPathFactory) -> list[Counted]:
-    """Two runs into one output."""
+    """Two runs into one output, with every price asked for by itself."""
     store, out = MemoryStore(), tmp_path_factory.mktemp("out")
     return [counted(chain, store, out) for _ in range(2)]
 
@@ -150,3 +150,18 @@ def test_what_is_new(runs: list[Counted]) -> None:
     """Pools that only a reward zone lists are named as discovered by the first run, and known to the second."""
     assert [("blend", "listed")] * 2 == [(item.protocol, item.origin) for item in runs[0].read.discovered]
     assert [] == runs[1].read.discovered
+
+
+def test_all_requests_of_a_small_network(tmp_path: Path) -> None:
+    """Of somewhat more pools than mainnet has, a run asks at most 20 times, the first one included.
+
+    The protocols share their calls as they share their keys: through the router, and with one sample for what goes out
+    together.
+    """
+    chain, store = MainnetChain(found=0, reserves=(1,)), MemoryStore()
+    runs = [counted(chain, store, tmp_path, router=True) for _ in range(2)]
+
+    assert 57 < chain.pools < 80
+    assert [chain.pools] * 2 == [each.tables.pools.height for each in runs]
+    assert all(each.methods.total() <= 20 for each in runs), [each.methods for each in runs]
+    assert runs[1].methods.total() <= 16

@@ -118,11 +118,12 @@ class TestSameAnswers:
         assert plain == quotes_of(source, router).result
         calls = len(still.oracles) + len(still.feeds)
         bundles = -(-calls // BUNDLE_SIZE)
-        assert bundles == len(source.bundles)
-        assert calls == sum(source.bundles)
+        turns = 3  # decimals; the first bundle of prices with those, then the others: a sample of each
+        assert bundles <= len(source.bundles) <= bundles + 1
+        assert calls - turns <= sum(source.bundles) <= calls
         assert 0 < failures_of(still)
-        assert bundles <= len(source.alone) <= bundles + failures_of(still)  # a failing one may have been the sample
-        assert len(source.log) < calls / 5
+        assert len(source.alone) <= turns + failures_of(still)  # a failing one may have been the sample
+        assert len(source.log) < calls / 6
         assert {
             "contract": ADDRESS,
             "bundles": bundles,
@@ -332,7 +333,7 @@ class TestLying:
 
     def test_found_after_bundles_that_stood(self, still: MadeNetwork, plain: Quotes) -> None:
         """What an earlier bundle gave is asked for again, too, and the program sees it."""
-        samples = iter([0, 0, 0])
+        samples = iter([0, 0])
         source = Asked(still, tamper=lie_about(lambda place: place == 7))
 
         def choose(calls: Sequence[ContractCall]) -> ContractCall:

@@ -56,7 +56,7 @@ class RpcLimits:
     """
 
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
-    requests_per_second: float = 5.0  # to each endpoint; requests are spaced evenly
+    requests_per_second: float = 8.0  # to each endpoint; requests are spaced evenly
     connect_timeout_s: float = 10.0  # seconds to reach an endpoint
     request_timeout_s: float = 30.0  # seconds for one HTTP request, from connecting to the last byte
     attempts: int = 4  # tries at each endpoint in one call (for each part of a batch that was split)
