@@ -57,19 +57,21 @@ def use(basis_points: int) -> Markup:
     )
 
 
-def money(cents: int | None, reason: str = "") -> Markup:
+def money(cents: int | None, reason: str = "", kind: str = "") -> Markup:
     """A cell with an amount of money, or that there is no price, with the reason on hover."""
+    kind = kind and f" {kind}"
     if cents is None:
         title = f' title="{escape(harmless(reason)[:TITLE_LENGTH])}"' if reason else ""
-        return Markup(f'<td class="number none" data-value=""{title}>{dollars(None)}</td>')
-    return Markup(f'<td class="number" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>')
+        return Markup(f'<td class="number none{kind}" data-value=""{title}>{dollars(None)}</td>')
+    return Markup(f'<td class="number{kind}" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>')
 
 
-def tokens(units: int, decimals: int) -> Markup:
-    """A cell with an amount of a token."""
+def tokens(units: int, decimals: int, cents: int | None) -> Markup:
+    """A cell with an amount of a token, and below it what it is worth."""
+    worth = "" if cents is None else f'<span class="worth" title="{exact_dollars(cents)}">{dollars(cents)}</span>'
     return Markup(
         f'<td class="number minor" data-value="{units}" title="{exact_amount(units, decimals)}">'
-        f"{amount(units, decimals)}</td>"
+        f"{amount(units, decimals)}{worth}</td>"
     )
 
 
@@ -79,26 +81,55 @@ def status(text: str) -> Markup:
     return Markup(f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>')
 
 
+_OPEN_FOR = {
+    (True, True): "open",
+    (True, False): "lending only",
+    (False, True): "borrowing only",
+    (False, False): "closed",
+}
+
+
+@lru_cache(maxsize=1 << 12)
+def gates(supply: bool | None, borrow: bool | None, said: str) -> Markup:
+    """Whether a pool can be lent to and borrowed from now; on hover what its protocol says."""
+    known = supply is not None and borrow is not None
+    shown = _OPEN_FOR[supply, borrow] if known else "not known"  # type: ignore[index]
+    return Markup(f'<span class="status{" good" if shown == "open" else ""}" title="{escape(said)}">{shown}</span>')
+
+
+def pool_gates(pool: Mapping[str, Any]) -> Markup:
+    """Whether a pool is open, of a row of the pools frame."""
+    statuses = [words(status) for status in (pool["market_status"], pool["pool_status"]) if status]
+    said = ", ".join(statuses) + (f": {harmless(pool['can_reason'])}" if pool["can_reason"] else "")
+    return gates(pool["can_supply"], pool["can_borrow"], said[:TITLE_LENGTH])
+
+
 def pool_row(pool: Mapping[str, Any], root: str, by: str) -> Markup:
     """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
+    state = pool_gates(pool)
+    protocol = f' <span class="quiet minor">{escape(words(pool["protocol"]))}</span>'
     link = f'<a href="{root}pools/{pool["market"]}/{pool["pool"]}.html">'
     if by == "token":
-        protocol = escape(words(pool["protocol"]))
-        head = f'{link}{name(pool["market_name"])}</a> <span class="quiet minor">{protocol}</span>'
+        head = f"{link}{name(pool['market_name'])}</a>{protocol} {state}"
     else:
-        head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a>"
+        head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a> {state}"
     market = ""
     if by == "pool":
-        market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a></td>'
+        market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a>{protocol}</td>'
     parts = [
         rate(pool["supply_apy_bps"], "supply"),
         rate(pool["borrow_apy_bps"], "borrow"),
         use(pool["utilization_bps"]),
     ]
-    if by != "pool":
-        parts += [tokens(pool[column], pool["decimals"]) for column in ("total_supplied", "total_borrowed")]
+    for side in ("supplied", "borrowed"):
+        worth = pool[f"{side}_usd_cents"]
+        if by == "pool":
+            parts.append(money(worth, pool["price_reason"], "minor"))
+        else:
+            parts.append(tokens(pool[f"total_{side}"], pool["decimals"], worth))
     parts.append(money(pool["tvl_usd_cents"], pool["price_reason"]))
-    return Markup(f'<tr><th scope="row">{head}</th>{market}{"".join(parts)}</tr>')
+    closed = ' class="closed"' if pool["can_supply"] is False and pool["can_borrow"] is False else ""
+    return Markup(f'<tr{closed}><th scope="row">{head}</th>{market}{"".join(parts)}</tr>')
 
 
 def address(text: str) -> Markup:

@@ -96,7 +96,7 @@ class _Site:
         tables = self.facts.tables
         markets, pools = market_rows(tables), pool_rows(tables, self.symbols)
         by_market, by_token = grouped(pools, "market"), grouped(pools, "token_address")
-        tokens = best_by_token(by_token, tables.parameters)
+        tokens = best_by_token(by_token)
         trends = Trends(self.facts.series, tables.pools)
 
         yield from self._pool_pages(trends)

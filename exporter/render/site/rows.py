@@ -6,18 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from exporter.numbers.compute import Tables
-from exporter.protocols.base import Parameter
-from exporter.render.site.text import Symbols
-from exporter.tables import ACTIVE, LEAST_VALUE
+import polars as pl
 
-PAGE_ROWS = 120
+from exporter.numbers.compute import Tables
+from exporter.render.site.text import Symbols
+from exporter.tables import LEAST_VALUE
+
+PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
 
 _POOL_COLUMNS = (
     "market", "pool", "token_address", "market_name", "protocol", "version", "market_status", "symbol", "decimals",
     "supply_apy_bps", "borrow_apy_bps", "utilization_bps", "total_supplied", "total_borrowed", "tvl_usd_cents",
-    "price_reason",
+    "price_reason", "can_supply", "can_borrow", "can_reason", "pool_status", "available_to_borrow",
+    "supplied_usd_cents", "borrowed_usd_cents",
 )  # fmt: skip
 
 Row = dict[str, Any]
@@ -26,7 +28,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """A token: its value in all pools, and the pools with the highest yield and the cheapest loan that count."""
+    """A token: its value in all pools, and the pools with the highest yield and the cheapest loan that count.
+
+    Where none counts, ``no_supply`` and ``no_borrow`` say why in a word or two.
+    """
 
     address: str
     symbol: str
@@ -34,11 +39,23 @@ class Best:
     tvl_usd_cents: int | None
     supply: Row | None
     borrow: Row | None
+    no_supply: str
+    no_borrow: str
 
 
 def market_rows(tables: Tables) -> list[Row]:
-    """All markets by value, those without one last, then by address."""
-    return by_value(tables.markets.iter_rows(named=True))
+    """All markets by value, those without one last, then by address.
+
+    Each has the sums of what is supplied and borrowed where that has a price, and whether all of its pools are closed.
+    """
+    sums = tables.pools.group_by("market").agg(
+        *(
+            pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+            for name in ("supplied_usd_cents", "borrowed_usd_cents")
+        ),
+        (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
+    )
+    return by_value(tables.markets.join(sums, on="market", how="left", maintain_order="left").iter_rows(named=True))
 
 
 def pool_rows(tables: Tables, symbols: Symbols) -> list[Row]:
@@ -62,14 +79,13 @@ def grouped(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     return groups
 
 
-def best_by_token(
-    by_token: Mapping[str, Sequence[Row]], parameters: Mapping[tuple[str, str], Sequence[Parameter]]
-) -> list[Best]:
+def best_by_token(by_token: Mapping[str, Sequence[Row]]) -> list[Best]:
     """The tokens by value. Of two pools with the same rate the one of greater value is named."""
     found = []
     for address, pools in by_token.items():
-        open_pools = [pool for pool in pools if _is_open(pool, parameters)]
-        lent_out = [pool for pool in open_pools if pool["total_borrowed"] < pool["total_supplied"]]
+        lending, no_supply = _counted(pools, "can_supply")
+        loans, no_borrow = _counted(pools, "can_borrow")
+        left = [pool for pool in loans if _left(pool) > 0]
         values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
         found.append(
             Best(
@@ -77,19 +93,27 @@ def best_by_token(
                 symbol=pools[0]["symbol"],
                 pool_count=len(pools),
                 tvl_usd_cents=sum(values) if values else None,
-                supply=max(open_pools, key=lambda pool: pool["supply_apy_bps"], default=None),
-                borrow=min(lent_out, key=lambda pool: pool["borrow_apy_bps"], default=None),
+                supply=max(lending, key=lambda pool: pool["supply_apy_bps"], default=None),
+                borrow=min(left, key=lambda pool: pool["borrow_apy_bps"], default=None),
+                no_supply=no_supply,
+                no_borrow="all lent out" if loans else no_borrow,
             )
         )
     return sorted(found, key=lambda token: (token.tvl_usd_cents is None, -(token.tvl_usd_cents or 0), token.address))
 
 
-def _is_open(pool: Row, parameters: Mapping[tuple[str, str], Sequence[Parameter]]) -> bool:
-    """Whether the pool's market is active, the pool enabled where its protocol can disable one, and worth something."""
-    if pool["market_status"] not in ACTIVE or (pool["tvl_usd_cents"] or 0) < LEAST_VALUE:
-        return False
-    own = parameters.get((pool["market"], pool["pool"]), ())
-    return all(parameter.value != 0 for parameter in own if parameter.name == "enabled")
+def _counted(pools: Sequence[Row], gate: str) -> tuple[list[Row], str]:
+    """The pools whose gate is known to be open and that are worth something, and why there is none."""
+    through = [pool for pool in pools if pool[gate]]
+    if not through:
+        return [], "closed" if all(pool[gate] is False for pool in pools) else "not known"
+    return [pool for pool in through if (pool["tvl_usd_cents"] or 0) >= LEAST_VALUE], "too small"
+
+
+def _left(pool: Row) -> int:
+    """Base units that are left to borrow."""
+    known: int | None = pool["available_to_borrow"]
+    return pool["total_supplied"] - pool["total_borrowed"] if known is None else known
 
 
 @dataclass(frozen=True, slots=True)

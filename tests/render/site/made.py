@@ -48,7 +48,7 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
     """One row of a pools frame, every column filled."""
     row: dict[str, Any] = {name: (7 if kind.is_integer() else "text") for name, kind in POOLS.items()}
     row |= dict.fromkeys(TERMS)
-    row |= _TEXTS | _NUMBERS
+    row |= _TEXTS | _NUMBERS | dict.fromkeys(("can_supply", "can_borrow"), True)
     row |= {
         "market": contract(100 + market),
         "pool": contract(10_000 + pool),
@@ -65,7 +65,8 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
 
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
     """What is different in a row without a price."""
-    names = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
+    names = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd",
+             "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")  # fmt: skip
     return dict.fromkeys(names) | {"price_reason": reason}
 
 

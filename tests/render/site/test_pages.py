@@ -101,7 +101,7 @@ def test_numbers_are_short_and_exact_on_hover(site: dict[str, str]) -> None:
 
     assert '<td class="number supply" data-value="1234" title="12.34 %">12.3 %</td>' in text
     assert '<td class="number" data-value="123456789" title="$1,234,567.89">$1.23M</td>' in text
-    assert '<td class="number minor" data-value="10000000000000" title="1,000,000.0000000">1,000,000</td>' in text
+    assert '<td class="number minor" data-value="10000000000000" title="1,000,000.0000000">1,000,000<' in text
     assert ">XLM</bdi>" in text
     assert "native" not in text
 
@@ -137,13 +137,40 @@ def test_best_rates_are_of_open_pools_that_are_worth_something(site: dict[str, s
     assert [("1234", contract(100)), ("350", contract(101))] == places
 
 
-def test_closed_markets_offer_nothing() -> None:
-    """A token whose only market is frozen, or whose pool is all lent out, has no best rates."""
-    frozen = site_of(tables_of([pool_row(0, 0, market_status="frozen")]))
-    lent_out = site_of(tables_of([pool_row(0, 0, total_borrowed=10**13)]))
+def test_closed_pools_offer_nothing_and_say_why() -> None:
+    """A token without a pool that is open, worth something and not all lent out has no best rates, and says why."""
+    for changes, lend, borrow in (
+        ({"can_supply": False, "can_borrow": False}, "closed", "closed"),
+        ({"can_supply": True, "can_borrow": False}, None, "closed"),
+        ({"can_supply": None, "can_borrow": None}, "not known", "not known"),
+        ({"total_borrowed": 10**13}, None, "all lent out"),
+        ({"available_to_borrow": 0}, None, "all lent out"),
+        ({"tvl_usd_cents": 99_999}, "too small", "too small"),
+    ):
+        text = site_of(tables_of([pool_row(0, 0, **changes)]))["index.html"]
+        said = re.findall(r'title="No pool of this token counts.">(.*?)<', text)
 
-    assert 2 == frozen["index.html"].count("No pool of this token counts.")
-    assert 1 == lent_out["index.html"].count("No pool of this token counts.")
+        assert [word for word in (lend, borrow) if word] == said, changes
+
+
+def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
+    """Each row of pools says whether it is open, and the protocol's own words on hover; closed rows have a class."""
+    tables = tables_of(
+        [
+            pool_row(0, 0, market_status="on_ice", pool_status="enabled", can_borrow=False),
+            pool_row(0, 1, can_supply=None, can_borrow=None, can_reason="its code is not known"),
+            pool_row(1, 2, can_supply=False, can_borrow=False, market_status="frozen"),
+        ]
+    )
+    site = site_of(tables)
+
+    for key in ("pools.html", f"markets/{contract(100)}.html", f"tokens/{contract(10_000)}.html"):
+        assert '<span class="status" title="on ice, enabled">lending only</span>' in site[key]
+        assert '<tr class="closed">' not in site[key] or key == "pools.html"
+    assert 'title="active: its code is not known">not known</span>' in site["pools.html"]
+    assert '<span class="status" title="frozen">closed</span>' in site["pools.html"]
+    assert 1 == site["pools.html"].count('<tr class="closed">') == site["markets.html"].count('<tr class="closed">')
+    assert 3 == site["pools.html"].count('<span class="quiet minor">blend</span>')
 
 
 def test_freshness_stands_without_a_script(site: dict[str, str]) -> None:
@@ -201,11 +228,11 @@ def test_a_large_tree_has_small_pages() -> None:
     assert large.keys() <= {"api.html"}
     assert len(site["index.html"].encode()) < 40_000
     listed = [key for key in site if re.fullmatch(r"(markets|pools)(-\d+)?\.html", key)]
-    assert 5 + 17 == len(listed)
+    assert 5 + 20 == len(listed)
     for name, count in (("markets", 500), ("pools", 2_000)):
         rows = [row for key in listed if key.startswith(name) for row in re.findall(r"<tr><th scope=.row.>", site[key])]
         assert count == len(rows)
-    assert 'href="pools-17.html"' in site["pools.html"]
+    assert 'href="pools-20.html"' in site["pools.html"]
 
 
 def test_a_market_of_many_pools_has_pages() -> None:
