@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from exporter.check.reward_faults import backstop_faults, reward_faults
 from exporter.check.whole import Whole, number, value_in_cents
@@ -42,6 +43,7 @@ from exporter.tree.documents import (
     MarketSummary,
     OpenApiDocument,
     PoolSnapshot,
+    PoolsPage,
     ProtocolList,
     ProtocolSummary,
     RunManifest,
@@ -111,6 +113,18 @@ def judge_documents(whole: Whole, status: SystemStatus) -> None:
         if whole.of(model):
             for key in set(keys) - whole.of(model).keys():
                 whole.faults.add(key, "is missing")
+
+
+SNAPSHOT_FIELDS = len(PoolSnapshot.__struct_fields__)
+
+
+def _judge_pools(whole: Whole, _: SystemStatus, __: str, kept: Any) -> Iterator[str]:
+    for index, snapshot in enumerate(kept):
+        listed = whole.by_name.get(snapshot[:2])
+        if listed is not None and astuple(listed) != snapshot:
+            yield f"$.data[{index}] is not what /v1/assets has of {snapshot[0]} {snapshot[1]}"
+        if listed is None and not whole.partial:
+            yield f"$.data[{index}] is of {snapshot[0]} {snapshot[1]}, which is not listed"
 
 
 def worth(rows: Iterable[PoolSnapshot]) -> str | None:
@@ -382,6 +396,9 @@ KINDS: Mapping[type, Kind] = {
     ProtocolSummary: Kind(_judge_summary),
     ProtocolList: Kind(_judge_coverage),
     AssetDetail: Kind(_judge_detail, _keep_detail),
+    PoolsPage: Kind(
+        _judge_pools, lambda page: [astuple(row)[: len(PoolSnapshot.__struct_fields__)] for row in page.data]
+    ),
     **dict.fromkeys(HISTORIES, Kind(_judge_history, _keep_history)),
     DataPackage: Kind(_judge_package),
     ChangeList: Kind(_judge_changes),

@@ -44,6 +44,7 @@ from exporter.tree.families import (
     PAGE,
     POINTER_KEY,
     TOTALS_PAGE,
+    YIELDS,
     assets_folder,
     kind_of,
     page_key,
@@ -216,6 +217,8 @@ class TreeChecker:
                 raise CheckError(f"its content has the digest {whole.seen[key].sha256}")
         elif key.endswith(".html"):
             whole.links[key] = links_of(key, data)
+        elif YIELDS.pattern.fullmatch(key):
+            decode_json(data, object)
         elif key.endswith(".json"):
             return self._read_document(key, data)
         elif key.endswith(".atom"):

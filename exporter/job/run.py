@@ -65,8 +65,10 @@ from exporter.render.feeds import render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
+from exporter.render.pool_lists import pool_rows, render_pool_lists, render_token_list
 from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.yields import render_yields
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
@@ -442,6 +444,10 @@ def render(
     yield from series.heads()
     yield from render_details(tables, PROTOCOLS, series)
     yield from render_overview(tables, series.first_seen)
+    rows = pool_rows(tables, series)
+    yield from render_pool_lists(rows, PROTOCOLS)
+    yield render_token_list(tables, rows, series.first_seen)
+    yield from render_yields(rows)
     yield from render_tables(part, history, tables.close_time)
     changes = change_list(tables, read_changes(store), network.passphrase)
     yield render_document(changes)

@@ -29,7 +29,7 @@ from exporter.tree.problems import (
     unknown_pool,
     unknown_token,
 )
-from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE
+from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE, POOLS_PARAMETERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -91,6 +91,10 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "`bucket` is ignored beside it.",
         _CURSOR,
     ),
+    "protocol": _query("protocol", "Only pools of this protocol.", {"$ref": "ProtocolName"}),
+    "open_status": _query(
+        "status", "`open`: only pools that let somebody supply now.", {"type": "string", "enum": ["open"]}
+    ),
     "market_path": _in_path("market", "ContractAddress", "The market's contract."),
     "pool_path": _in_path("pool", "PoolId", "The pool's id inside the market."),
     "address_path": _in_path("address", "ContractAddress", "The token's contract."),
@@ -103,6 +107,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
     "not_a_parameter": not_a_parameter("sort", "/v1/assets", ASSETS_PARAMETERS),
     "not_a_parameter_of_markets": not_a_parameter("protocol", "/v1/markets", MARKETS_PARAMETERS),
+    "not_a_parameter_of_pools": not_a_parameter("sort", "/v1/pools", POOLS_PARAMETERS),
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
     "unknown_cursor": unknown_cursor(),
     "unknown_bucket_page": unknown_bucket_page(),

@@ -217,6 +217,7 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "protocol_form": PROTOCOL,
         "bucket_pages": families.BUCKET_PAGE.prefix,
         "totals_pages": families.TOTALS_PAGE.prefix,
+        "pools_pages": families.POOLS_PAGE.prefix,
     }
 
 
@@ -227,8 +228,12 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
         "open_files": OPEN_FILES,
         "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
         "suspect": f"(?:^|&)(?:{'|'.join(map(either_form, routes.MISTAKABLE))})=[^&]",
+        "pools_parameters": routes.POOLS_PARAMETERS,
+        "open": either_form("open"),
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
-        "names": {name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket")},
+        "names": {
+            name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket", "protocol", "status")
+        },
         "limits": limits(sizes),
         "buckets": [(name, either_form(name)) for name in BUCKET_NAMES],
         "encoded_cursor": ENCODED_CURSOR,
@@ -241,6 +246,9 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
             "bucket": _refused("bucket", routes.BUCKET_ACCEPTED),
             "assets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/assets", routes.ASSETS_PARAMETERS),
             "markets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/markets", routes.MARKETS_PARAMETERS),
+            "pools_name": problems.not_a_parameter("${edge_pools_mistaken}", "/v1/pools", routes.POOLS_PARAMETERS),
+            "protocol": _refused("protocol", routes.PROTOCOL_ACCEPTED),
+            "status": _refused("status", routes.OPEN_ACCEPTED),
             "cursor": problem(400, "cursor must be sent as it was given, without percent-encoding."),
         },
         "unknown": {
@@ -279,6 +287,9 @@ def _details() -> dict[str, str]:
         "token": problems.unknown_token("{1}").detail,
         "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
         "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
+        "pools_name": problems.not_a_parameter("{1}", "/v1/pools", routes.POOLS_PARAMETERS).detail,
+        "protocol": routes.PROTOCOL_ACCEPTED,
+        "open": routes.OPEN_ACCEPTED,
         "method": run_documents.METHOD_NOT_ALLOWED.detail,
         "long": run_documents.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,

@@ -653,6 +653,99 @@ class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     periods: list[AssetPeriod]
 
 
+class PoolRow(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
+    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
+
+    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
+    `rewards` and `periods`; the means are those of the last 7 and 30 days.
+    """
+
+    ledger_close_time: Timestamp
+    protocol: ProtocolName
+    version: Words
+    market_name: Words
+    market_status: Words
+    pool_status: Words | None
+    can_supply: bool | None
+    can_withdraw: bool | None
+    can_borrow: bool | None
+    can_repay: bool | None
+    can_liquidate: bool | None
+    can_reason: Words | None
+    available_to_withdraw: Amount | None
+    available_to_borrow: Amount | None
+    available_to_supply: Amount | None
+    supplied_usd_cents: UsdCents | None
+    borrowed_usd_cents: UsdCents | None
+    available_usd_cents: UsdCents | None
+    risk_scope: RiskScope | None
+    collateral_factor_bps: BasisPoints | None
+    liquidation_threshold_bps: BasisPoints | None
+    liability_factor_bps: BasisPoints | None
+    liquidation_bonus_bps: BasisPoints | None
+    liquidation_kind: LiquidationKind | None
+    supply_cap: Amount | None
+    borrow_cap: Amount | None
+    max_utilization_bps: BasisPoints | None
+    reserve_factor_bps: BasisPoints | None
+    can_be_collateral: bool | None
+    can_be_borrowed: bool | None
+    reward_token: ContractAddress | None
+    reward_symbol: TokenSymbol | None
+    supply_reward_apr_bps: BasisPoints | None
+    supply_reward_reason: RewardReasonName
+    borrow_reward_apr_bps: BasisPoints | None
+    borrow_reward_reason: RewardReasonName
+    mean_supply_apy_bps_7d: BasisPoints | None
+    mean_supply_apy_bps_30d: BasisPoints | None
+    mean_borrow_apy_bps_7d: BasisPoints | None
+    mean_borrow_apy_bps_30d: BasisPoints | None
+
+
+class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
+    """Pools in flat rows, by market and then pool, ascending, 500 at most. `next_cursor` is null on the last page."""
+
+    data: list[PoolRow]
+    next_cursor: Cursor | None
+
+
+class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
+    """The best rate of a token, and the pool that has it. Rewards are beside it, and count in no comparison."""
+
+    market: ContractAddress
+    pool: PoolId
+    protocol: ProtocolName
+    market_name: Words
+    apy_bps: BasisPoints
+    reward_apr_bps: BasisPoints | None
+
+
+class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token, its pools counted and added up, and its best rates among pools that are open.
+
+    `best_supply` is the highest yield among the pools whose contract lets somebody supply now, `best_borrow` the lowest
+    among those that let somebody borrow, and have something left to lend. `open_pool_count` counts pools that let
+    somebody supply. Values are sums over the pools that have a price, and null when none has.
+    """
+
+    address: ContractAddress
+    symbol: TokenSymbol
+    decimals: TokenDecimals
+    pool_count: Count
+    open_pool_count: Count
+    supplied_usd_cents: UsdCents | None
+    borrowed_usd_cents: UsdCents | None
+    best_supply: BestRate | None
+    best_borrow: BestRate | None
+
+
+class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
+    """Every token that a pool lends, ascending by address."""
+
+    observed_ledger: Ledger
+    data: list[TokenEntry]
+
+
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     """What was observed from `start_time` to before `end_time`.
 
@@ -939,6 +1032,8 @@ Document: TypeAlias = (
     | ProtocolList
     | HistoryManifest
     | ProofList
+    | PoolsPage
+    | TokenList
     | DataPackage
     | ChangeList
     | SystemStatus

@@ -33,12 +33,14 @@ from exporter.tree.documents import (
     MarketList,
     MarketSummary,
     OpenApiDocument,
+    PoolsPage,
     ProofList,
     ProtocolList,
     ProtocolSummary,
     RunManifest,
     SystemStatus,
     TokenDocument,
+    TokenList,
     TotalsHistory,
 )
 from exporter.tree.files import FileKind
@@ -66,6 +68,7 @@ PLACES = {
     "number": "[2-9]|[1-9][0-9]+",
     "about": "about|api|data|problems",
     "list": "markets|pools|tokens",
+    "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
 """What may stand in each place of a template, as a regular expression. Places have the names of the API's parameters
@@ -225,6 +228,44 @@ EVIDENCE = Family(
     sweep=Sweep.AFTER_RETENTION,
 )
 """What a run's numbers come from; named by its bytes."""
+POOLS_PAGE = Family(
+    template="v1/pool-pages/{cursor}.json",
+    kind=FileKind.PAGE,
+    model=PoolsPage,
+    url="/v1/pools?cursor={cursor}",
+    sweep=Sweep.AFTER_RETENTION,
+)
+OPEN = {"status": "open"}
+POOL_LISTS = (
+    _document(
+        "v1/pools/index.json",
+        PoolsPage,
+        "/v1/pools",
+        Operation(
+            "listPools",
+            "assets",
+            "All pools in flat rows, with protocol, statuses, limits and rewards",
+            "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
+            "somebody supply now. A page has 500 rows; `next_cursor` leads on.",
+            ("protocol", "open_status", "cursor"),
+            ("invalid_parameter", "not_a_parameter_of_pools", "unknown_cursor"),
+        ),
+    ),
+    _document("v1/pools/open/index.json", PoolsPage, "/v1/pools?status=open", says=OPEN),
+    _document("v1/pools/protocol/{protocol}/index.json", PoolsPage, "/v1/pools?protocol={protocol}"),
+    _document(
+        "v1/pools/protocol/{protocol}/open/index.json", PoolsPage, "/v1/pools?protocol={protocol}&status=open",
+        says=OPEN,
+    ),
+)  # fmt: skip
+TOKEN_LIST = _document(
+    "v1/tokens.json",
+    TokenList,
+    "/v1/tokens",
+    Operation("listTokens", "markets", "All tokens, with their best rates", "Best rates are those of open pools."),
+)
+YIELDS = _document("v1/yields/{yields}.json")
+"""In the shape of another service: no model of ours."""
 EMPTY_PAGE = _document("v1/assets/empty.json", AssetsPage, says={"empty": ""})
 """Answers whatever filter matches nothing."""
 ASSET = _document(
@@ -416,6 +457,10 @@ FAMILIES = (
     ),
     EMPTY_PAGE,
     PAGE,
+    *POOL_LISTS,
+    POOLS_PAGE,
+    TOKEN_LIST,
+    YIELDS,
     EVIDENCE,
     # One pool.
     ASSET,
@@ -663,6 +708,11 @@ def history_key(market: str, pool: str, bucket: str) -> str:
 def totals_key(scope: str, name: str, bucket: str) -> str:
     """The key of the newest document of a history of totals, in buckets of one length."""
     return key_of(TotalsHistory(scope, name, bucket, 1, [], None))
+
+
+def pools_key(protocol: str | None, *, only_open: bool) -> str:
+    """The key of the first page of a listing of pools in flat rows."""
+    return POOL_LISTS[2 * (protocol is not None) + only_open].key(protocol=protocol)
 
 
 def token_key(address: str) -> str:

@@ -24,6 +24,7 @@ from exporter.tree.documents import (
     HistoryManifest,
     MarketList,
     MarketSummary,
+    PoolsPage,
     ProtocolSummary,
     RunManifest,
     SystemStatus,
@@ -55,6 +56,11 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
     match document:
         case AssetsPage():
             return _page(document, names)
+        case PoolsPage():
+            if any(names.get("protocol") not in (None, row.protocol) for row in document.data):
+                return "$.data has a row of another protocol"
+            if names.get("status") == "open" and not all(row.can_supply for row in document.data):
+                return "$.data has a pool that is not open"
         case AssetDetail():
             return _detail(document)
         case AssetHistory() | TotalsHistory():

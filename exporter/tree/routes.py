@@ -18,11 +18,13 @@ from exporter.tree.families import (
     BUCKET_PAGE,
     EMPTY_PAGE_KEY,
     PAGE,
+    POOLS_PAGE,
     TOTALS_PAGE,
     Family,
     asset_key,
     assets_folder,
     page_key,
+    pools_key,
 )
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
@@ -50,6 +52,9 @@ BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
 LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
 ASSETS_PARAMETERS = ("market", "token", "limit", "cursor")
 MARKETS_PARAMETERS: tuple[str, ...] = ()
+POOLS_PARAMETERS = ("protocol", "status", "cursor")
+PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols"
+OPEN_ACCEPTED = "open"
 MISTAKABLE = ("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields")
 """Names that a client takes for a filter, an order or a page on `/v1/assets` and `/v1/markets`. They are refused,
 because to ignore them is to answer another question. Other unknown names are ignored (cache busters, campaigns)."""
@@ -79,6 +84,8 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return Served(("index.html",), not_found())
         case ["v1", "assets"]:
             return _route_assets(query, sizes)
+        case ["v1", "pools"]:
+            return _route_pools(query)
         case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
             return refused
         case ["v1", "markets" | "tokens" as kind, address, *rest] if rest == ["history"] or (
@@ -105,7 +112,11 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         return not_found()
     if "." in segments[-1]:
         return Served((key,), not_found()) if content_type(key) else not_found()
-    for page, missing in ((PAGE, unknown_cursor()), (BUCKET_PAGE, unknown_bucket_page())):
+    for page, missing in (
+        (PAGE, unknown_cursor()),
+        (POOLS_PAGE, unknown_cursor()),
+        (BUCKET_PAGE, unknown_bucket_page()),
+    ):
         if f"{key}/".startswith(page.prefix):
             return Served((f"{key}.json",), missing)
     return Served((f"{key}.json", f"{key}/index.json"), not_found())
@@ -177,8 +188,23 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     return Served(tuple(keys) if unfiltered else (*keys, EMPTY_PAGE_KEY), not_found())
 
 
+def _route_pools(query: str) -> Served | Problem:
+    parameters = _parameters(query)
+    if cursor := parameters.get("cursor"):
+        known = _CURSOR.fullmatch(cursor) is not None
+        return Served((POOLS_PAGE.key(cursor=cursor),), unknown_cursor()) if known else unknown_cursor()
+    if refused := _mistaken(parameters, "/v1/pools", POOLS_PARAMETERS):
+        return refused
+    protocol, status = parameters.get("protocol"), parameters.get("status")
+    if protocol is not None and not _PROTOCOL.fullmatch(protocol):
+        return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
+    if status not in (None, "open"):
+        return invalid_parameter("status", status, OPEN_ACCEPTED)
+    return Served((pools_key(protocol, only_open=status is not None),), not_found())
+
+
 def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:
-    named = next((name for name in MISTAKABLE if name in parameters), None)
+    named = next((name for name in MISTAKABLE if name in parameters and name not in accepted), None)
     return None if named is None else not_a_parameter(named, path, accepted)
 
 

@@ -21,7 +21,7 @@ from exporter.errors import ConfigError
 from exporter.serve.folder_tree import Tree
 from exporter.serve.preview import bind, create_app, make_server, run_server
 from tests.render.rendering import LEDGER, contract, fetch, fetch_raw, markets_frame, pool, pools_frame, write_tree
-from tests.tree.test_routes import TRAVERSALS
+from tests.tree.test_routes import TOKEN, TRAVERSALS
 
 TOKENS = [contract(number) for number in range(100, 160)]
 BIG, SMALL, UNREADABLE, STRANGER = (contract(number) for number in (1, 2, 3, 4))
@@ -40,6 +40,11 @@ def write_served_tree(folder: Path) -> None:
         "index.html": b"<!doctype html>",
         "style.css": b"a{}",
         "v1/history.json": b"{}",
+        "v1/pools/index.json": b'{"data":[]}',
+        "v1/pools/open/index.json": b'{"data":["open"]}',
+        "v1/pools/protocol/blend/index.json": b'{"data":["blend"]}',
+        "v1/pools/protocol/blend/open/index.json": b'{"data":["blend","open"]}',
+        f"v1/pool-pages/{TOKEN}.json": b'{"data":["later"]}',
         "exporter.toml": b"secret",
         ".exporter.lock": b"secret",
         "v1/.tmp-1.json": b"secret",

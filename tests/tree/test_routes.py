@@ -65,6 +65,37 @@ def test_assets_queries_pick_a_file(query: str, keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("", "v1/pools/index.json"),
+        ("status=open", "v1/pools/open/index.json"),
+        ("protocol=blend", "v1/pools/protocol/blend/index.json"),
+        ("st%61tus=%6fpen&protocol=blend&protocol=k2&limit=5", "v1/pools/protocol/blend/open/index.json"),
+        ("protocol=nobody&status=", "v1/pools/protocol/nobody/index.json"),
+        (f"cursor={TOKEN}&sort=apy&status=shut", f"v1/pool-pages/{TOKEN}.json"),
+    ],
+)
+def test_queries_of_pools_pick_a_file(query: str, key: str) -> None:
+    """A protocol and a status pick one of the listings; a cursor fixes everything."""
+    answer = route("/v1/pools", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert (key,) == answer.keys
+
+
+POOLS_REFUSED = (("status=shut", 400), ("protocol=a.b", 400), ("protocol=a.b&status=shut", 400), ("cursor=a.b", 404))
+
+
+@pytest.mark.parametrize(("query", "status"), POOLS_REFUSED)
+def test_queries_of_pools_that_are_refused(query: str, status: int) -> None:
+    """A status that there is not, and what can be no protocol, are refused; an ill-formed cursor is unknown."""
+    answer = route("/v1/pools", query, SIZES)
+
+    assert isinstance(answer, Problem)
+    assert status == answer.status
+
+
+@pytest.mark.parametrize(
     ("path", "query", "name", "accepted"),
     [
         ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
@@ -77,6 +108,8 @@ def test_assets_queries_pick_a_file(query: str, keys: tuple[str, ...]) -> None:
         ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
         ("/v1/assets", "per_page=2", "per_page", "market, token, limit, cursor"),
         ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
+        ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, cursor"),
+        ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, cursor"),
         ("/v1/markets", "protocol=blend", "protocol", "none"),
         ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
         ("/v1/markets", f"cursor={TOKEN}&sort=tvl", "sort", "none"),

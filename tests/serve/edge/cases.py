@@ -204,6 +204,12 @@ def _urls() -> Iterable[str]:
     for path in _parameters(test_routes.test_paths_pick_a_file, 1):
         yield path
         yield f"{path}?limit=bad&market=bad"
+    for query in [
+        *_parameters(test_routes.test_queries_of_pools_pick_a_file, 1),
+        *(query for query, _ in test_routes.POOLS_REFUSED),
+    ]:
+        yield f"/v1/pools?{query}"
+    yield from (f"/v1/pool-pages/{test_routes.TOKEN}", "/v1/pool-pages/unknown", "/v1/pools/open", "/v1/pools/nothing")
     yield from (f"/v1/markets/{market}" for market in _parameters(test_routes.test_ill_formed_markets_are_400, 0))
     histories = _parameters(test_routes.test_histories_pick_a_file, 1)
     for market, pool in ((test_routes.M, test_routes.T), (test_serve.BIG, test_serve.COMMON)):

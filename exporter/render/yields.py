@@ -1,0 +1,91 @@
+"""``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape, for whatever reads that.
+
+Field names, units and rules are theirs (docs/integrators.md): US dollars and percent as JSON numbers, pools without a
+price left out, the value of a pool without what is lent out of it. The numbers are printed from exact integers. A pool
+that its contract has closed to suppliers is no offer, and left out of the pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from exporter.tree.documents import PoolRow
+from exporter.tree.families import YIELDS
+from exporter.tree.files import FileKind, RenderedFile
+
+CHAIN = "Stellar"
+
+PROJECTS = {("blend", "v1"): "blend-pools", ("blend", "v2"): "blend-pools-v2", ("blend", "v2.1"): "blend-pools-v2"}
+"""Their names of projects, by protocol and version; a protocol without one has its own name."""
+
+_Number = msgspec.Raw | None
+
+
+def render_yields(rows: Sequence[PoolRow]) -> Iterator[RenderedFile]:
+    """Both files, of the rows of ``/v1/pools``."""
+    priced = [row for row in rows if row.supplied_usd_cents is not None]
+    offers: dict[str, tuple[list[PoolRow], Callable[[PoolRow], Mapping[str, object]]]] = {
+        "pools": ([row for row in priced if row.can_supply is not False], _pool),
+        "borrow": (priced, _borrow),
+    }
+    for name, (shown, shape) in offers.items():
+        document = {"status": "success", "data": [shape(row) for row in shown]}
+        yield RenderedFile(YIELDS.key(yields=name), msgspec.json.encode(document), FileKind.DOCUMENT)
+
+
+def _pool(row: PoolRow) -> Mapping[str, object]:
+    reward = row.supply_reward_apr_bps or 0
+    return {
+        **_head(row),
+        "tvlUsd": hundredths(max(_cents(row.supplied_usd_cents) - _cents(row.borrowed_usd_cents), 0)),
+        "apyBase": hundredths(row.supply_apy_bps),
+        "apyReward": hundredths(reward) if reward else None,
+        "apy": hundredths(row.supply_apy_bps + reward),
+        "rewardTokens": [row.reward_token] if reward else None,
+        "apyMean30d": None if row.mean_supply_apy_bps_30d is None else hundredths(row.mean_supply_apy_bps_30d),
+        "ilRisk": "no",
+        "exposure": "single",
+    }
+
+
+def _borrow(row: PoolRow) -> Mapping[str, object]:
+    reward = row.borrow_reward_apr_bps or 0
+    factor = row.collateral_factor_bps
+    return {
+        **_head(row),
+        "apyBaseBorrow": hundredths(row.borrow_apy_bps),
+        "apyRewardBorrow": hundredths(reward) if reward else None,
+        "rewardTokens": [row.reward_token] if reward else None,
+        "totalSupplyUsd": hundredths(_cents(row.supplied_usd_cents)),
+        "totalBorrowUsd": hundredths(_cents(row.borrowed_usd_cents)),
+        "ltv": None if factor is None else _decimal(factor, 4),
+        "borrowable": row.can_borrow,
+    }
+
+
+def _head(row: PoolRow) -> dict[str, object]:
+    return {
+        "chain": CHAIN,
+        "project": PROJECTS.get((row.protocol, row.version), row.protocol),
+        "symbol": row.symbol,
+        "pool": f"{row.market}-{row.pool}-{CHAIN}".lower(),
+        "poolMeta": row.market_name,
+        "underlyingTokens": [row.token_address],
+    }
+
+
+def _cents(text: str | None) -> int:
+    return 0 if text is None else int(text)
+
+
+def hundredths(value: int) -> msgspec.Raw:
+    """A number of hundredths as a JSON number: cents as dollars, basis points as percent."""
+    return _decimal(value, 2)
+
+
+def _decimal(value: int, places: int) -> msgspec.Raw:
+    whole, part = divmod(value, 10**places)
+    text = f"{whole}.{part:0{places}d}".rstrip("0").rstrip(".")
+    return msgspec.Raw(text.encode())

@@ -1,0 +1,116 @@
+"""The listings of all pools, the tokens with their best rates, and the yields in another service's shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.render import pool_lists
+from exporter.render.yields import hundredths
+from tests.jobs import run, settings_for
+
+
+def read(folder: Path, key: str) -> Any:
+    return json.loads((folder / key).read_bytes())
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree of all protocols whose listings have pages of ten rows."""
+    folder = tmp_path_factory.mktemp("lists") / "out"
+    with pytest.MonkeyPatch.context() as patch, running(create_app(MadeNetwork(pools=25, others=SOME))) as url:
+        patch.setattr(pool_lists, "PAGE_ROWS", 10)
+        assert run(settings_for(folder, url, output__page_sizes=[1, 50]))[0] == 0
+    return folder
+
+
+def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
+    """All rows behind a listing."""
+    page = read(tree, key)
+    rows: list[dict[str, Any]] = page["data"]
+    while page["next_cursor"] is not None:
+        assert len(page["data"]) == 10
+        page = read(tree, f"v1/pool-pages/{page['next_cursor']}.json")
+        rows = rows + page["data"]
+    return rows
+
+
+def test_every_pool_stands_in_it_once_as_its_own_document_has_it(tree: Path) -> None:
+    """The rows are flat, and each number is that of the pool's own document."""
+    rows = rows_of(tree, "v1/pools/index.json")
+    listed = rows_of(tree, "v1/assets/index.json") if len(rows) <= 50 else []
+
+    assert len(rows) == read(tree, "v1/system/status.json")["pool_count"] > 30
+    assert [(row["market"], row["pool"]) for row in listed] == [(row["market"], row["pool"]) for row in rows]
+    for row in rows:
+        detail = read(tree, f"v1/assets/{row['market']}/{row['pool']}.json")
+        flat = detail | detail["operations"] | detail["liquidity"] | detail["risk"] | detail["rewards"]
+        week, month = detail["periods"][1:]
+        for side in ("supply", "borrow"):
+            flat[f"mean_{side}_apy_bps_7d"] = week[f"mean_{side}_apy_bps"]
+            flat[f"mean_{side}_apy_bps_30d"] = month[f"mean_{side}_apy_bps"]
+        assert {name: flat[name] for name in row} == row
+
+
+def test_the_filters_leave_what_they_say(tree: Path) -> None:
+    """Open pools are those that let somebody supply; a protocol without pools has an empty listing."""
+    rows = rows_of(tree, "v1/pools/index.json")
+    assert 0 < sum(row["can_supply"] is not True for row in rows) < len(rows)
+    for protocol in ("blend", "alula", "k2", "peridot", "slender", "xoxno"):
+        own = [row for row in rows if row["protocol"] == protocol]
+        assert own == rows_of(tree, f"v1/pools/protocol/{protocol}/index.json")
+        assert [row for row in own if row["can_supply"]] == rows_of(
+            tree, f"v1/pools/protocol/{protocol}/open/index.json"
+        )
+    assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
+
+
+def test_best_rates_are_of_open_pools(tree: Path) -> None:
+    """A token's best rate to supply is the highest that somebody can have now, to borrow the lowest with money left."""
+    rows = rows_of(tree, "v1/pools/index.json")
+    beaten = 0
+    for token in read(tree, "v1/tokens.json")["data"]:
+        own = [row for row in rows if row["token_address"] == token["address"]]
+        supply = [row["supply_apy_bps"] for row in own if row["can_supply"]]
+        borrow = [row["borrow_apy_bps"] for row in own if row["can_borrow"] and int(row["available_to_borrow"] or 0)]
+        beaten += bool(supply) and max(row["supply_apy_bps"] for row in own) > max(supply)
+        assert (token["best_supply"] or {"apy_bps": None})["apy_bps"] == max(supply, default=None)
+        assert (token["best_borrow"] or {"apy_bps": None})["apy_bps"] == min(borrow, default=None)
+        assert (token["pool_count"], token["open_pool_count"]) == (len(own), len(supply))
+    assert beaten  # without the statuses a closed pool would have been the best
+
+
+def test_yields_have_the_other_shape(tree: Path) -> None:
+    """Dollars and percent are the exact numbers; closed and unpriced pools are no offers."""
+    rows = {f"{row['market']}-{row['pool']}-stellar".lower(): row for row in rows_of(tree, "v1/pools/index.json")}
+    offers, debts = (read(tree, f"v1/yields/{name}.json") for name in ("pools", "borrow"))
+
+    assert ("success", "success") == (offers["status"], debts["status"])
+    priced = {name for name, row in rows.items() if row["supplied_usd_cents"] is not None}
+    assert priced == {item["pool"] for item in debts["data"]}
+    assert {name for name in priced if rows[name]["can_supply"] is not False} == {
+        item["pool"] for item in offers["data"]
+    }
+    for item in offers["data"]:
+        row = rows[item["pool"]]
+        rewards = row["supply_reward_apr_bps"] or 0
+        assert round(item["apy"] * 100) == row["supply_apy_bps"] + rewards
+        assert (item["rewardTokens"] is None) is (rewards == 0)
+        assert item["tvlUsd"] == max(int(row["supplied_usd_cents"]) - int(row["borrowed_usd_cents"]), 0) / 100
+    for item in debts["data"]:
+        assert round(item["apyBaseBorrow"] * 100) == rows[item["pool"]]["borrow_apy_bps"]
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [(0, b"0"), (5, b"0.05"), (50, b"0.5"), (1200, b"12"), (10**40 + 1, b"1" + b"0" * 38 + b".01")],
+)
+def test_numbers_are_printed_from_integers(value: int, printed: bytes) -> None:
+    """No float on the way: every digit of a number of any size is there."""
+    assert printed == bytes(hundredths(value))
