@@ -285,9 +285,9 @@ def _details() -> dict[str, str]:
         "market": problems.unknown_market("{1}").detail,
         "pool": problems.unknown_pool("{1}", "{2}").detail,
         "token": problems.unknown_token("{1}").detail,
-        "assets_name": problems.not_a_parameter("{1}", "/v1/assets", routes.ASSETS_PARAMETERS).detail,
-        "markets_name": problems.not_a_parameter("{1}", "/v1/markets", routes.MARKETS_PARAMETERS).detail,
-        "pools_name": problems.not_a_parameter("{1}", "/v1/pools", routes.POOLS_PARAMETERS).detail,
+        "assets": problems.not_a_parameter("", "/v1/assets", routes.ASSETS_PARAMETERS).detail.partition(": ")[2],
+        "markets": problems.not_a_parameter("", "/v1/markets", routes.MARKETS_PARAMETERS).detail.partition(": ")[2],
+        "pools": problems.not_a_parameter("", "/v1/pools", routes.POOLS_PARAMETERS).detail.partition(": ")[2],
         "protocol": routes.PROTOCOL_ACCEPTED,
         "open": routes.OPEN_ACCEPTED,
         "method": run_documents.METHOD_NOT_ALLOWED.detail,
@@ -300,16 +300,21 @@ def _details() -> dict[str, str]:
 
 
 def _compact(script: str) -> str:
-    """A script without indentation and, but for those at its top, without comments: a function may have few bytes."""
+    """A script without line ends and, but for those at its top, without comments: a function may have few bytes.
+
+    Every statement of ours ends with a semicolon or a brace, so nothing but the length depends on where lines end.
+    """
     lines = [line.strip() for line in script.splitlines()]
     top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
-    return "\n".join([*lines[:top], *(line for line in lines[top:] if line and not line.startswith("//")), ""])
+    rest = "".join(line for line in lines[top:] if not line.startswith("//"))
+    return "\n".join([*lines[:top], rest, ""])
 
 
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
     values, details = _common(sizes), _details()
     # What is missing is told by the second function; the first has few bytes, and only refuses.
     refusals = details | dict.fromkeys(("market", "pool", "token"), "")
+    values["titles"] = {status: title for status, title in values["titles"].items() if status < 416}
     files = {
         name: environment.get_template(f"{name}.j2").render(values | {"details": texts})
         for name, texts in (("function.js", refusals), ("missing.js", details))

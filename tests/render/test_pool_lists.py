@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from exporter.localnet.made import SOME, MadeNetwork
@@ -13,6 +17,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.render import pool_lists
 from exporter.render.yields import hundredths
+from exporter.serve.preview import create_app as serve
 from tests.jobs import run, settings_for
 
 
@@ -22,10 +27,10 @@ def read(folder: Path, key: str) -> Any:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree of all protocols whose listings have pages of ten rows."""
+    """A tree of all protocols whose listing of all pools has two pages."""
     folder = tmp_path_factory.mktemp("lists") / "out"
     with pytest.MonkeyPatch.context() as patch, running(create_app(MadeNetwork(pools=25, others=SOME))) as url:
-        patch.setattr(pool_lists, "PAGE_ROWS", 10)
+        patch.setattr(pool_lists, "PAGE_ROWS", 35)
         assert run(settings_for(folder, url, output__page_sizes=[1, 50]))[0] == 0
     return folder
 
@@ -35,7 +40,7 @@ def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
     page = read(tree, key)
     rows: list[dict[str, Any]] = page["data"]
     while page["next_cursor"] is not None:
-        assert len(page["data"]) == 10
+        assert len(page["data"]) == 35
         page = read(tree, f"v1/pool-pages/{page['next_cursor']}.json")
         rows = rows + page["data"]
     return rows
@@ -105,6 +110,30 @@ def test_yields_have_the_other_shape(tree: Path) -> None:
         assert item["tvlUsd"] == max(int(row["supplied_usd_cents"]) - int(row["borrowed_usd_cents"]), 0) / 100
     for item in debts["data"]:
         assert round(item["apyBaseBorrow"] * 100) == rows[item["pool"]]["borrow_apy_bps"]
+
+
+def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:
+    """Five lines of Python, TypeScript and SQL give the same pool, which is open, and the one of the list of tokens."""
+    text = (project_root / "docs" / "integrators.md").read_text()
+    token = next(token for token in read(tree, "v1/tokens.json")["data"] if token["open_pool_count"] > 1)
+    script = {
+        language: re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1].replace("USDC", token["symbol"])  # type: ignore[index]
+        for language in ("python", "typescript", "sql")
+    }
+    with running(serve(tree)) as url:
+        said = {
+            "python": [sys.executable, "-c", f"API = {url!r}\n{script['python']}"],
+            "typescript": ["node", "--input-type=module", "-e", f"const API = {url!r};\n{script['typescript']}"],
+        }
+        answers = [
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in said.values()
+        ]
+    (row,) = duckdb.connect().execute(script["sql"].replace("API", str(tree))).fetchall()
+
+    best = token["best_supply"]
+    wanted = f"{best['market']} {best['pool']} {best['apy_bps']}"
+    assert {wanted} == {*(answer.strip() for answer in answers), " ".join(map(str, row))}
+    assert read(tree, f"v1/assets/{best['market']}/{best['pool']}.json")["operations"]["can_supply"]
 
 
 @pytest.mark.parametrize(
