@@ -313,7 +313,7 @@ def _compact(script: str) -> str:
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
     values, details = _common(sizes), _details()
     # What is missing is told by the second function; the first has few bytes, and only refuses.
-    refusals = details | dict.fromkeys(("market", "pool", "token"), "")
+    refusals = details | dict.fromkeys(("market", "pool", "token", "cursor", "page"), "")
     values["titles"] = {status: title for status, title in values["titles"].items() if status < 416}
     files = {
         name: environment.get_template(f"{name}.j2").render(values | {"details": texts})
