@@ -92,7 +92,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         _CURSOR,
     ),
     "protocol": _query("protocol", "Only pools of this protocol.", {"$ref": "ProtocolName"}),
-    "open_status": _query(
+    "status": _query(
         "status", "`open`: only pools that let somebody supply now.", {"type": "string", "enum": ["open"]}
     ),
     "market_path": _in_path("market", "ContractAddress", "The market's contract."),
@@ -147,8 +147,9 @@ ascending bytes. Every document states the ledger that it was observed at.
 Within a major version (`/v1`) fields are only added: clients must ignore fields that they do not know. Renaming,
 removing, or changing the type or meaning of a field makes a new major version, beside which the old one stays.
 
-Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for two:
-`/v1/assets` is `/v1/assets/index.json`, and a `/history` is `/history/1d.json`, or another bucket's name.
+Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for three:
+`/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
+`/history/1d.json`, or another bucket's name.
 
 On `/v1/assets` and `/v1/markets`, names that read like a filter, an order or a page but are none are refused with 400
 where they have a value: """

@@ -27,6 +27,7 @@ from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tables import BACKSTOPS, POOLS
+from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     AssetDetail,
     AssetIndexes,
@@ -168,7 +169,7 @@ def render_details(tables: Tables, modules: Mapping[str, ProtocolModule], series
     periods = periods_of(series.pools, tables.close_time, tables.pools)
     for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
         key = row["market"], row["pool"]
-        spokes = msgspec.json.decode(tables.spokes.get(key, "[]"), type=list[AssetSpoke])
+        spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
         parameters = tables.parameters.get(key, ())
         yield render_document(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
 

@@ -247,7 +247,7 @@ POOL_LISTS = (
             "All pools in flat rows, with protocol, statuses, limits and rewards",
             "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
             "somebody supply now. A page has 500 rows; `next_cursor` leads on.",
-            ("protocol", "open_status", "cursor"),
+            ("protocol", "status", "cursor"),
             ("invalid_parameter", "not_a_parameter_of_pools", "unknown_cursor"),
         ),
     ),

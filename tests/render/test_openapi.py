@@ -166,7 +166,8 @@ def test_files_beside_paths_are_as_described(tree: Path) -> None:
         "protocol": "blend",
     }
     histories = [path for path in description()["paths"] if path.endswith("/history") and path != "/v1/history"]
-    named = {"/v1/assets": "/v1/assets/index.json"} | dict.fromkeys(histories, "/history/1d.json")
+    listings = {path: f"{path}/index.json" for path in ("/v1/assets", "/v1/pools")}
+    named = listings | dict.fromkeys(histories, "/history/1d.json")
     for path in description()["paths"].keys() - {PROOFS.path}:
         file = tree / f"{path.format(**values)[1:]}.json"
         assert file.is_file() == (path not in named and not path.endswith(".json")), path

@@ -8,7 +8,7 @@ from pathlib import Path
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.tree.families import LOG_PREFIX
+from exporter.tree.families import family_of
 from tests.jobs import run, settings_for
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -34,12 +34,9 @@ def publish_tree(folder: Path, *, pools: int = 25, runs: int = 3, alula_markets:
 
 
 def documents_of(folder: Path) -> dict[str, bytes]:
-    """Every JSON document of a tree by key, without the publisher's own records."""
+    """Every document of a tree by key; what is JSON of no model of ours is none."""
     return {
         key: path.read_bytes()
         for path in sorted(folder.rglob("*.json"))
-        if (key := path.relative_to(folder).as_posix()) not in OWN_RECORDS and not key.startswith(LOG_PREFIX)
+        if (family := family_of(key := path.relative_to(folder).as_posix())) is None or family.model is not None
     }
-
-
-OWN_RECORDS = frozenset({"v1/system/intent.json", "v1/system/superseded.json"})
