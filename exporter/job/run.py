@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.check.checker import TreeChecker
 from exporter.check.whole import Looked
 from exporter.config import Settings
@@ -81,6 +82,9 @@ from exporter.tree.read_back import render_document
 SHOWN_DISCOVERIES = 5
 SHOWN_DAMAGE = 20
 """So many are named on the console; the report has all."""
+
+LEDGER_SECONDS = 6
+"""From one ledger to the next, about."""
 
 MAX_COMPACTED = 40
 """So many files a run compacts at the most; what is left over is for the next."""
@@ -466,6 +470,8 @@ def status_document(
 ) -> documents.SystemStatus:
     """The pointer, from what is known at the end."""
     output, interval = settings.output, settings.schedule.interval_minutes
+    checkpoint = checkpoint_of(tables.ledger)
+    expected = (checkpoint + CHECKPOINT_LEDGERS - tables.ledger) * LEDGER_SECONDS
     published = int(summary.published_at.timestamp())
     return documents.SystemStatus(
         run_id=summary.run_id,
@@ -494,6 +500,8 @@ def status_document(
         previous_run_id=summary.previous_run_id,
         evidence_key=evidence_key,
         market_pools_cap=output.market_pools_cap,
+        proof_checkpoint=checkpoint,
+        proof_expected_at=documents.timestamp(tables.close_time + expected),
     )
 
 

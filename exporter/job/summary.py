@@ -29,6 +29,7 @@ OUTCOMES = {
     errors.EXIT_LOST_RACE: "another run won; its result stands",
     errors.EXIT_PUBLISHED_CHECK: "published, but the check afterwards failed",
     errors.EXIT_UNREAD: "published, but not everything could be read",
+    errors.EXIT_REFUTED: "a published run is not what the network's validators signed",
 }
 
 

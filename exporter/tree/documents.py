@@ -961,6 +961,8 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
     the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
     `evidence_key` is the file with everything that the run's numbers come from (null before there was such a file).
+    Until `/v1/proofs` lists the run, its numbers are the RPC's word; `proof_checkpoint` is the ledger whose state they
+    can be held against, and `proof_expected_at` about when that can be proven.
     """
 
     run_id: RunId
@@ -989,6 +991,8 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     previous_run_id: RunId | None
     evidence_key: ObjectKey | None = None
     market_pools_cap: Positive = 200
+    proof_checkpoint: Ledger | None = None
+    proof_expected_at: Timestamp | None = None
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
