@@ -298,6 +298,19 @@ class ProtocolModule(ABC):
         the contract's math has no result.
         """
 
+    def rate_curves(
+        self,
+        pools: pl.DataFrame,  # noqa: ARG002
+        parameters: Sequence[Sequence[Parameter]],  # noqa: ARG002
+    ) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """The borrow rate over the utilization, by the position of each of these pools whose curve is known.
+
+        ``pools`` are rows of the pools frame, all of this protocol; ``parameters`` are what was read of each. A curve
+        is its knots, between which it is straight: utilizations, in the pool's ``utilization_decimals``, with the rates
+        a year there, in its ``apr_decimals``.
+        """
+        return {}
+
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""
         return {}

@@ -763,3 +763,33 @@ def quote(price: int | None, timestamp: int | None = 1000, failure: str | None =
 def test_raw_columns_without_nulls() -> None:
     """The columns the reader collects are all the math asks for."""
     assert {0} == set(project_pools(at(columns_of(T15), T)).select(PROTOCOL_COLUMNS.keys()).null_count().row(0))
+
+
+def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:
+    """Every point of a curve is what the judge computes there; a pool whose rates cannot be summed has none."""
+    curves = [
+        {"util": 7_500_000, "r_base": 50_000, "r_one": 450_000, "r_two": 5_000_000, "r_three": 15_000_001},
+        {"util": 9_000_000, "r_base": 0, "r_one": 333_333, "r_two": 2**31, "r_three": 2**31},
+        {"util": 5_000_000, "r_base": 2**31, "r_one": 2**31, "r_two": 2**31, "r_three": 1},
+        {},
+    ]
+    now = [8_123_457, 12_000_000, 1, 1]
+    pools = pl.DataFrame(
+        {
+            "accrued_utilization": now,
+            "rate_modifier": [12_345_678, 987_654_321, 1, 1],
+            "rate_modifier_decimals": [7, 9, 7, 7],
+        },
+        schema={"accrued_utilization": pl.Int128, "rate_modifier": pl.Int128, "rate_modifier_decimals": pl.Int64},
+    )
+    drawn = math.rate_curves(pools, curves)
+
+    assert {0, 1} == drawn.keys()
+    for place, generation in enumerate(("v2", "v1")):
+        own = curves[place]
+        assert sorted({0, own["util"], 9_500_000, 10**7, now[place]}) == [point for point, _ in drawn[place]]
+        for point, rate in drawn[place]:
+            assert rate == judge.borrow_rate(
+                generation, point, pools["rate_modifier"][place],
+                *(own[name] for name in ("util", "r_base", "r_one", "r_two", "r_three")),
+            )  # fmt: skip

@@ -15,10 +15,10 @@ import polars as pl
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, ProtocolReading
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
-from exporter.protocols.blend.math import project_pools
+from exporter.protocols.blend.math import project_pools, rate_curves
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
 from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
@@ -81,3 +81,9 @@ class Blend(ProtocolModule):
 
     def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         return project_pools(columns)
+
+    def rate_curves(
+        self, pools: pl.DataFrame, parameters: Sequence[Sequence[Parameter]]
+    ) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """The three slopes at the accrued rate modifier."""
+        return rate_curves(pools, [{item.name: item.value for item in own} for own in parameters])

@@ -16,7 +16,7 @@ its inputs are replaced by harmless ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import polars as pl
@@ -250,6 +250,45 @@ def borrow_rate(
     modified = exact.add(reached, exact.select(third, 0, sloped))
     rate = exact.multiply_divide_ceil(modified, ir_mod, modifier_scale)
     return exact.add(rate, exact.select(third, sloped, 0))
+
+
+_CURVE = ("util", "r_base", "r_one", "r_two", "r_three")
+
+
+def rate_curves(pools: pl.DataFrame, parameters: Sequence[Mapping[str, int]]) -> dict[int, list[tuple[int, int]]]:
+    """`borrow_rate` at the knots of each pool's curve and at the utilization now, of pools as the pools frame has them.
+
+    It is at the modifier that the accrued rate is of. A pool for which the contract's own math has no result at full
+    utilization, or whose parameters are not given, has no curve.
+    """
+    rows = [
+        (place, util, modifier, 10**decimals, *(own[name] for name in _CURVE))
+        for place, (own, (now, modifier, decimals)) in enumerate(
+            zip(
+                parameters,
+                pools.select("accrued_utilization", "rate_modifier", "rate_modifier_decimals").iter_rows(),
+                strict=True,
+            )
+        )
+        if own.keys() >= set(_CURVE)
+        for util in sorted({0, min(own["util"], S7), _STEEP_UTILIZATION, S7, now})
+    ]
+    names = ("place", "util_now", "modifier", "modifier_scale", *_CURVE)
+    columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
+    frame = exact.frame(dict(columns), dict.fromkeys(names, pl.Int128())) if rows else pl.DataFrame()
+
+    def at_knots(knots: pl.DataFrame) -> pl.DataFrame:
+        rates = borrow_rate(*(knots[name] for name in names[1:]))
+        return knots.select("place", "util_now", rates.alias("rate"))
+
+    curves: dict[int, list[tuple[int, int]]] = {}
+    if rows:
+        drawn, failures = exact.set_aside_failures(frame, at_knots)
+        for place, utilization, rate in drawn.iter_rows():
+            curves.setdefault(place, []).append((utilization, rate))
+        for position in failures:
+            curves.pop(rows[position][0], None)
+    return curves
 
 
 @exact.naming("supply rate")

@@ -22,7 +22,16 @@ from exporter.history.buckets import BUCKETS, LONGEST, aggregate, observations_o
 from exporter.history.series import Series
 from exporter.history.shelves import Place, Shelf
 from exporter.history.totals import places_of, totals_of
-from exporter.render.site.text import NOTHING, TIMES, dollars, exact_dollars, exact_percent, moment, percent
+from exporter.render.site.text import (
+    NOTHING,
+    TIMES,
+    dollars,
+    exact_dollars,
+    exact_percent,
+    fixed_point,
+    moment,
+    percent,
+)
 
 LINES = 4
 """Pools that a chart of many shows: those of the greatest value."""
@@ -160,6 +169,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 704, 24, 296
 _TICKS = 4
 _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000)
 _YEARLY = 31_536_000
+_STEEP = 4
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -248,6 +258,55 @@ def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int
         f'<details class="data"><summary>The same numbers as a table</summary><div class="scroll" tabindex="0" '
         f'role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
         f'<thead><tr><th scope="col">From (UTC)</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple[int, int]) -> Markup:
+    """Draw what borrowing costs at each utilization, and where the pool stands.
+
+    A last stretch that would flatten all others is only told, unless the pool stands on it.
+
+    Args:
+        points: the knots, at least two, ascending: utilizations and rates.
+        now: the utilization and rate now.
+        scales: the decimals of utilizations and of rates.
+    """
+    ones = 10 ** scales[0], 10 ** scales[1]
+    beyond = ""
+    if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
+        *points, last = points
+        full, most = (exact_percent(value * 10_000 // one) for value, one in zip(last, ones, strict=True))
+        beyond = f"<li>At {full} <b>{most}</b></li>"
+    widest = points[-1][0]
+    top, step = _scale(max(rate for _, rate in (*points, now)) * 10_000 // ones[1])
+
+    def place(utilization: int, rate: int) -> tuple[int, int]:
+        y = _BOTTOM - rate * 10_000 * (_BOTTOM - _TOP) // (ones[1] * top)
+        return _LEFT + utilization * (_RIGHT - _LEFT) // widest, y
+
+    def said(utilization: int, rate: int) -> str:
+        shown = (fixed_point(value * 100, scale) for value, scale in zip((utilization, rate), scales, strict=True))
+        return "at a utilization of {}{thin}% borrowing costs {}{thin}% a year".format(*shown, thin=_THIN)
+
+    path = "L".join(f"{x} {y}" for x, y in (place(*point) for point in points))
+    dots = "".join(
+        f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{said(*point)}</title></circle>'
+        for kind, radius, point in (*(("knot", 6, point) for point in points), ("dot k2", 10, now))
+        for x, y in (place(*point),)
+    )
+    labels = [
+        (x, f"{part}{_THIN}%")
+        for part in range(0, widest * 100 // ones[0] + 1, 25)
+        for x in (_LEFT + part * ones[0] // 100 * (_RIGHT - _LEFT) // widest,)
+    ]
+    shown = percent(now[0] * 10_000 // ones[0]), percent(now[1] * 10_000 // ones[1])
+    return Markup(
+        '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
+        f'<li class="k2">Now <b>{shown[1]}</b> at <b>{shown[0]}</b></li>{beyond}</ul>'
+        '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
+        '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
+        f'<desc id="curve-d">{"; ".join(said(*point) for point in points)}. Now: {said(*now)}.</desc>'
+        f'{_value_axis(RATE, top, step)}{_axis_labels(labels)}<path class="line k3" d="M{path}"/>{dots}</svg></figure>'
     )
 
 

@@ -12,7 +12,9 @@ from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
 from exporter.numbers.compute import Tables
+from exporter.protocols import PROTOCOLS
 from exporter.render.run_documents import printed_time
+from exporter.render.site import pool_terms
 from exporter.render.site.charts import (
     BUCKET_WORDS,
     COUNT,
@@ -24,6 +26,7 @@ from exporter.render.site.charts import (
     Trends,
     Unit,
     chart,
+    curve,
     table,
 )
 from exporter.render.site.pool_values import PoolShape, pool_shape, pool_values
@@ -197,6 +200,7 @@ class _Site:
     def _pool_pages(self, trends: Trends) -> Iterator[RenderedFile]:
         tables = self.facts.tables
         coverage = {item.protocol: item for item in self.facts.coverage.data}
+        curves = _curves(tables)
         for row, trend in zip(tables.pools.iter_rows(named=True), trends.of_pools(), strict=True):
             row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
@@ -207,7 +211,10 @@ class _Site:
                 "supply_compounding": compounded(about.supply_compounding),
                 "borrow_compounding": compounded(about.borrow_compounding),
             }
-            values = pool_values(row, tables.parameters.get(place, ()), _pool_charts(trend), more)
+            values = pool_values(
+                row, tables.parameters.get(place, ()), _pool_charts(trend), more,
+                listed=tables.spokes.get(place), curve=curves.get(place, Markup()),
+            )  # fmt: skip
             key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
             if shape not in self.pool_pieces:
                 context = self._context(key) | {"has": shape}
@@ -218,14 +225,17 @@ class _Site:
         self, markets: Sequence[Row], by_market: dict[str, list[Row]], trends: dict[str, GroupTrend]
     ) -> Iterator[RenderedFile]:
         unread: dict[str, list[Any]] = {}
+        backstops = {row["market"]: row for row in self.facts.tables.backstops.iter_rows(named=True)}
         for item in self.facts.tables.unread:
             unread.setdefault(item.market, []).append(item)
         for market in markets:
             pools = by_market.get(market["market"], [])
             labels = {(pool["market"], pool["pool"]): pool["symbol"] for pool in pools}
+            insured = backstops.get(market["market"])
             yield from self._group_pages(
                 f"markets/{market['market']}", "market", pools, trends.get(market["market"]), labels,
                 market=market, unread=unread.get(market["market"], []),
+                backstop=None if insured is None else pool_terms.backstop(insured),
             )  # fmt: skip
 
     def _token_pages(
@@ -256,6 +266,24 @@ class _Site:
 
 def _html(key: str, page: str) -> RenderedFile:
     return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
+
+
+def _curves(tables: Tables) -> dict[tuple[str, str], Markup]:
+    """The utilization curves, by market and pool, of those for which the protocol gives one."""
+    drawn = {}
+    for (protocol,), pools in tables.pools.group_by("protocol", maintain_order=True):
+        module = PROTOCOLS.get(str(protocol))
+        if module is None:
+            continue
+        places: list[tuple[str, str]] = pools.select("market", "pool").rows()
+        points = module.rate_curves(pools, [tables.parameters.get(place, ()) for place in places])
+        now = pools.select(
+            "accrued_utilization", "accrued_borrow_apr", "utilization_decimals", "apr_decimals"
+        ).rows()  # fmt: skip
+        for position, own in points.items():
+            utilization, rate, *scales = now[position]
+            drawn[places[position]] = curve(own, (utilization, rate), (scales[0], scales[1]))
+    return drawn
 
 
 def _pool_charts(trend: Trend) -> tuple[Markup, ...]:

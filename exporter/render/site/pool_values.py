@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from exporter.protocols.base import Parameter
-from exporter.render.site import cells, text
+from exporter.render.site import cells, pool_terms, text
 
 
 class PoolShape(NamedTuple):
@@ -25,6 +25,8 @@ class PoolShape(NamedTuple):
     code: bool
     charts: bool
     parameters: bool
+    spokes: bool
+    curve: bool
 
 
 def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
@@ -37,11 +39,19 @@ def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
         code=bool(row["wasm_hash"]),
         charts=bool(values["table"]),
         parameters=bool(values["parameters"]),
+        spokes=bool(values["spokes"]),
+        curve=bool(values["curve"]),
     )
 
 
 def pool_values(
-    row: Mapping[str, Any], parameters: Sequence[Parameter], charts: Sequence[Markup], more: Mapping[str, str]
+    row: Mapping[str, Any],
+    parameters: Sequence[Parameter],
+    charts: Sequence[Markup],
+    more: Mapping[str, str],
+    *,
+    listed: str | None,
+    curve: Markup,
 ) -> dict[str, str]:
     """The values by the names of their gaps; what the page has not is empty.
 
@@ -50,6 +60,8 @@ def pool_values(
         parameters: of its rate model.
         charts: the three charts and their table, or nothing.
         more: values that many pools share, in plain text.
+        listed: the JSON of its spokes, if it has any.
+        curve: its utilization curve, or nothing.
     """
     decimals, symbol, market = row["decimals"], row["symbol"], row["market_name"]
     reason, cents, price = row["price_reason"], row["tvl_usd_cents"], row["oracle_price_usd"]
@@ -89,7 +101,8 @@ def pool_values(
         **more,
     }
     for gap, column in _AMOUNTS:
-        plain[gap] = text.amount(row[column], decimals)
+        worth = row.get(f"{gap}_usd_cents")
+        plain[gap] = text.amount(row[column], decimals) + ("" if worth is None else f" · {text.dollars(worth)}")
         plain[f"exact_{gap}"] = text.exact_amount(row[column], decimals)
     return {name: str(escape(value)) for name, value in plain.items()} | {
         "symbol": cells.name(symbol, text.SYMBOL_LENGTH),
@@ -98,6 +111,12 @@ def pool_values(
         "long_market": cells.name(market, 40),
         "status": cells.status(row["market_status"]),
         "parameters": "\n".join(map(_parameter, parameters)),
+        "gates": cells.pool_gates(row),
+        "operations": pool_terms.operations(row),
+        "risk": pool_terms.risk(row),
+        "spokes": pool_terms.spokes(listed),
+        "rewards": pool_terms.rewards(row),
+        "curve": curve,
         **drawn,
     }
 

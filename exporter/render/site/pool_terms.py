@@ -1,0 +1,202 @@
+"""What a pool's terms are in words: what can be done now and how much of it, at what risk, and what is paid beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from markupsafe import Markup, escape
+
+from exporter.protocols import PROTOCOLS
+from exporter.render.site import text
+from exporter.render.site.cells import fact
+
+Row = Mapping[str, Any]
+
+_DOINGS = (
+    ("Supply", "can_supply", "available_to_supply", "no cap"),
+    ("Withdraw", "can_withdraw", "available_to_withdraw", ""),
+    ("Borrow", "can_borrow", "available_to_borrow", ""),
+    ("Repay", "can_repay", None, ""),
+    ("Liquidate a debt", "can_liquidate", None, ""),
+)
+_UNKNOWN = "not known"
+_REASONS = {
+    "none": "none: the protocol pays none",
+    "no_emissions": "none: nothing is set up here",
+    "expired": "none: it is over or paused",
+    "nothing_supplied": "nobody is there to be paid",
+    "nothing_borrowed": "nobody is there to be paid",
+    "no_backstop": "not known: the backstop could not be read",
+    "no_token_price": "the pool's token has no price to compare with",
+    "no_reward_price": "the reward token has no price",
+    "several_tokens": "several tokens are paid",
+    "unread": "not known: its entry could not be read",
+    "not_read": "not known: nobody looked",
+}
+"""A `exporter.tables.RewardReason` other than valid, for people."""
+
+_SCOPES = {
+    "market": "the whole market",
+    "reserve": "this pool",
+    "spoke": "the best spoke; caps are all spokes' together",
+}
+
+
+def operations(row: Row) -> Markup:
+    """What the contract's gates let anybody do now, how much of it, and what the statuses mean."""
+    return _lines(_operations(row))
+
+
+def _operations(row: Row) -> Iterator[Markup]:
+    for label, gate, room, unbounded in _DOINGS:
+        if row[gate] is None:
+            yield fact(label, f"{_UNKNOWN}: {text.cut(row['can_reason'] or 'the protocol does not say', 200)}")
+        elif not row[gate]:
+            configured = gate == "can_borrow" and row["can_be_borrowed"] is False
+            yield fact(label, "closed: nothing is lent out of this pool" if configured else "closed")
+        elif room is None or (row[room] is None and not unbounded):
+            yield fact(label, "open")
+        elif row[room] is None:
+            yield fact(label, f"open, {unbounded}")
+        else:
+            yield _amount(label, row, row[room], "open, up to " if row[room] else "open, but nothing is left: ")
+    module = PROTOCOLS.get(row["protocol"])
+    for label, status, meanings in (
+        ("The market is", row["market_status"], module.statuses if module else {}),
+        ("The pool is", row["pool_status"], module.pool_statuses if module else {}),
+    ):
+        if status:
+            meaning = meanings.get(status)
+            yield fact(label, text.words(status) + (f": {meaning}" if meaning else ""))
+
+
+def risk(row: Row) -> Markup:
+    """The terms at which the pool is lent to and borrowed from."""
+    return _lines(_risk(row))
+
+
+def _risk(row: Row) -> Iterator[Markup]:
+    if row["risk_scope"] is None:
+        yield fact("Terms", _UNKNOWN)
+        return
+    if row["can_be_collateral"] is False:
+        yield fact("Collateral factor", "none: it is no collateral")
+    else:
+        yield fact("Collateral factor", _percent(row["collateral_factor_bps"]))
+        yield fact("Liquidation threshold", _percent(row["liquidation_threshold_bps"]))
+    yield fact("A debt counts", f"{_percent(row['liability_factor_bps'])} of its value"
+               if row["liability_factor_bps"] is not None else "nothing: it cannot be borrowed")  # fmt: skip
+    bonus = row["liquidation_bonus_bps"]
+    kinds = {
+        "auction": "auction",
+        "dynamic": "bonus that depends on the debt",
+        "fixed": f"bonus of {_percent(bonus)}",
+        "range": f"bonus that varies, {_percent(bonus)} at one end",
+    }
+    yield fact("Liquidation", kinds.get(row["liquidation_kind"], _UNKNOWN))
+    for label, column in (("Supply cap", "supply_cap"), ("Borrow cap", "borrow_cap")):
+        if row[column]:
+            yield _amount(label, row, row[column])
+        else:
+            yield fact(label, "no cap" if row[column] is None else "closed")
+    most = row["max_utilization_bps"]
+    yield fact("Borrowing stops at a utilization of", "no limit" if most is None else _percent(most))
+    yield fact("Reserve factor", f"{_percent(row['reserve_factor_bps'])} of the interest")
+    yield fact("This holds for", _SCOPES.get(row["risk_scope"], text.words(row["risk_scope"])))
+
+
+def spokes(listed: str | None) -> Markup:
+    """What each spoke allows, one line each; ``listed`` is JSON (`exporter.tables.SPOKES`)."""
+    return _lines(
+        fact(
+            f"Spoke {spoke['spoke']}",
+            "paused" if spoke["paused"] else
+            f"collateral factor {_percent(spoke['collateral_factor_bps'])}, threshold "
+            f"{_percent(spoke['liquidation_threshold_bps'])}; supply {_gate(spoke['can_supply'])}, "
+            f"borrow {_gate(spoke['can_borrow'])}",
+        )
+        for spoke in msgspec.json.decode(listed or "[]")
+    )  # fmt: skip
+
+
+def rewards(row: Row) -> Markup:
+    """What is paid to each side beside the interest, or why nothing is told."""
+    return _lines(_rewards(row))
+
+
+def _rewards(row: Row) -> Iterator[Markup]:
+    symbol = text.cut(row["reward_symbol"] or "the reward token", 14)
+    for label, side in (("To suppliers", "supply"), ("To borrowers", "borrow")):
+        reason, apr = row[f"{side}_reward_reason"], row[f"{side}_reward_apr_bps"]
+        if reason == "valid" and apr is not None:
+            yield fact(label, f"{text.percent(apr)} a year in {symbol}", text.exact_percent(apr))
+        else:
+            yield fact(label, _REASONS.get(reason, _UNKNOWN))
+        yearly, decimals, end = (
+            row[f"{side}_reward_per_year"], row["reward_token_decimals"], row[f"{side}_reward_expiration"]
+        )  # fmt: skip
+        if yearly and decimals is not None:
+            until = f", until {text.moment(end)}" if end is not None and end < _LAST_TIME else ""
+            shown = f"{text.amount(yearly, decimals)} {symbol} a year{until}"
+            yield fact("In all", shown, f"{text.exact_amount(yearly, decimals)} {symbol}")
+    if row["reward_price_source"]:
+        source = text.cut(row["reward_price_source"], 200)
+        price = text.fixed_point(row["reward_price"], row["reward_price_decimals"])
+        yield fact(f"Price of {escape(symbol)}", f"{price} USD ({source})")
+
+
+def backstop(row: Row) -> Markup:
+    """A market's backstop, of a row of the backstops frame."""
+    return _lines(_backstop(row))
+
+
+def _backstop(row: Row) -> Iterator[Markup]:
+    if row["lp_tokens"] is None:
+        yield fact("Size", "not known: it could not be read")
+        return
+    yield fact("Worth", text.dollars(row["value_usd_cents"]), text.exact_dollars(row["value_usd_cents"]))
+    yield fact("Deposited", f"{text.amount(row['lp_tokens'], 7)} tokens", text.exact_amount(row["lp_tokens"], 7))
+    if row["blnd"] is not None and row["usdc"] is not None:
+        yield fact("Behind them", f"{text.amount(row['blnd'], 7)} BLND and {text.amount(row['usdc'], 7)} USDC")
+    if row["queued_part"] is not None:
+        yield fact("Queued for withdrawal", f"{text.fixed_point(row['queued_part'] * 100, 7)} %")
+    if row["threshold_met"] is not None:
+        part = row["threshold_product_bps"]
+        said = "met" if row["threshold_met"] else "not met"
+        yield fact(
+            "What the contract asks for", said if part is None else f"{said}, {text.percent(part)} of its product"
+        )
+    if row["status_after_update"]:
+        yield fact("Anybody's call would make the market", text.words(row["status_after_update"]))
+    apr, reason, end = row["emission_apr_bps"], row["emission_reason"], row["emission_expiration"]
+    if reason == "valid" and apr is not None:
+        yield fact("Paid to depositors in BLND", f"{text.percent(apr)} a year", text.exact_percent(apr))
+    else:
+        yield fact("Paid to depositors in BLND", _REASONS.get(reason, _UNKNOWN))
+    if end is not None and end < _LAST_TIME:
+        yield fact("Emission ends", text.moment(end))
+
+
+_LAST_TIME = 253_402_300_800
+"""Beyond the year 9999 an end is none that anybody could read."""
+
+
+def _gate(is_open: bool) -> str:
+    return "open" if is_open else "closed"
+
+
+def _percent(basis_points: int | None) -> str:
+    """As people write it: ``50 %``, ``97.5 %``."""
+    return _UNKNOWN if basis_points is None else f"{text.fixed_point(basis_points, 2)}\N{NARROW NO-BREAK SPACE}%"
+
+
+def _amount(label: str, row: Row, units: int, before: str = "") -> Markup:
+    symbol = text.cut(row["symbol"], 14)
+    exact = f"{text.exact_amount(units, row['decimals'])} {symbol}"
+    return fact(label, f"{before}{text.amount(units, row['decimals'])} {symbol}", exact)
+
+
+def _lines(facts: Iterator[Markup]) -> Markup:
+    return Markup("\n").join(facts)

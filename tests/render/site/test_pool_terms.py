@@ -1,0 +1,151 @@
+"""Tests of the terms of pools in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from markupsafe import Markup
+
+from exporter.protocols.base import Parameter
+from exporter.render.site import pool_terms
+from exporter.tables import BACKSTOPS
+from tests.render.rendering import contract
+from tests.render.site.made import Page, pool_row, site_of, tables_of
+
+TERMS_OF_BLEND: dict[str, Any] = {
+    "can_withdraw": True,
+    "can_repay": True,
+    "can_liquidate": True,
+    "available_to_withdraw": 5 * 10**7,
+    "available_to_borrow": 0,
+    "risk_scope": "reserve",
+    "collateral_factor_bps": 5000,
+    "liquidation_threshold_bps": 5000,
+    "liability_factor_bps": 13334,
+    "liquidation_kind": "auction",
+    "max_utilization_bps": 9750,
+    "reserve_factor_bps": 2000,
+    "can_be_collateral": True,
+    "can_be_borrowed": True,
+    "supply_reward_reason": "no_emissions",
+    "borrow_reward_reason": "no_emissions",
+}
+
+
+def said(html: Markup) -> dict[str, str]:
+    """The lines of a list of facts."""
+    lines = [Page(line).text for line in str(html).replace("</dt>", "</dt>\t").split("\n")]
+    return {label: value.replace("\N{NARROW NO-BREAK SPACE}", " ") for label, value in (x.split("\t") for x in lines)}
+
+
+def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
+    """A gate is open with what is left, closed, or not known with the reason; statuses come with their meanings."""
+    row = pool_row(0, 0, **TERMS_OF_BLEND, market_status="on_ice", pool_status="enabled")
+
+    assert {
+        "Supply": "open, no cap",
+        "Withdraw": "open, up to 5 TOK0",
+        "Borrow": "open, but nothing is left: 0 TOK0",
+        "Repay": "open",
+        "Liquidate a debt": "open",
+        "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
+        "The pool is": "enabled: the reserve is open, as far as its market is",
+    } == said(pool_terms.operations(row))
+    shut = said(pool_terms.operations(row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}))
+    assert ("closed", "closed: nothing is lent out of this pool") == (shut["Supply"], shut["Borrow"])
+    unknown = said(pool_terms.operations(row | {"can_repay": None, "can_reason": "its code <b>"}))
+    assert "not known: its code <b>" == unknown["Repay"]
+
+
+def test_parameters_are_said_in_words() -> None:
+    """A factor is a percentage, a cap that is none says so, one of nothing is closed, and an auction has no bonus."""
+    row = pool_row(0, 0, **TERMS_OF_BLEND)
+
+    assert {
+        "Collateral factor": "50 %",
+        "Liquidation threshold": "50 %",
+        "A debt counts": "133.34 % of its value",
+        "Liquidation": "auction",
+        "Supply cap": "no cap",
+        "Borrow cap": "no cap",
+        "Borrowing stops at a utilization of": "97.5 %",
+        "Reserve factor": "20 % of the interest",
+        "This holds for": "this pool",
+    } == said(pool_terms.risk(row))
+    other = said(
+        pool_terms.risk(
+            row
+            | {"supply_cap": 0, "borrow_cap": 10**10, "can_be_collateral": False, "max_utilization_bps": None}
+            | {"liquidation_kind": "fixed", "liquidation_bonus_bps": 550}
+        )
+    )
+    assert ("closed", "1,000 TOK0", "no limit") == (
+        other["Supply cap"], other["Borrow cap"], other["Borrowing stops at a utilization of"]
+    )  # fmt: skip
+    assert ("none: it is no collateral", "bonus of 5.5 %") == (other["Collateral factor"], other["Liquidation"])
+    assert {"Terms": "not known"} == said(pool_terms.risk(pool_row(0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"supply_reward_apr_bps": 123, "supply_reward_reason": "valid"}, "1.23 % a year in BLND"),
+        ({"supply_reward_apr_bps": None, "supply_reward_reason": "no_reward_price"}, "the reward token has no price"),
+        ({"supply_reward_apr_bps": 0, "supply_reward_reason": "none"}, "none: the protocol pays none"),
+    ],
+)
+def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], expected: str) -> None:
+    """A reward is a yield in its token; without one the reason stands there."""
+    row = pool_row(0, 0, **TERMS_OF_BLEND) | {"reward_symbol": "BLND", "reward_price_source": None} | changes
+
+    assert expected == said(pool_terms.rewards(row))["To suppliers"]
+
+
+def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
+    """Its size, what is queued, whether it is enough, and what it earns; one that could not be read says so."""
+    row: dict[str, Any] = dict.fromkeys(BACKSTOPS) | {"market": contract(100), "backstop": contract(3)}
+    known = {
+        "lp_tokens": 5 * 10**7, "blnd": 10**9, "usdc": 10**8, "queued_part": 80_364, "value_usd_cents": 123_456,
+        "threshold_product_bps": 5000, "threshold_met": False, "status_after_update": "on_ice",
+        "emission_apr_bps": 8727, "emission_reason": "valid", "emission_expiration": 1_737_354_589,
+    }  # fmt: skip
+
+    assert {"Size": "not known: it could not be read"} == said(pool_terms.backstop(row))
+    assert {
+        "Worth": "$1,235",
+        "Deposited": "5 tokens",
+        "Behind them": "100 BLND and 10 USDC",
+        "Queued for withdrawal": "0.80364 %",
+        "What the contract asks for": "not met, 50.0 % of its product",
+        "Anybody's call would make the market": "on ice",
+        "Paid to depositors in BLND": "87.3 % a year",
+        "Emission ends": "20 Jan 2025, 06:29 UTC",
+    } == said(pool_terms.backstop(row | known))
+    tables = tables_of([pool_row(0, 0), pool_row(1, 1)])
+    tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS, orient="row")
+    site = site_of(tables)
+    assert "$1,235</dd>" in site[f"markets/{contract(100)}.html"]
+    assert 'id="backstop"' not in site[f"markets/{contract(101)}.html"]
+
+
+def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
+    """Each knot says what borrowing costs there, and a last stretch that is too steep is only told."""
+    row = pool_row(
+        0, 0, accrued_utilization=5_000_000, accrued_borrow_apr=350_000, utilization_decimals=7, apr_decimals=7,
+        rate_modifier=10**7, rate_modifier_decimals=7,
+    )  # fmt: skip
+    tables = tables_of([row])
+    place = contract(100), contract(10_000)
+    key = f"pools/{place[0]}/{place[1]}.html"
+    values = {"util": 7_500_000, "r_base": 50_000, "r_one": 450_000, "r_two": 5_000_000, "r_three": 50_000_000}
+    tables.parameters[place] = tuple(Parameter(name, value, 7) for name, value in values.items())
+    text = site_of(tables)[key].replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+    assert "<title>at a utilization of 50 % borrowing costs 3.5 % a year</title>" in text
+    assert "<title>at a utilization of 75 % borrowing costs 5 % a year</title>" in text
+    assert "<li>At 100.00 % <b>555.00 %</b></li>" in text
+    assert "borrowing costs 555 %" not in text
+    tables.parameters[place] = ()
+    assert "Borrow rate by utilization" not in site_of(tables)[key]
