@@ -124,24 +124,31 @@
     for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
   };
 
-  // Snippets: the address that this page came from, and a button that copies.
+  // Snippets: the address that this page came from; buttons that copy these and contracts' addresses.
   const snippets = (root) => {
     if (location.protocol.startsWith("http")) {
       const base = new URL(root || ".", location.href).href.replace(/\/$/, "");
       for (const place of document.querySelectorAll(".base")) place.textContent = base;
     }
     if (!navigator.clipboard) return;
-    for (const snippet of document.querySelectorAll(".snippet")) {
-      const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
-      button.setAttribute("aria-label", `Copy the snippet for ${snippet.querySelector("h3").firstChild.textContent.trim()}`);
+    const copier = (what, text, className) => {
+      const button = make("button", { type: "button", className, textContent: "Copy" });
+      button.setAttribute("aria-label", `Copy ${what}`);
       button.addEventListener("click", async () => {
         try {
-          await navigator.clipboard.writeText(snippet.querySelector("pre").textContent + "\n");
+          await navigator.clipboard.writeText(text());
           button.textContent = "Copied";
         } catch { button.textContent = "Not allowed"; }
         setTimeout(() => { button.textContent = "Copy"; }, 2000);
       });
-      snippet.append(button);
+      return button;
+    };
+    for (const snippet of document.querySelectorAll(".snippet")) {
+      const title = snippet.querySelector("h3").firstChild.textContent.trim();
+      snippet.append(copier(`the snippet for ${title}`, () => snippet.querySelector("pre").textContent + "\n", "copy"));
+    }
+    for (const address of document.querySelectorAll("code.address")) {
+      address.after(copier(`the address ${address.textContent}`, () => address.textContent, "copy inline"));
     }
   };
 

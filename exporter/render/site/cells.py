@@ -132,9 +132,10 @@ def pool_row(pool: Mapping[str, Any], root: str, by: str) -> Markup:
     return Markup(f'<tr{closed}><th scope="row">{head}</th>{market}{"".join(parts)}</tr>')
 
 
-def address(text: str) -> Markup:
-    """An address or id in full."""
-    return Markup(f'<code class="address">{escape(text)}</code>')
+def address(text: str, explorer: str | None = None) -> Markup:
+    """An address or id in full; a contract's with a link to where an explorer has it, if one has."""
+    link = f' <a class="out" href="{explorer}{escape(text)}" rel="external">explorer</a>' if explorer else ""
+    return Markup(f'<code class="address">{escape(text)}</code>{link}')
 
 
 def figure(label: str, shown: str, exact: str = "", kind: str = "") -> Markup:

@@ -313,6 +313,9 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple
 def _legend(line: Line, unit: Unit) -> str:
     last = next((value for value in reversed(line.values) if value is not None), None)
     shown = NOTHING if last is None else f'<b title="{unit.full(last)}">{unit.short(last)}</b>'
+    known = [value for value in line.values if value is not None]
+    if known and min(known) != max(known):
+        shown += f' <span class="range">({unit.short(min(known))} to {unit.short(max(known))})</span>'
     return f'<li class="k{line.colour}"><bdi>{escape(line.name)}</bdi> {shown}</li>'
 
 

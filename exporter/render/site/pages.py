@@ -54,6 +54,13 @@ MAX_PROBLEMS = 200
 """Problems of each kind that their page shows; the status document has all."""
 
 
+_EXPLORERS = {
+    "mainnet": "https://stellar.expert/explorer/public/contract/",
+    "testnet": "https://stellar.expert/explorer/testnet/contract/",
+}
+"""Where people look contracts up, by network; the address follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
     """What the site is made of: the tables, and what a run knows beside them.
@@ -92,6 +99,7 @@ class _Site:
             "least_value": LEAST_VALUE,
             "network_name": network_of(self.facts.network).name,
             "elsewhere": not_mainnet(self.facts.network),
+            "explorer": _EXPLORERS.get(network_of(self.facts.network).name),
         }
 
     def files(self) -> Iterator[RenderedFile]:

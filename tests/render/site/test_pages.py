@@ -76,6 +76,22 @@ def test_links_are_relative_and_lead_somewhere(site: dict[str, str]) -> None:
                 assert f'id="{anchor}"' in site[inside], (key, link)
 
 
+@pytest.mark.parametrize(("network", "part"), [("mainnet", "public"), ("testnet", "testnet"), ("local", None)])
+def test_contracts_lead_to_the_explorer(network: str, part: str | None) -> None:
+    """On public networks the contracts of a market, pool and token lead to their pages in an explorer; nowhere else."""
+    site = site_of(tables_of([pool_row(0, 0)]), network=NETWORKS[network].passphrase)
+    pool = f"pools/{contract(100)}/{contract(10_000)}.html"
+    for key, address in (
+        (f"markets/{contract(100)}.html", contract(100)),
+        (pool, contract(100)),
+        (pool, contract(1)),
+        (pool, contract(10_000)),
+        (f"tokens/{contract(10_000)}.html", contract(10_000)),
+    ):
+        assert (part is not None) == (f'href="https://stellar.expert/explorer/{part}/contract/{address}"' in site[key])
+    assert part is not None or not [text for text in site.values() if "stellar.expert" in text]
+
+
 def test_pages_have_what_assistive_technology_needs(site: dict[str, str]) -> None:
     """One heading of the first level, a main, a language, a title of its own, a skip link, no id twice, no script."""
     titles = set()
