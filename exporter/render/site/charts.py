@@ -195,6 +195,10 @@ class Line:
 @lru_cache(maxsize=1 << 12)
 def _percent_tick(basis_points: int) -> str:
     whole, part = divmod(basis_points, 100)
+    if basis_points >= 10**9:
+        return percent(basis_points).replace(f".00{TIMES}", TIMES)
+    if whole >= 100_000:
+        return f"{whole // 1_000:,}K{_THIN}%"
     return f"{whole:,}{f'.{part:02d}'.rstrip('0') if part else ''}{_THIN}%"
 
 

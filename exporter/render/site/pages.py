@@ -120,7 +120,7 @@ class _Site:
         yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
         yield self._page("data.html", "data", history=self.facts.history, newest=self._newest_file(),
                          snippets=snippets(), example_base=EXAMPLE_BASE)  # fmt: skip
-        yield self._page("api.html", "api", reference=api_reference())
+        yield self._page("api.html", "api", reference=api_reference(), example_base=EXAMPLE_BASE)
         protocols = {
             name: (*_totals_charts(trend, f"value-{name}"), _totals_table(trend))
             for name, trend in trends.of_groups("protocol").items()

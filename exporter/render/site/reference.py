@@ -6,6 +6,7 @@ be in its ``note``. Failures are the HTTP statuses other than success, each with
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,6 +15,8 @@ from exporter.render.openapi import openapi_document
 
 _REFERENCE = "#/components/schemas/"
 _LONGEST = 2**53
+_ANY_TEXT = "…"
+_PLAIN = {"integer": 0, "number": 0, "boolean": True, "string": _ANY_TEXT, "object": {}}
 
 Part = dict[str, Any]
 
@@ -36,6 +39,8 @@ def api_reference() -> Part:
                 "description": operation["description"],
                 "parameters": [_parameter(parameter) for parameter in operation.get("parameters", ())],
                 "model": _answered(operation),
+                "request": _request(path, operation),
+                "response": _response(operation, document.components["schemas"]),
                 "failures": [failure for failure in answers[path] if failure not in common],
             }
             for path, operation in operations.items()
@@ -55,6 +60,41 @@ def api_reference() -> Part:
 def _answered(operation: Mapping[str, Any]) -> str:
     [content] = operation["responses"]["200"]["content"].values()
     return str(content["schema"]["$ref"].removeprefix(_REFERENCE))
+
+
+def _request(path: str, operation: Mapping[str, Any]) -> str:
+    """The path with the examples of its parameters in it."""
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            value = _sample(parameter["schema"], {})
+            if value != _ANY_TEXT:
+                path = path.replace(f"{{{parameter['name']}}}", str(value))
+    return path
+
+
+def _response(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str | None:
+    """A document of the answer's form, from the examples of its fields; None where it is no JSON."""
+    [(kind, content)] = operation["responses"]["200"]["content"].items()
+    return json.dumps(_sample(content["schema"], schemas), indent=2, ensure_ascii=False) if "json" in kind else None
+
+
+def _sample(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
+    """A value of this form: the first example, the default, the first choice, or one of the parts'."""
+    if "$ref" in schema:
+        return _sample(schemas[schema["$ref"].removeprefix(_REFERENCE)], schemas)
+    for name in ("examples", "enum"):
+        if schema.get(name):
+            return schema[name][0]
+    if "default" in schema:
+        return schema["default"]
+    if "anyOf" in schema:
+        value = _sample(next(part for part in schema["anyOf"] if part.get("type") != "null"), schemas)
+        return None if value == _ANY_TEXT and {"type": "null"} in schema["anyOf"] else value
+    if "properties" in schema:
+        return {name: _sample(own, schemas) for name, own in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [_sample(schema.get("items", {}), schemas)]
+    return _PLAIN.get(str(schema.get("type")))
 
 
 def _failures(operation: Mapping[str, Any]) -> list[Part]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from posixpath import dirname, join, normpath
 
+import msgspec
 import pytest
 
 from exporter.deployments.networks import NETWORKS
 from exporter.numbers.compute import Bounded
 from exporter.protocols.base import Absent, Parameter, Unread
+from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets
 from exporter.render.site.text import NO_PRICE
+from exporter.tree.documents import AssetDetail, PoolsPage
 from exporter.tree.families import token_key
 from tests.render.rendering import contract
 from tests.render.site.made import (
@@ -272,6 +276,18 @@ def test_the_reference_has_every_operation_and_document(site: dict[str, str]) ->
         "bucket",
     ):
         assert said in text
+
+
+def test_the_reference_has_a_request_and_a_response_for_every_operation() -> None:
+    """A request has its parameters filled in where they have an example; a response has all fields of its document."""
+    reference = api_reference()
+    fields = {model["name"]: {field["name"] for field in model["fields"]} for model in reference["models"]}
+    for route in reference["routes"]:
+        assert ("{" in route["request"]) == (route["name"] == "getRun"), route["request"]
+        assert fields[route["model"]] == json.loads(route["response"]).keys(), route["path"]
+    responses = {route["name"]: route["response"] for route in reference["routes"]}
+    assert "blend" == msgspec.json.decode(responses["getAsset"], type=AssetDetail).protocol
+    assert msgspec.json.decode(responses["listPools"], type=PoolsPage).data
 
 
 def test_snippets_have_one_placeholder(site: dict[str, str]) -> None:
