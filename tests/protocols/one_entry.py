@@ -181,9 +181,9 @@ def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
 
 
 def untold(place: Place, names: set[str], row: Mapping[str, Any], notices: Iterable[str]) -> bool:
-    """Whether these are null, and the row or a notice that names the pool says why."""
+    """Whether these are null, and the row or a notice that names the pool or its market says why."""
     null = all(row[name] is None for name in names - {"can_reason"})
-    return null and (row["can_reason"] is not None or any(place[1] in notice for notice in notices))
+    return null and (row["can_reason"] is not None or any(name in notice for notice in notices for name in place))
 
 
 @dataclass(slots=True)
@@ -245,7 +245,9 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
                     fate = "unread" if place in unread or (place[0], None) in unread else "lost"
                 elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
                     fate = "unpriced"
-                elif different <= TERM_COLUMNS and untold(place, different, computed[place], after.notices):
+                elif different <= TERM_COLUMNS | REWARD_COLUMNS and untold(
+                    place, different, computed[place], after.notices
+                ):
                     fate = "untold"
                 else:
                     fate = "changed" if key in source.read else "called"

@@ -127,6 +127,11 @@ class _Reader(Collector):
             }
         )
         self.reading.parameters[market, pool] = decoded.shown
+        lacking = sorted({*TERM_COLUMNS} - {item.name for item in decoded.shown} - {*decoded.locks})
+        if lacking:
+            self.notice(
+                f"pool {pool} of market {market} lacks {', '.join(lacking)} in its entry; what hangs on it is not known"
+            )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
         """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""

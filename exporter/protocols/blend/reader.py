@@ -118,6 +118,8 @@ class _Reader(Collector):
             return
         if not instance.known_code:
             self.unknown_code(market, instance.wasm_hash, instance.generation)
+        if instance.reward_token is None:
+            self.notice(f"market {market} names no contract as the token of its emissions, so rewards are not known")
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
