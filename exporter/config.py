@@ -32,6 +32,7 @@ ACCEPTED: dict[str, str] = {
     "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
     "network.request_timeout_seconds": "a number from 1 to 600",
     "network.read_deadline_seconds": "a number from 1 to 3600: the longest a whole reading may take",
+    "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
     "network.router": "true, or false to ask for every price with a request of its own",
     "output.uri": "the path of a folder, or s3://bucket/prefix",
@@ -82,6 +83,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     read_deadline_seconds: Annotated[float, Meta(ge=1, le=3600)] = 300.0
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
     router: bool = True
+    prefer_checkpoint: bool = False
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

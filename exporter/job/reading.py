@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from exporter.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around
@@ -301,7 +302,10 @@ async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
 def view_limits(settings: Settings) -> ViewLimits:
     """The bounds of the read transaction."""
     network = settings.network
-    return ViewLimits(max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds)
+    return ViewLimits(
+        max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds,
+        spacing=CHECKPOINT_LEDGERS if network.prefer_checkpoint else 1,
+    )  # fmt: skip
 
 
 def router_for(settings: Settings, opened: OpenSource) -> Router | None:

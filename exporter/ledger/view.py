@@ -44,12 +44,17 @@ ROUNDS_FOR_BUNDLES = 2
 
 @dataclass(frozen=True, slots=True)
 class ViewLimits:
-    """Bounds on one read transaction. Where bundles of calls were used it may take `ROUNDS_FOR_BUNDLES` more."""
+    """Bounds on one read transaction. Where bundles of calls were used it may take `ROUNDS_FOR_BUNDLES` more.
+
+    Of the ledgers that all of it holds for the newest is taken; with ``spacing`` the newest whose number ends a group
+    of so many, if there is one, as a checkpoint of history archives ends one of 64.
+    """
 
     max_rounds: int = 12
     max_seconds: float = 300.0
     max_keys: int = 1_000_000
     max_calls: int = 100_000
+    spacing: int = 1
 
 
 NO_CONTRACT = "its address is that of no contract"
@@ -423,8 +428,9 @@ class LedgerView:
             newest = None
         if oldest is not None and self._keys[oldest].interval.last > interval.last:
             oldest = None
+        ledger = interval.last - (interval.last + 1) % self._limits.spacing
         return Certificate(
-            ledger=interval.last,
+            ledger=ledger if ledger in interval else interval.last,
             interval=interval,
             rounds=rounds,
             keys=len(self._used_keys),

@@ -692,3 +692,19 @@ def test_random_schedules_of_two_programs_at_once() -> None:
     outcomes = [_run_schedule(seed, together=True) for seed in range(1000)]
 
     assert outcomes.count("read") > 400, {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
+
+
+@pytest.mark.parametrize(("spacing", "ledgers", "taken"), [(1, 40, 141), (64, 40, 127), (64, 20, 121)])
+def test_a_checkpoint_is_taken_where_one_will_do(spacing: int, ledgers: int, taken: int) -> None:
+    """Of the ledgers that everything read holds for, the newest checkpoint's is taken, or the newest of all."""
+    chain = Chain()
+    chain.put(b"quiet", b"value")
+    for _ in range(ledgers + 1):
+        chain.close_ledger()
+
+    async def program(view: LedgerView) -> object:
+        return await view.read([b"quiet"])
+
+    reading = asyncio.run(read_at_one_ledger(ChainSource(chain), program, ViewLimits(spacing=spacing)))
+
+    assert taken == reading.certificate.ledger
