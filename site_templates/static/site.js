@@ -124,6 +124,48 @@
     for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
   };
 
+  // One search over markets, tokens and pools, in the API's own lists, which are fetched when somebody begins to type.
+  const MOST_FOUND = 12;
+  const search = (root) => {
+    if (!location.protocol.startsWith("http")) return;
+    const native = document.body.dataset.xlm;
+    const named = (symbol, address) => (symbol === "native" && (!native || address === native) ? "XLM" : symbol);
+    const list = async (key) => (await (await fetch(`${root}v1/${key}.json`)).json()).data;
+    const entry = (kind, name, of, key, ...more) =>
+      ({ kind, name, of, href: `${root}${key}.html`, text: [kind, name, of, ...more].join(" ").toLowerCase() });
+    const load = async () => {
+      const [markets, tokens, pools] = await Promise.all(["markets", "tokens", "pools/index"].map(list));
+      return [
+        ...markets.map((item) => entry("market", item.name, item.protocol, `markets/${item.market}`, item.market)),
+        ...tokens.map((item) => entry("token", named(item.symbol, item.address), "", `tokens/${item.address}`, item.address)),
+        ...pools.map((item) => entry("pool", named(item.symbol, item.token_address), item.market_name,
+          `pools/${item.market}/${item.pool}`, item.protocol, item.pool)),
+      ];
+    };
+    const field = make("input", { type: "search", placeholder: "Search" });
+    field.setAttribute("aria-label", "Search markets, tokens and pools");
+    const found = make("ul");
+    const said = make("p");
+    said.setAttribute("role", "status");
+    const box = make("div", { className: "found", hidden: true }, said, found);
+    let entries = null;
+    const show = async () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      box.hidden = !words.length;
+      if (box.hidden) return;
+      try { entries = await (entries ??= load()); } catch { entries = null; said.textContent = "The lists could not be loaded."; return; }
+      const hits = entries.filter((item) => words.every((word) => item.text.includes(word)));
+      said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
+      found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
+        make("a", { href: item.href }, make("bdi", { textContent: item.name.slice(0, 36) })),
+        make("span", { className: "quiet" }, ` ${item.kind}${item.of ? (item.kind === "pool" ? " in " : " of ") : ""}`,
+          make("bdi", { textContent: item.of.slice(0, 36) })))));
+    };
+    field.addEventListener("input", show);
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") box.hidden = true; });
+    document.querySelector(".bar nav").after(make("div", { className: "find" }, field, box));
+  };
+
   // Snippets: the address that this page came from; buttons that copy these and contracts' addresses.
   const snippets = (root) => {
     if (location.protocol.startsWith("http")) {
@@ -177,6 +219,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const root = document.body.dataset.root;
+    search(root);
     themeButton();
     for (const table of document.querySelectorAll("table.list")) { sortable(table); filterable(table); }
     snippets(root);

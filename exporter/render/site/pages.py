@@ -99,6 +99,7 @@ class _Site:
             "least_value": LEAST_VALUE,
             "network_name": network_of(self.facts.network).name,
             "elsewhere": not_mainnet(self.facts.network),
+            "native": self.symbols.native or "",
             "explorer": _EXPLORERS.get(network_of(self.facts.network).name),
         }
 

@@ -263,11 +263,11 @@ class Symbols:
     def __init__(self, passphrase: str) -> None:
         """For the network of a passphrase."""
         public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
-        self._native = native_asset(passphrase) if public else None
+        self.native = native_asset(passphrase) if public else None
 
     def of(self, symbol: str, token_address: str) -> str:
         """The symbol of a token, harmless and in full."""
-        if symbol == "native" and self._native in (None, token_address):
+        if symbol == "native" and self.native in (None, token_address):
             return "XLM"
         return harmless(symbol)
 

@@ -177,7 +177,7 @@ def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> N
     """The field hides the rows that do not have all words, counts what is left, and finds addresses, too."""
     with opened(browser) as (page, _):
         page.goto(f"{made_url}/many/pools.html")
-        field = page.get_by_role("searchbox")
+        field = page.locator(".tools input")
         field.fill("tok7 market")
         names = set(column(page, "table.list", 0))
         tally = page.locator(".tools [role=status]").text_content()
@@ -187,6 +187,27 @@ def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> N
         assert {"TOK7 open"} == names
         assert (tally or "").endswith(" of 100")
         assert 1 == len(column(page, "table.list", 0))
+
+
+@pytest.mark.parametrize("width", SIZES)
+def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, width: int) -> None:
+    """What is typed is looked for in all lists at once, by name, protocol or address; a hit leads to its page."""
+    with opened(browser, viewport={"width": width, "height": SIZES[width]}) as (page, wrong):
+        page.goto(f"{url}/about.html")
+        field = page.get_by_role("searchbox", name="Search markets, tokens and pools")
+        field.fill("usdc")
+        page.wait_for_selector(".found li")
+        kinds = {text.split()[1] for text in page.locator(".found li").all_inner_texts()}
+        field.fill("Pool usdc blend")
+        page.wait_for_selector(".found:not(:has(:text('token')))")
+        hits = page.locator(".found li").all_inner_texts()
+        page.locator(".found a").first.click()
+        page.wait_for_selector("h1 .of")
+
+        assert kinds >= {"token", "pool"}
+        assert [text for text in hits if "USDC pool in " in text] == hits
+        assert hits[0].replace(" pool in ", " in ") == page.locator("h1").inner_text()
+        assert [] == wrong
 
 
 def test_the_theme_can_be_switched_and_stays(browser: Browser, url: str) -> None:
@@ -234,7 +255,7 @@ def test_without_javascript_everything_is_there(browser: Browser, tree: Path, ur
         )
         assert 0 == page.locator("button, input").count()
         page.goto(f"{url}/{kinds['pool']}")
-        assert 3 == page.locator("svg.plot").count()
+        assert 3 == page.locator(".charts svg.plot").count()
         page.locator("details.data summary").click()
         assert page.locator("details.data tbody tr").first.is_visible()
         assert [] == wrong
