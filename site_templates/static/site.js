@@ -137,7 +137,7 @@
       const [markets, tokens, pools] = await Promise.all(["markets", "tokens", "pools/index"].map(list));
       return [
         ...markets.map((item) => entry("market", item.name, item.protocol, `markets/${item.market}`, item.market)),
-        ...tokens.map((item) => entry("token", named(item.symbol, item.address), "", `tokens/${item.address}`, item.address)),
+        ...tokens.map((item) => entry("token", named(item.symbol, item.address), `${item.address.slice(0, 4)}…${item.address.slice(-4)}`, `tokens/${item.address}`, item.address)),
         ...pools.map((item) => entry("pool", named(item.symbol, item.token_address), item.market_name,
           `pools/${item.market}/${item.pool}`, item.protocol, item.pool)),
       ];
@@ -158,7 +158,7 @@
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
         make("a", { href: item.href }, make("bdi", { textContent: item.name.slice(0, 36) })),
-        make("span", { className: "quiet" }, ` ${item.kind}${item.of ? (item.kind === "pool" ? " in " : " of ") : ""}`,
+        make("span", { className: "quiet" }, ` ${item.kind} ${{ pool: "in ", market: "of ", token: "" }[item.kind]}`,
           make("bdi", { textContent: item.of.slice(0, 36) })))));
     };
     field.addEventListener("input", show);
