@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 from markupsafe import Markup, escape
 
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
 from exporter.render.site.cells import fact
+from exporter.tree.decoding import decode_json
 
 Row = Mapping[str, Any]
 
@@ -117,7 +117,7 @@ def spokes(listed: str | None) -> Markup:
             f"{_percent(spoke['liquidation_threshold_bps'])}; supply {_gate(spoke['can_supply'])}, "
             f"borrow {_gate(spoke['can_borrow'])}",
         )
-        for spoke in msgspec.json.decode(listed or "[]")
+        for spoke in decode_json((listed or "[]").encode(), list[dict[str, Any]])
     )  # fmt: skip
 
 
