@@ -30,7 +30,7 @@ STILL_LOST: dict[str, tuple[str, ...]] = {"alula": ("(AllPools)",), "blend": ("R
 def test_one_entry(protocol: str, size: str) -> None:
     """Whatever becomes of one entry, each row is the same or unread with a reason; none is lost, and no run stops."""
     if size == "small":
-        network = MadeNetwork(pools=4, market_count=2, alula_markets=1, others=Others(4, 1, 1, 1))
+        network = MadeNetwork(pools=4, market_count=2, alula_markets=1, others=Others(2, 1, 1, 1))
     else:
         network = MadeNetwork(pools=12, alula_markets=3, others=SOME)
 
