@@ -174,6 +174,7 @@ def test_stands_still_at_every_call() -> None:
     assert 2 <= codes.count(0) <= 10
 
 
+@pytest.mark.slow
 def test_call_arrives_after_its_client_is_gone(place: WirePlace, clock: JumpingClock) -> None:
     """A write that its client gave up on, and that arrives when a newer run is published, is refused."""
     publish_in(place, "old", OLD)
@@ -211,6 +212,7 @@ def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list
         return running.result(30).refused
 
 
+@pytest.mark.slow
 def test_sweep_that_stood_still_removes_nothing() -> None:
     """A sweep that stood still beyond its hold notices, and leaves what a newer run names."""
     position, deletes = 4, 0
