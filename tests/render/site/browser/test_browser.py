@@ -102,7 +102,8 @@ def test_pages_work_from_a_file(browser: Browser, tree: Path) -> None:
     """The very files of the tree, opened without any server, have their style and complain about nothing."""
     with opened(browser) as (page, wrong):
         page.goto((tree / "index.html").as_uri())
-        page.click("table.best tbody th a")
+        with page.expect_navigation():
+            page.click("table.best tbody th a")
 
         assert "none" == page.eval_on_selector(".bar ul", "(list) => getComputedStyle(list).listStyleType")
         assert [] == wrong
