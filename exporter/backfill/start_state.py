@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.lake.boundaries import Ledgers, ledger_at
@@ -13,7 +14,6 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 
-CHECKPOINT_LEDGERS = 64
 SOROBAN_PROTOCOL = 20
 
 Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
@@ -83,7 +83,7 @@ def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
             header.protocol_version,
             entries,
             f"checkpoint {checkpoint_ledger} of the history archive",
-            later=lambda after: at(after + (CHECKPOINT_LEDGERS - 1 - after) % CHECKPOINT_LEDGERS),
+            later=lambda after: at(checkpoint_of(after)),
         )
 
     before = ledger - (ledger + 1) % CHECKPOINT_LEDGERS

@@ -146,7 +146,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
     for proof, content in added:
         store.put_new(proof.proof_key, content)
     store.put(VERIFIER.template, files("exporter.proof").joinpath("stellar_proof.py").read_bytes())
-    store.put(TRUST.template, trust_file(network)[0] if trust is None else trust.read_bytes())
+    store.put(TRUST.template, trust_file(network, trust)[0])
     names = {proof.run_id for proof, _ in added}
     kept = [proof for proof in _known(store) if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))]
     proofs = sorted([*(proof for proof, _ in added), *kept], key=lambda proof: -proof.observed_ledger)

@@ -26,7 +26,7 @@ from exporter.config import load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError
-from exporter.history.manifest import decode_history_manifest
+from exporter.history.export import read_manifest
 from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against, signed_by
 from exporter.job.report import RunReport
 from exporter.job.run import execute
@@ -124,6 +124,8 @@ def verify_tree(
         with console.step("repeat", "making the run again from its evidence") as facts:
             got = asyncio.run(_fetch(uri, Path(folder)))
             status = got.status
+            if status.run_id != looked.run_id:
+                raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
             made_again = _make_again(got, Path(folder))
             facts.update(files=made_again)
         trusted = trust_of(status.network, trust)
@@ -150,7 +152,7 @@ async def _fetch(uri: str, folder: Path) -> _Got:
             raise RefutedError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
         evidence = await _get(source, status.evidence_key, files[status.evidence_key])
         store = open_store(str(folder / "tree"))
-        history = decode_history_manifest(await _get(source, HISTORY_MANIFEST_KEY))
+        history = await read_manifest(source)
         earlier = [file for file in history.files if file.first_ledger < status.observed_ledger]
         for file in earlier:
             if file.last_ledger >= status.observed_ledger:

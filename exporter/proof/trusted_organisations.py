@@ -19,7 +19,7 @@ def trust_of(passphrase: str, path: Path | None = None) -> Trust:
     Raises:
         ConfigError: the file cannot be read or is of another network, or nobody is known for this one.
     """
-    content, name = trust_file(passphrase) if path is None else (_content(path), path.name)
+    content, name = trust_file(passphrase, path)
     try:
         trust = read_trust(content)
     except RefusedError as error:
@@ -29,8 +29,13 @@ def trust_of(passphrase: str, path: Path | None = None) -> Trust:
     return trust
 
 
-def trust_file(passphrase: str) -> tuple[bytes, str]:
-    """The list that comes with the exporter, and its name. Raises `ConfigError` where a network has none."""
+def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
+    """The list in a file, or the one that comes with the exporter, and its name.
+
+    Raises `ConfigError` where the file cannot be read, or where a network has no list.
+    """
+    if path is not None:
+        return _content(path), path.name
     name = network_of(passphrase).name
     file = files("exporter.proof").joinpath("trusted", f"{name}.json")
     if not file.is_file():
