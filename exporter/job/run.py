@@ -38,6 +38,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.damage import find_damage
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
+from exporter.history.periods import periods_of
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
 from exporter.job.prove import add_proof
@@ -446,9 +447,10 @@ def render(
     yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads()
-    yield from render_details(tables, PROTOCOLS, series)
+    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
+    yield from render_details(tables, PROTOCOLS, periods)
     yield from render_overview(tables, series.first_seen)
-    rows = pool_rows(tables, series)
+    rows = pool_rows(tables, periods)
     yield from render_pool_lists(rows, PROTOCOLS)
     yield render_token_list(tables, rows, series.first_seen)
     yield from render_yields(rows)

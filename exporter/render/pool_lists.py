@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from exporter.history.periods import periods_of
-from exporter.history.series import Series
 from exporter.numbers.compute import Tables
 from exporter.render.run_documents import token_documents
 from exporter.tables import POOLS
-from exporter.tree.documents import BestRate, PoolRow, TokenEntry, TokenList, page_token, timestamp
+from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token, timestamp
 from exporter.tree.families import POOLS_PAGE, pools_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
@@ -24,9 +22,8 @@ _PERIODS = {"7d": 1, "30d": 2}
 """The place of each period that rows have means of among those of `exporter.history.periods`."""
 
 
-def pool_rows(tables: Tables, series: Series) -> list[PoolRow]:
-    """The rows of all pools that were read, in the order of the pools frame."""
-    periods = periods_of(series.pools, tables.close_time, tables.pools)
+def pool_rows(tables: Tables, periods: Sequence[list[AssetPeriod]]) -> list[PoolRow]:
+    """The rows of all pools that were read, in the order of the pools frame, as their periods are."""
     rows = []
     for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
         means = {

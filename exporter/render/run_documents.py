@@ -20,9 +20,7 @@ from msgspec.structs import astuple
 
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
-from exporter.history.periods import periods_of
 from exporter.history.schema import MAX_TIMESTAMP_SECONDS
-from exporter.history.series import Series
 from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.render.assets_pages import render_pages, snapshots
@@ -161,12 +159,13 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 # The detail of every asset: the pool snapshot, with what an analyst wants beside it.
 
 
-def render_details(tables: Tables, modules: Mapping[str, ProtocolModule], series: Series) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read, with the periods that the series reaches back to.
+def render_details(
+    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Sequence[list[AssetPeriod]]
+) -> Iterator[RenderedFile]:
+    """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
     CheckError for a value that the API does not allow.
     """
-    periods = periods_of(series.pools, tables.close_time, tables.pools)
     for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])

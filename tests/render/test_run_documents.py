@@ -12,6 +12,7 @@ import pytest
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import CheckError
+from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.ledger.tokens import Token
 from exporter.numbers.compute import Tables, Unpriced
@@ -345,7 +346,7 @@ def rendered(**changes: object) -> dict[str, Any]:
         pl.DataFrame(schema=MARKETS),
         parameters={(MARKET, POOL): PARAMETERS},
     )
-    (file,) = render_details(tables, PROTOCOLS, Series())
+    (file,) = render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)))
     assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     periods = document.pop("periods")
