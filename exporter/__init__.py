@@ -17,7 +17,7 @@ _HOME = {
     "Looked": "check.whole",
     "RunResult": "job.run",
     "Settings": "config",
-    "Tables": "numbers.compute",
+    "Tables": "protocols.compute",
     "TreeFaultsError": "check.whole",
     "check_tree": "check.published_tree",
     "load_settings": "config",

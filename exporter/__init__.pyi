@@ -11,7 +11,7 @@ from exporter.job.reading import read as read
 from exporter.job.run import RunResult as RunResult
 from exporter.job.run import run as run
 from exporter.ledger.view import Certificate as Certificate
-from exporter.numbers.compute import Tables as Tables
+from exporter.protocols.compute import Tables as Tables
 
 __version__: str
 __all__: list[str]

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import click
 
-from exporter.ledger.rpc.redaction import without_keys
+from exporter.errors import without_keys
 
 LOG_FORMATS = ("auto", "text", "json")
 

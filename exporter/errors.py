@@ -1,4 +1,4 @@
-"""Every error that the exporter raises on purpose, and the exit code that each ends a command with.
+"""Every error that the exporter raises on purpose, the exit code that each ends a command with, and words of messages.
 
 Codes 0 (done, or nothing to do) and 7 (published, but some pool or market could not be read) are outcomes of a
 finished run, no errors. Messages name the thing that is wrong and say what to do. No message may carry an endpoint's
@@ -7,7 +7,9 @@ URL, because it may hold a key; name endpoints by their label.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 EXIT_DONE = 0
 EXIT_UNEXPECTED = 1
@@ -146,3 +148,52 @@ class ExactOverflowError(ExactError):
 
 class ExactDivisionError(ExactError):
     """A divisor is zero."""
+
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things: ``1 market``, ``1,234 markets``; ``many`` where it is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def lasting(seconds: int) -> str:
+    """A time that is not negative, in its two largest units that are not 0: ``16 days 4 hours``, ``1 hour 1 second``.
+
+    The rest is cut off. What is longer than a whole number of one unit is told apart from it.
+    """
+    words = []
+    for length, unit in _UNITS:
+        number, seconds = divmod(seconds, length)
+        if number:
+            words.append(counted(number, unit))
+    return " ".join(words[:2]) or "0 seconds"
+
+
+_WEB_URL: Final = re.compile(r"\b(?P<scheme>https?|wss?):/{1,2}(?P<rest>[^\s'\"<>()]*)", re.IGNORECASE)
+_TREE_FILE: Final = re.compile(r"/(?:v1|history|static)/[^?#]*\.(?:json|parquet|html|css|js)(?=[:,;.]*$)")
+
+
+def without_keys(text: str) -> str:
+    """A message of ours, with every web URL cut down to its host, and to the file of a tree that it ends with.
+
+    A URL of an RPC holds a key, and anybody can put one where another value belongs.
+    """
+
+    def shortened(found: re.Match[str]) -> str:
+        authority, slash, path = found["rest"].partition("/")
+        host = re.split(r"[?#]", authority.rpartition("@")[2], maxsplit=1)[0]
+        file = _TREE_FILE.search(slash + path)
+        kept = found["rest"][len(found["rest"].rstrip(":,;.")) :]  # punctuation of the sentence
+        if file is not None:
+            return f"{found['scheme']}://{host}{'/…' if file.start() else ''}{(slash + path)[file.start() :]}"
+        shown = "/…" if path.strip("/:,;.") or host != authority else slash
+        return f"{found['scheme']}://{host}{shown}{kept if shown else ''}"
+
+    return _WEB_URL.sub(shortened, text)
+
+
+def printable(text: str) -> str:
+    """The text in one line, with every control, format and surrogate character as a space."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -11,6 +11,15 @@ from enum import StrEnum
 
 import polars as pl
 
+MAX_DECIMAL = 10**38 - 1
+"""The largest amount in a history file, whose type is ``decimal(38,0)``. An Int128 reaches 1.7e38."""
+
+YEAR = 31_536_000
+"""Seconds, of 365 days: what rewards and yearly rates are told for."""
+
+MAX_TIMESTAMP_SECONDS = 253_402_300_799
+"""The last second of the year 9999; later times cannot be shown by most readers of Parquet."""
+
 PROTOCOL_COLUMNS: dict[str, pl.DataType] = {
     "market": pl.String(),  # contract strkey
     "pool": pl.String(),  # pool id inside the market
@@ -81,7 +90,7 @@ TERMS: dict[str, pl.DataType] = {
 """What a protocol's `project` may give besides: what can be done, how much of it, at what risk, and what is paid beside
 the interest; the rest is null.
 
-An amount is only told for what can be done: `exporter.numbers.compute` makes it 0 where its gate is closed, and null
+An amount is only told for what can be done: `exporter.protocols.compute` makes it 0 where its gate is closed, and null
 where that is not known.
 """
 

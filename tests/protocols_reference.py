@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exporter.deployments.networks import NETWORKS
-from exporter.numbers.wording import counted
+from exporter.errors import counted
 from exporter.protocols import PROTOCOLS
 from exporter.render.run_documents import excluded_on
 

@@ -13,13 +13,12 @@ from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, L
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError
+from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, counted
 from exporter.history.export import Moment, parse_moment
 from exporter.lake.boundaries import LakeLedgers, Ledgers, find_range
 from exporter.lake.objects import Lake, LakeConfig, decode_config
 from exporter.lake.tables import Tables
 from exporter.ledger.codec import strkey
-from exporter.numbers.wording import counted
 from exporter.stores import open_store
 
 CHANGES = "./lake-changes"

@@ -34,9 +34,9 @@ from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.compute import compute
 
 _DATA = b"\0\0\0\x06"
 INCOMPLETE = "incomplete"

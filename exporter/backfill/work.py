@@ -13,8 +13,8 @@ from exporter.history.parquet import render_history
 from exporter.job.reading import open_snapshot, read_protocols, view_limits
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.view import read_at_one_ledger
-from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import compute
 
 FAILED = "failed"
 EMPTY = "empty"

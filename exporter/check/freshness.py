@@ -14,13 +14,11 @@ from typing import Any
 
 import msgspec
 
-from exporter.check.tree_sources import StoreSource, TreeSource, open_tree
 from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError
-from exporter.ledger.rpc.redaction import printable
-from exporter.numbers.wording import counted, lasting
+from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError, counted, lasting, printable
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
+from exporter.stores.tree_sources import StoreSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY
 

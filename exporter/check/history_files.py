@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from exporter.check.agreement import TERM_PATHS
 from exporter.check.whole import Whole, number, value_in_cents
-from exporter.history.schema import MAX_TIMESTAMP_SECONDS
+from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import AssetDetail, HistoryFile, PoolSnapshot, SystemStatus, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET, asset_key
 

@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from exporter.check.tree_sources import Answer, HttpSource
 from exporter.check.whole import Whole
+from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import AssetsPage, RunManifest, SystemStatus
 from exporter.tree.families import (

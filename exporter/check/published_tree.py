@@ -13,10 +13,10 @@ import msgspec
 from exporter.check.checker import TreeChecker
 from exporter.check.public_urls import check_public_urls
 from exporter.check.table_log import table_faults
-from exporter.check.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
+from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
 from exporter.tree.families import (

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from exporter.check.whole import MAX_EXPONENT, number
-from exporter.history.schema import MAX_DECIMAL
 from exporter.numbers.exact import JSON_INTEGER_MAX
-from exporter.numbers.rewards import YEAR
-from exporter.tables import RewardReason
+from exporter.tables import MAX_DECIMAL, YEAR, RewardReason
 from exporter.tree.documents import MarketBackstop, PoolSnapshot
 
 _NOTHING = (RewardReason.NONE, RewardReason.NO_EMISSIONS, RewardReason.EXPIRED)

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from exporter.errors import CheckError
-from exporter.numbers.wording import counted
+from exporter.errors import CheckError, counted
 from exporter.render.assets_pages import page_bytes
 from exporter.tree.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus, encode
 from exporter.tree.families import assets_folder

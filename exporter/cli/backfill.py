@@ -66,7 +66,7 @@ def backfill(
     with ending(console):
         from exporter.backfill.executors import Started, dask_cluster, processes
         from exporter.backfill.job import backfill, find_files
-        from exporter.numbers.wording import counted
+        from exporter.errors import counted
         from exporter.stores import open_store
 
         settings = configuration_of(config, network, out=out).settings

@@ -10,11 +10,10 @@ import click
 
 from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options
 from exporter.console import Console
-from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError, StoreError
+from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError
 
 if TYPE_CHECKING:
-    from exporter.check.chain import ChainCheck
-    from exporter.config import Settings
+    from exporter.job.on_chain import ChainCheck
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
@@ -57,14 +56,16 @@ def check(
             sys.exit(_tell_tree(uri, sample, console, answers))
         import asyncio
 
+        from exporter.job.on_chain import ask_chain
+
         settings = configuration_of(config, network, rpc_urls, out).settings
-        sys.exit(_tell_chain(asyncio.run(_ask_chain(settings, snapshot, console)), console, answers))
+        sys.exit(_tell_chain(asyncio.run(ask_chain(settings, snapshot)), console, answers))
 
 
 def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
     import exporter
     from exporter.check.whole import SHOWN_FAULTS
-    from exporter.numbers.wording import counted
+    from exporter.errors import counted
 
     try:
         with console.progress("files") as progress:
@@ -79,27 +80,8 @@ def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console)
     return EXIT_DONE
 
 
-async def _ask_chain(settings: Settings, snapshot: Path | None, console: Console) -> ChainCheck:
-    """Compare the markets that a run into the configured output would find; nothing is written there."""
-    from exporter.check.chain import check_chain
-    from exporter.deployments.networks import network_id
-    from exporter.discovery.known_markets import load_memory
-    from exporter.job.reading import open_source
-    from exporter.stores import open_store
-
-    async with open_source(settings, snapshot) as opened:
-        memory = None
-        if settings.discovery.enabled:
-            uri = settings.output.uri
-            try:
-                memory = load_memory(open_store(uri), network_id(settings.passphrase))
-            except StoreError as error:
-                console.warning(f"markets that only earlier runs into {uri} know are not compared: {error}")
-        return await check_chain(settings, opened, memory)
-
-
 def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
-    from exporter.numbers.wording import counted
+    from exporter.errors import counted
 
     for notice in check.notices:
         console.warning(notice)

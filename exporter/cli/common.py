@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exporter.console import LOG_FORMATS, Console
-from exporter.errors import EXIT_UNEXPECTED, ExporterError
-from exporter.ledger.rpc.redaction import without_keys
+from exporter.errors import EXIT_UNEXPECTED, ExporterError, without_keys
 
 if TYPE_CHECKING:
     from exporter.config import Configuration

@@ -36,8 +36,8 @@ def _selection(start: str | None, end: str | None, market: str | None = None, to
 def _manifest(uri: str) -> HistoryManifest:
     import asyncio
 
-    from exporter.check.tree_sources import open_tree
     from exporter.history.export import read_manifest
+    from exporter.stores.tree_sources import open_tree
 
     async def read() -> HistoryManifest:
         async with open_tree(uri) as source:
@@ -57,7 +57,7 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
     """
     answers = answers_to(log_format)
     with ending(Console(log_format)):
-        from exporter.numbers.wording import counted
+        from exporter.errors import counted
 
         files = _selection(start, end).files(_manifest(uri).files)
         if not answers.is_json:
@@ -89,7 +89,7 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
     """
     console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
-        from exporter.numbers.wording import counted
+        from exporter.errors import counted
         from exporter.publishing.compaction import compact_history, plan_compaction
         from exporter.stores import open_store
 
@@ -134,8 +134,8 @@ def export(
     with ending(console):
         import asyncio
 
-        from exporter.check.tree_sources import open_tree
         from exporter.history.export import export_history, read_manifest
+        from exporter.stores.tree_sources import open_tree
 
         endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
         chosen = form or endings.get(out.suffix)

@@ -19,6 +19,6 @@ def mcp(uri: str) -> None:
     Exit code 0: the client ended; 2: the URI is of no tree, or the extra is missing; 3: nothing is published there.
     """
     with ending(Console("text")):
-        from exporter.mcp.server import serve
+        from exporter.serve.assistant_server import serve
 
         serve(uri)

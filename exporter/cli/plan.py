@@ -8,7 +8,7 @@ import click
 
 from exporter.cli.common import configuration_of, ending, out_option, source_options
 from exporter.console import Console
-from exporter.ledger.rpc.redaction import without_keys
+from exporter.errors import without_keys
 
 
 @click.command()

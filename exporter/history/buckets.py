@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from exporter.history.schema import MAX_DECIMAL
-from exporter.numbers.prices import printed_price
-from exporter.tables import ACTIVE
+from exporter.numbers.exact import printed_price
+from exporter.tables import ACTIVE, MAX_DECIMAL
 from exporter.tree.values import BUCKET_NAMES
 
 PAGE_BUCKETS = 48

@@ -21,12 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-import exporter
 from exporter.errors import StoreError
 from exporter.history.schema import HISTORY_COLUMNS, ParquetType
 from exporter.stores.store import Store, read_many
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_PREFIX, LOG_CHECKPOINT, LOG_COMMIT, LOG_PREFIX
 
 _COLUMN_TYPES = {
@@ -156,7 +155,7 @@ def next_commit(before: TableVersion, manifest: HistoryManifest, moment: datetim
         for path in [file.key.removeprefix(HISTORY_PREFIX)]
     ]
     removes = [Remove(add.path, milliseconds, add.path not in rearranged) for add in went]
-    engine = f"lending-markets-exporter/{exporter.__version__}"
+    engine = f"lending-markets-exporter/{EXPORTER_VERSION}"
     told = _CommitInfo(milliseconds, "WRITE", f"{_LEDGER}={manifest.observed_ledger}", engine)
     actions = [_Action(commit_info=told)]
     if before.meta is None:

@@ -26,10 +26,10 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from exporter.check.tree_sources import TreeSource, open_tree
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
+from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.values import CONTRACT

@@ -14,7 +14,6 @@ from itertools import pairwise
 import polars as pl
 import pyarrow.parquet as pq
 
-import exporter
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart, file_reference
 from exporter.history.schema import (
@@ -22,13 +21,12 @@ from exporter.history.schema import (
     FRAME_SCHEMA,
     HISTORY_COLUMNS,
     HISTORY_SCHEMA_VERSION,
-    MAX_DECIMAL,
-    MAX_TIMESTAMP_SECONDS,
     PARQUET_DTYPES,
     ParquetType,
     column_names,
 )
-from exporter.tree.documents import HistoryFile
+from exporter.tables import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -109,7 +107,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
         "network": network,
         "observed_ledger": str(observed_ledger),
         "ledger_close_time": str(ledger_close_time),
-        "exporter_version": exporter.__version__,
+        "exporter_version": EXPORTER_VERSION,
     }
     buffer = io.BytesIO()
     table = _to_file_types(pools).to_arrow()

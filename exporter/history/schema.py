@@ -16,12 +16,6 @@ import pyarrow as pa
 HISTORY_SCHEMA_VERSION = 1
 """Raised when a column is renamed, removed, or changes its type or meaning. New columns do not raise it."""
 
-MAX_DECIMAL = 10**38 - 1
-"""The largest magnitude of ``decimal(38,0)``. An Int128 reaches 1.7e38, so not every one fits."""
-
-MAX_TIMESTAMP_SECONDS = 253_402_300_799
-"""The last second of the year 9999; later times cannot be shown by most readers."""
-
 
 class ParquetType(StrEnum):
     """The types in use, as docs/history.md writes them."""

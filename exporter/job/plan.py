@@ -16,10 +16,9 @@ from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
 from exporter.discovery.known_markets import Memory, load_memory
+from exporter.errors import counted, printable
 from exporter.ledger.rpc.endpoints import parse_endpoints
-from exporter.ledger.rpc.redaction import printable
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from exporter.numbers.wording import counted
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.standing import read_published
 from exporter.stores import open_store

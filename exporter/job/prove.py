@@ -18,11 +18,8 @@ import msgspec
 
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import HistoryArchive
-from exporter.console import Console
-from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
-from exporter.job.evidence import unpacked
-from exporter.proof.checkpoint_proof import NotProvableError, make_proof
-from exporter.proof.stellar_proof import (
+from exporter.archive.checkpoint_proof import NotProvableError, make_proof
+from exporter.archive.stellar_proof import (
     LEVELS,
     Proven,
     RefusedError,
@@ -31,7 +28,10 @@ from exporter.proof.stellar_proof import (
     check_proof,
     read_claims,
 )
-from exporter.proof.trusted_organisations import trust_file, trust_of
+from exporter.archive.trusted_organisations import trust_file, trust_of
+from exporter.console import Console
+from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
+from exporter.job.evidence import unpacked
 from exporter.publishing.standing import RUNS_PREFIX, RunListing, read_current_listing, read_listing, read_published
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
@@ -145,7 +145,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
     """First the files, then the list that names them."""
     for proof, content in added:
         store.put_new(proof.proof_key, content)
-    store.put(VERIFIER.template, files("exporter.proof").joinpath("stellar_proof.py").read_bytes())
+    store.put(VERIFIER.template, files("exporter.archive").joinpath("stellar_proof.py").read_bytes())
     store.put(TRUST.template, trust_file(network, trust)[0])
     names = {proof.run_id for proof, _ in added}
     kept = [proof for proof in _known(store) if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))]

@@ -28,9 +28,9 @@ from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 
 

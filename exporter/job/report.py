@@ -13,9 +13,8 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from exporter import __version__
-from exporter.errors import ConfigError
-from exporter.ledger.rpc.redaction import without_keys
+from exporter.errors import ConfigError, without_keys
+from exporter.tree.documents import EXPORTER_VERSION
 
 REPORT_VERSION = 1
 
@@ -34,7 +33,7 @@ class RunReport:
         self.facts: dict[str, Any] = {
             "report_version": REPORT_VERSION,
             "complete": False,
-            "exporter_version": __version__,
+            "exporter_version": EXPORTER_VERSION,
             "started_at": int(time()),
             "steps": [],
             **facts,

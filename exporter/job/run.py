@@ -33,6 +33,7 @@ from exporter.errors import (
     LostRaceError,
     PublishedCheckError,
     StoreError,
+    counted,
 )
 from exporter.history.buckets import observations_of
 from exporter.history.damage import find_damage
@@ -45,9 +46,8 @@ from exporter.job.prove import add_proof
 from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
 from exporter.job.report import RunReport
 from exporter.ledger.view import Certificate
-from exporter.numbers.compute import Tables
-from exporter.numbers.wording import counted
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import Compacted, compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication, verify
 from exporter.publishing.retention import clock_problem, sweep

@@ -20,8 +20,10 @@ import msgspec
 from msgspec import structs
 
 from exporter.archive.archive_places import Archives
+from exporter.archive.checkpoint_proof import make_proof
+from exporter.archive.stellar_proof import LEVELS, Trust
+from exporter.archive.trusted_organisations import days_old, trust_of
 from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_tree
-from exporter.check.tree_sources import TreeSource, open_tree
 from exporter.config import load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
@@ -30,11 +32,9 @@ from exporter.history.export import read_manifest
 from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against, signed_by
 from exporter.job.report import RunReport
 from exporter.job.run import execute
-from exporter.proof.checkpoint_proof import make_proof
-from exporter.proof.stellar_proof import LEVELS, Trust
-from exporter.proof.trusted_organisations import days_old, trust_of
 from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores import open_store
+from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ProofList, RunManifest, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY, PROOFS

@@ -4,7 +4,7 @@
     answers.answer(ContractCall(oracle, "lastprice", (asset,)))
 
 Nothing is run, and nothing is guessed: without a rule for a contract's layout or a function of it, and where entries
-are missing, the answer is an error that begins with `NOT_FROM_STORAGE`. Rules: `exporter.storage_rules`.
+are missing, the answer is an error that begins with `NOT_FROM_STORAGE`. Rules: `exporter.ledger.storage_rules`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.storage_rules import (
+from exporter.ledger.storage_rules import (
     aggregator,
     first_aggregator,
     k2_oracle,
@@ -28,7 +28,7 @@ from exporter.storage_rules import (
     xoxno_aggregator,
     xoxno_oracle,
 )
-from exporter.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
+from exporter.ledger.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
 
 NOT_FROM_STORAGE: Final = "not from storage: "
 """How the error begins of a call that entries do not answer."""

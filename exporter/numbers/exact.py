@@ -686,3 +686,9 @@ def _sums_fit(values: pl.Series) -> bool:
     if not isinstance(low, int) or not isinstance(high, int):
         return True
     return len(values) * max(-low, high) <= INT128_MAX
+
+
+def printed_price(price: int, decimals: int) -> str:
+    """A price above zero with all of its oracle's decimals: 1 at 14 decimals is ``0.00000000000001``."""
+    digits = str(price).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits

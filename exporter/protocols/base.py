@@ -15,13 +15,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from exporter.deployments import Deployment, KnownContract
+from exporter.errors import lasting
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.numbers.wording import lasting
 
 if TYPE_CHECKING:
     import polars as pl

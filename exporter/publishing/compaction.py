@@ -26,14 +26,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import exporter
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import data_of, file_reference, read_history_manifest
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
 from exporter.publishing.history_step import replace_history
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
-from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind
 
@@ -73,7 +72,7 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
         "network": _common_network(parts),
         "first_ledger": str(files[0].first_ledger),
         "last_ledger": str(max(file.last_ledger for file in files)),
-        "exporter_version": exporter.__version__,
+        "exporter_version": EXPORTER_VERSION,
     }
     buffer = io.BytesIO()
     schema = ARROW_SCHEMA.with_metadata(metadata)

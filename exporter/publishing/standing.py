@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.deployments.networks import network_of
-from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError
-from exporter.ledger.rpc.redaction import printable
+from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError, printable
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, RUN

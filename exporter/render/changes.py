@@ -12,11 +12,18 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-import exporter
-from exporter.numbers.compute import Tables
+from exporter.protocols.compute import Tables
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, RunChange, WatchedMarket, WatchedPool, WatchedUnread, timestamp
+from exporter.tree.documents import (
+    EXPORTER_VERSION,
+    ChangeList,
+    RunChange,
+    WatchedMarket,
+    WatchedPool,
+    WatchedUnread,
+    timestamp,
+)
 from exporter.tree.families import CHANGES
 
 HIGH_UTILIZATION_BPS = 9_500
@@ -62,7 +69,7 @@ def change_list(tables: Tables, previous: ChangeList | None, network: str) -> Ch
     unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
     now = ChangeList(
         observed_ledger=tables.ledger,
-        exporter_version=exporter.__version__,
+        exporter_version=EXPORTER_VERSION,
         data=[],
         markets=markets,
         pools=pools,

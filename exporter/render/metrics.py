@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from exporter.numbers.compute import Tables
+from exporter.protocols.compute import Tables
 from exporter.tree.families import METRICS
 from exporter.tree.files import FileKind, RenderedFile
 

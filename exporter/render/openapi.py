@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-import exporter
 from exporter.tree import values
-from exporter.tree.documents import SCHEMA_VERSION, Document, OpenApiDocument
+from exporter.tree.documents import EXPORTER_VERSION, SCHEMA_VERSION, Document, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -168,7 +167,7 @@ def openapi_document() -> OpenApiDocument:
             "summary": "A static JSON API of exact lending market snapshots.",
             "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "x-exporter-version": exporter.__version__,
+            "x-exporter-version": EXPORTER_VERSION,
         },
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],

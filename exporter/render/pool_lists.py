@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from exporter.numbers.compute import Tables
+from exporter.protocols.compute import Tables
 from exporter.render.run_documents import token_documents
 from exporter.tables import POOLS
 from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token, timestamp

@@ -20,11 +20,10 @@ from msgspec.structs import astuple
 
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
-from exporter.history.schema import MAX_TIMESTAMP_SECONDS
-from exporter.numbers.compute import Tables
 from exporter.protocols.base import Parameter, ProtocolModule
+from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import render_pages, snapshots
-from exporter.tables import BACKSTOPS, POOLS
+from exporter.tables import BACKSTOPS, MAX_TIMESTAMP_SECONDS, POOLS
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     AssetDetail,

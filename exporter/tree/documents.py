@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct, field
 
+import exporter
 from exporter.tree.problems import Problem
 from exporter.tree.values import (
     Amount,
@@ -53,6 +54,9 @@ from exporter.tree.values import (
     Version,
     Words,
 )
+
+EXPORTER_VERSION: str = exporter.__version__
+"""What every file that names its maker names."""
 
 SCHEMA_VERSION = 1
 """The version of these documents: raised when a field is renamed, removed or given another meaning."""

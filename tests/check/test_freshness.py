@@ -17,11 +17,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.check import freshness, tree_sources
+from exporter.check import freshness
 from exporter.check.freshness import Bounds, PublishedStatus, judge, tell_status
 from exporter.cli import main
 from exporter.console import Console
 from exporter.errors import ConfigError, SourceError
+from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
 
 PUBLISHED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import uvicorn
 
-from exporter.check import tree_sources
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_tree
 from exporter.check.whole import Looked, TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.serve.preview import bind, create_app
+from exporter.stores import tree_sources
 from tests.check.trees import small_tree
 
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from exporter.check.reward_faults import reward_faults
-from exporter.numbers.rewards import YEAR
 from exporter.render.assets_pages import snapshots
+from exporter.tables import YEAR
 from exporter.tree.documents import PoolSnapshot
 from tests.render.rendering import contract, pool, pools_frame
 

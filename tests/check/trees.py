@@ -14,13 +14,13 @@ from functools import cache
 from typing import Any
 
 from exporter.check.published_tree import check_source
-from exporter.check.tree_sources import StoreSource
 from exporter.check.whole import Looked
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.publish import run_id_of
 from exporter.stores.memory import MemoryStore
+from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile, page_token
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile

@@ -14,7 +14,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
-from exporter.numbers.prices import printed_price
+from exporter.numbers.exact import printed_price
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document

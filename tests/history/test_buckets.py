@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, PAGE_BUCKETS, PARTS, aggregate, observations_of
-from exporter.numbers.prices import printed_price
+from exporter.numbers.exact import printed_price
 from tests.history.bucket_judge import LENGTHS, buckets_of, iso, span_of, start_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, frame_of, observe, places

@@ -21,8 +21,8 @@ import exporter.history.parquet
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import check_representable, history_key, render_history
-from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, MAX_DECIMAL, ParquetType
-from exporter.tables import POOLS
+from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, ParquetType
+from exporter.tables import MAX_DECIMAL, POOLS
 from exporter.tree.files import FileKind
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 

@@ -12,11 +12,11 @@ import pytest
 
 from exporter.archive.archive_snapshot import snapshot_of
 from exporter.archive.checkpoint import CheckpointState
-from exporter.check.chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import EXIT_DONE, NoCommonLedgerError
+from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import open_source
 from exporter.job.report import RunReport
 from exporter.job.run import execute

@@ -13,6 +13,9 @@ from click.testing import CliRunner
 from exporter.archive.archive_places import Archives
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.bucket_entries import LIVE
+from exporter.archive.checkpoint_proof import NotProvableError
+from exporter.archive.stellar_proof import check_proof
+from exporter.archive.trusted_organisations import trust_of
 from exporter.cli import main
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
@@ -20,12 +23,9 @@ from exporter.job.from_archive import FromArchive
 from exporter.job.reading import open_source, read_markets
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.made import SOME, MadeNetwork
-from exporter.proof.checkpoint_proof import NotProvableError
-from exporter.proof.stellar_proof import check_proof
-from exporter.proof.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
+from tests.archive.signed_archive import SignedArchive, trust_document, validators
 from tests.jobs import run, settings_for
-from tests.proof.signed_archive import SignedArchive, trust_document, validators
 
 CHECKPOINT = 65_000_063
 ORGANISATIONS = validators(4)

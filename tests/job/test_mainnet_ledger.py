@@ -18,9 +18,9 @@ from exporter.discovery import candidates
 from exporter.ledger.oracles import Quote
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import Certificate, LedgerView, read_at_one_ledger
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from exporter.tables import MARKETS, POOLS
 
 BLEND = {"blend": PROTOCOLS["blend"]}

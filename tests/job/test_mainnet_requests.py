@@ -17,7 +17,7 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.contracts import TokenLayout
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.numbers.compute import Tables
+from exporter.protocols.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests.job.mainnet_chain import MainnetChain
 from tests.jobs import settings_for

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from exporter.archive.archive_files import FolderFiles
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.checkpoint import HistoryArchive
+from exporter.archive.checkpoint_proof import NotProvableError
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
@@ -28,13 +29,12 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.proof.checkpoint_proof import NotProvableError
 from exporter.stores import open_store
+from tests.archive import signed_archive
 from tests.archive.made_archive import PASSPHRASE, time_to_live
+from tests.archive.signed_archive import trust_document, validators
 from tests.archive.test_checkpoint import POOL
 from tests.jobs import run
-from tests.proof import signed_archive
-from tests.proof.signed_archive import trust_document, validators
 
 TIME = 1_700_000_000
 CHECKPOINT = 127

@@ -14,10 +14,10 @@ from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.made import SOME, MadeNetwork
+from tests.ledger.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
+from tests.ledger.storage_rules.test_k2_oracle import BTC, FRESH, K2, PLAIN, with_adapter
+from tests.ledger.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
 from tests.protocols.made_ledger import account, contract
-from tests.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
-from tests.storage_rules.test_k2_oracle import BTC, FRESH, K2, PLAIN, with_adapter
-from tests.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
 
 TOKEN = contract("a token")
 HOLDER = contract("a holder")

@@ -9,8 +9,8 @@ from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.k2 import CODE
 from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.k2 import K2
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.moving import TOKENS, MovingNetwork

@@ -26,9 +26,9 @@ from exporter.localnet.alula import (
 from exporter.localnet.chain import Change
 from exporter.localnet.contracts import Simulation, price_entry
 from exporter.localnet.made import MadeNetwork
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.compute import Tables, compute
 from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.view_values import result

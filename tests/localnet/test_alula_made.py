@@ -16,10 +16,10 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.alula import STATUSES, Market, Pool
 from exporter.localnet.alula_made import AlulaMarkets
 from exporter.localnet.made import MadeNetwork
-from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula.layout import decode_pool
 from exporter.protocols.base import Candidate
+from exporter.protocols.compute import compute
 from tests.judges import alula_judge as judge
 from tests.localnet.direct_source import DirectSource
 

@@ -12,8 +12,8 @@ from exporter.localnet.chain import Change
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.peridot import PERIDOT_CODE, Boost, Vault, vault_state
 from exporter.localnet.peridot_made import PeridotMarkets
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.peridot import Peridot
 from exporter.protocols.peridot.views import FUNCTIONS, PeridotViews
 from tests.localnet.direct_source import DirectSource

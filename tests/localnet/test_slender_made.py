@@ -11,8 +11,8 @@ from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.localnet.slender import CODE, Reserve, borrow_rate
 from exporter.localnet.slender_made import SlenderMarkets
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Compared, ProtocolReading, ViewCall
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.slender import Slender
 from exporter.protocols.slender.views import SlenderViews
 from tests.localnet.direct_source import DirectSource

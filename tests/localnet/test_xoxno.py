@@ -38,8 +38,8 @@ from exporter.localnet.xoxno import (
     state_entry,
 )
 from exporter.localnet.xoxno_made import XoxnoMarkets
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Compared, NoView, ProtocolReading, ViewCall
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.judges import xoxno_judge as judge

@@ -37,9 +37,9 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.ledger.source import ContractCall, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from tests.chain_simulator import Chain, ChainSource
 
 Written = tuple[bytes, bytes]

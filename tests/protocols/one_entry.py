@@ -19,9 +19,9 @@ from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, Simula
 from exporter.ledger.view import LedgerView
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import CODE, LocalNetwork
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import POOLS, TERMS
 

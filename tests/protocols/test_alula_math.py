@@ -16,12 +16,12 @@ from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import VOID, u32, u64
 from exporter.numbers import exact
-from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math
 from exporter.protocols.alula.layout import POOL_NUMBERS
 from exporter.protocols.alula.math import project_pools
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
+from exporter.protocols.compute import Tables
 from exporter.tables import PROTOCOL_COLUMNS, TERMS, VALID_PRICE
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import CODE, CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config

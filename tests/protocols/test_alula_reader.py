@@ -10,8 +10,8 @@ from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, string, symbol, u32, vec
 from exporter.ledger.source import ContractCall
-from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Unread
+from exporter.protocols.compute import Tables
 from tests.protocols.alula_chain import (
     CURVE,
     AlulaLedger,

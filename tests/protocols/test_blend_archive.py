@@ -17,9 +17,9 @@ from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
-from exporter.numbers.compute import compute
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.compute import compute
 from tests.judges import blend_judge
 from tests.protocols.test_blend_terms import assert_the_most
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from exporter.ledger.codec.scval import VEC, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symbol, u32, vec
 from exporter.ledger.source import ContractCall
-from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Candidate, Unread
+from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import snapshots
 from exporter.render.run_documents import check_markets
 from tests.protocols.blend_chain import (

@@ -14,13 +14,13 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.backstop import Balance, PoolBackstop
 from exporter.protocols.blend.comet import Comet
 from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.reader import BlendReading
+from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
 from tests.protocols.blend_chain import BlendLedger, candidate, deployment, pool_instance, reserve_data
 from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, Written, contract, entry, instance, token_instance

@@ -21,10 +21,10 @@ from exporter.localnet.chain import Change
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
 from tests.jobs import run, settings_for

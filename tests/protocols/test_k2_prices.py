@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from exporter.errors import lasting
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
-from exporter.numbers.compute import Tables
-from exporter.numbers.wording import lasting
+from exporter.protocols.compute import Tables
 from exporter.tables import VALID_PRICE
 from tests.judges import k2_judge as judge
 from tests.protocols.k2_chain import (

@@ -8,9 +8,9 @@ from exporter.deployments import deployments_of
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import BOOL, SYMBOL
 from exporter.ledger.codec.scval_encode import address, i128, u32
-from exporter.numbers.compute import Tables
 from exporter.protocols.balances import balance_call
 from exporter.protocols.base import Absent, Unread
+from exporter.protocols.compute import Tables
 from exporter.protocols.k2 import K2
 from tests.protocols.k2_chain import (
     CASH,

@@ -8,9 +8,9 @@ from collections import Counter
 import polars as pl
 import pytest
 
+from exporter.errors import lasting
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
-from exporter.numbers.wording import lasting
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS

@@ -38,9 +38,9 @@ from exporter.localnet.contracts import (
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.base import Candidate, ProtocolModule
+from exporter.protocols.compute import Tables, compute
 from tests.localnet.direct_source import DirectSource
 from tests.protocols.made_ledger import account, contract, entry, instance
 from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn

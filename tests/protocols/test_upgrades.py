@@ -12,8 +12,8 @@ import pytest
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.numbers.compute import Tables, compute
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import Tables, compute
 from tests.protocols import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain, xoxno_ledger
 from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, MadeLedger, Written, contract
 

@@ -9,8 +9,8 @@ import pytest
 
 from exporter.ledger.codec.scval_encode import address, i128, u32
 from exporter.localnet.xoxno import hub_entry, spoke_entry
-from exporter.numbers.compute import Tables
 from exporter.protocols.base import Absent, Origin
+from exporter.protocols.compute import Tables
 from tests.protocols.made_ledger import NOW, bare_token, contract, token_instance
 from tests.protocols.xoxno_ledger import (
     XoxnoLedger,

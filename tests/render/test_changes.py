@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.numbers.compute import Tables
 from exporter.protocols.base import Unread
+from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
 from exporter.render.llms import render_llms

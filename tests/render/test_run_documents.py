@@ -15,9 +15,9 @@ from exporter.errors import CheckError
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.ledger.tokens import Token
-from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Parameter, Unread
+from exporter.protocols.compute import Tables, Unpriced
 from exporter.render.run_documents import (
     asset_detail,
     excluded_on,

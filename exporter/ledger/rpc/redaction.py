@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from exporter.errors import printable
+
 REPLACEMENT: Final = "[endpoint]"
 MESSAGE_LENGTH: Final = 300
 """Characters of somebody else's message that an error of ours may quote."""
@@ -50,34 +52,6 @@ def quiet_http_loggers() -> None:
     """
     for name in _HTTP_LOGGERS:
         logging.getLogger(name).addFilter(_ONLY_WARNINGS)  # adding the same filter again changes nothing
-
-
-_WEB_URL: Final = re.compile(r"\b(?P<scheme>https?|wss?):/{1,2}(?P<rest>[^\s'\"<>()]*)", re.IGNORECASE)
-_TREE_FILE: Final = re.compile(r"/(?:v1|history|static)/[^?#]*\.(?:json|parquet|html|css|js)(?=[:,;.]*$)")
-
-
-def without_keys(text: str) -> str:
-    """A message of ours, with every web URL cut down to its host, and to the file of a tree that it ends with.
-
-    A URL of an RPC holds a key, and anybody can put one where another value belongs.
-    """
-
-    def shortened(found: re.Match[str]) -> str:
-        authority, slash, path = found["rest"].partition("/")
-        host = re.split(r"[?#]", authority.rpartition("@")[2], maxsplit=1)[0]
-        file = _TREE_FILE.search(slash + path)
-        kept = found["rest"][len(found["rest"].rstrip(":,;.")) :]  # punctuation of the sentence
-        if file is not None:
-            return f"{found['scheme']}://{host}{'/…' if file.start() else ''}{(slash + path)[file.start() :]}"
-        shown = "/…" if path.strip("/:,;.") or host != authority else slash
-        return f"{found['scheme']}://{host}{shown}{kept if shown else ''}"
-
-    return _WEB_URL.sub(shortened, text)
-
-
-def printable(text: str) -> str:
-    """The text in one line, with every control, format and surrogate character as a space."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 class Redactor:

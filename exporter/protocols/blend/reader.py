@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.deployments import FACTORY, Deployment
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, counted
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.numbers.wording import counted
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key

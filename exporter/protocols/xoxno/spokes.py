@@ -8,8 +8,8 @@ from typing import TypedDict
 
 import msgspec
 
-from exporter.history.schema import MAX_DECIMAL
 from exporter.protocols.xoxno.layout import RAY_DECIMALS, Spoke
+from exporter.tables import MAX_DECIMAL
 
 RAY: int = 10**RAY_DECIMALS
 

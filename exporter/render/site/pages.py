@@ -11,8 +11,8 @@ from markupsafe import Markup
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
-from exporter.numbers.compute import Tables
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import Tables
 from exporter.render.run_documents import printed_time
 from exporter.render.site import pool_terms
 from exporter.render.site.charts import (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from exporter.numbers.compute import Tables
+from exporter.protocols.compute import Tables
 from exporter.render.site.text import Symbols
 from exporter.tables import LEAST_VALUE
 

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from exporter.numbers.wording import counted
+from exporter.errors import counted
 from exporter.render.site import cells, text
 from exporter.render.site.text import SYMBOL_LENGTH
 from exporter.tree.files import FileKind, RenderedFile

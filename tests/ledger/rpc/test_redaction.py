@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers, without_keys
+from exporter.errors import without_keys
+from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers
 
 URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&plan"
 SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42")

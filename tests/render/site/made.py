@@ -11,9 +11,9 @@ import polars as pl
 from exporter.deployments.networks import NETWORKS
 from exporter.history.buckets import observations_of
 from exporter.history.series import Series
-from exporter.numbers.compute import Tables, Unpriced
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
+from exporter.protocols.compute import Tables, Unpriced
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.tables import MARKETS, POOLS, TERMS

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from exporter.deployments.networks import NETWORKS
-from exporter.numbers.compute import Bounded
 from exporter.protocols.base import Absent, Parameter, Unread
+from exporter.protocols.compute import Bounded
 from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets
 from exporter.render.site.text import NO_PRICE

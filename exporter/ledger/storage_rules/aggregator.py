@@ -1,0 +1,119 @@
+"""Blend's oracle aggregator: the newest price of an upstream oracle within a maximum age, checked against an older one.
+
+Two layouts: the one of 2025, with everything in its instance, and the one of 2024, whose entries are persistent and
+which passes the upstream's last price through (docs/oracles.md, "Blend's oracle aggregator").
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, u64, vec
+from exporter.ledger.storage_rules.host import (
+    BUDGET,
+    PANIC,
+    Call,
+    Contract,
+    StorageHost,
+    TrapError,
+    items,
+    present,
+    price_data,
+    price_parts,
+    rescaled,
+    signed,
+    truncated,
+    unknown_function,
+    unsigned,
+)
+
+ASSET_NOT_FOUND: Final = "Error(Contract, #105)"
+ORACLE_NOT_FOUND: Final = "Error(Contract, #107)"
+
+MAX_STEPS: Final = 300
+"""A contract that would look further back runs out of its budget: the settings allow 12 steps of 300 s."""
+
+
+def recognises(_host: StorageHost, contract: Contract) -> bool:
+    """Whether a contract has the settings of the newest aggregator."""
+    return contract.symbols("Base", "Decimals", "MaxAge")
+
+
+def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
+    """What a function of SEP-40 that the aggregator has gives."""
+    settings = contract.fields
+    base_assets = items(settings.get("BaseAssets") or vec(), "BaseAssets")
+    match call:
+        case ["decimals"]:
+            return present(settings.get("Decimals"))
+        case ["base"]:
+            return present(settings.get("Base"))
+        case ["assets"]:
+            return vec(*base_assets, *_assets(settings))
+        case ["lastprice", asset]:
+            if asset in base_assets or asset == settings.get("Base"):
+                decimals = settings.u32("Decimals")
+                return price_data(signed(10 ** min(decimals, 39)), host.now)
+            return _lastprice(host, settings, asset)
+    raise unknown_function(call)
+
+
+def _assets(settings: Fields) -> dict[ScVal, ScVal]:
+    return dict(expect(settings.get("Assets") or (scval.MAP, ()), scval.MAP, "Assets") or ())
+
+
+def _lastprice(host: StorageHost, settings: Fields, asset: ScVal) -> ScVal:
+    configured = _assets(settings).get(asset)
+    if configured is None:
+        raise TrapError(ASSET_NOT_FOUND)
+    config = Fields.of(configured, "Assets")
+    oracles = items(settings.get("Oracles") or vec(), "Oracles")
+    if config.u32("oracle_index") >= len(oracles):
+        raise TrapError(ORACLE_NOT_FOUND)
+    oracle = Fields.of(oracles[config.u32("oracle_index")], "Oracles")
+    found = _price(host, settings, oracle, config)
+    return VOID if found is None else price_data(*found)
+
+
+def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) -> tuple[int, int] | None:
+    """Price and time in the aggregator's decimals, or None where it has none that is good enough."""
+    max_age, step = settings.u64("MaxAge"), oracle.u32("resolution")
+    upstream, asset = oracle.address("address"), present(config.get("asset"))
+    oldest = unsigned(host.now - max_age)
+    time: int = expect(host.call(upstream, "last_timestamp"), scval.U64, "last_timestamp()")
+
+    def price_at(moment: int) -> tuple[int, int] | None:
+        return price_parts(host.call(upstream, "price", asset, u64(moment)))
+
+    found: tuple[int, int] | None = None
+    steps = 0
+    while found is None and time >= oldest:
+        if steps == MAX_STEPS:
+            raise TrapError(BUDGET)
+        found = price_at(time)
+        time = unsigned(time - step)
+        steps += 1
+    if found is None:
+        return None
+    max_dev = config.u32("max_dev")
+    if 0 < max_dev < 100:
+        if step == 0:
+            raise TrapError(PANIC)
+        older: tuple[int, int] | None = None
+        for taken in range(max_age // step):
+            if taken == MAX_STEPS:
+                raise TrapError(BUDGET)
+            older = price_at(time)
+            if older is not None:
+                break
+            time = unsigned(time - step)
+        if older is None:
+            return None
+        allowed = truncated(signed(older[0] * max_dev), 100)
+        if signed(abs(signed(found[0] - older[0]))) > allowed:
+            return None
+    price = rescaled(found[0], oracle.u32("decimals"), settings.u32("Decimals"))
+    return (price, found[1]) if found[1] >= oldest else None

@@ -1,0 +1,237 @@
+"""Reflector's price oracles: releases 4.0 and 4.1, and the Pulse contract of release 6.
+
+Releases 3 and 4 keep the same entries, but release 3 gives times in milliseconds; so the code must say which it is.
+Times in entries are in milliseconds, those that functions take and give in seconds (docs/oracles.md, "Reflector").
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import TEMPORARY
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, string, u32, u64, vec
+from exporter.ledger.storage_rules.host import (
+    BUDGET,
+    Call,
+    Contract,
+    NotFromStorageError,
+    StorageHost,
+    TrapError,
+    items,
+    present,
+    price_data,
+    signed,
+    truncated,
+    unknown_function,
+    unsigned,
+)
+
+_DAY_MS: Final = 86_400_000
+_TRACKED: Final = 255
+"""The oldest update, in periods before the last one, that the newest release knows of."""
+
+MAX_RECORDS: Final = 20
+
+
+class Release(Enum):
+    """Which rule a contract's prices follow."""
+
+    FOUR = "4"
+    SIX_BEFORE = "6, whose entries are still those of release 4"
+    SIX = "6"
+
+
+RELEASES: Final = {"df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608": Release.FOUR}  # 4.1.0
+"""Deployed code by its hash. For other code the version in the wasm tells, where the code is held."""
+
+
+def recognises(_host: StorageHost, contract: Contract) -> bool:
+    """Whether a contract has the settings of a Reflector oracle, under strings."""
+    return contract.strings("base_asset", "decimals", "resolution", "assets")
+
+
+def release_of(host: StorageHost, contract: Contract) -> Release:
+    """The release. Raises `NotFromStorageError` where neither the hash nor the code tells."""
+    known = RELEASES.get((contract.instance.wasm_hash or b"").hex())
+    if known is not None:
+        return known
+    protocol = contract.get(string("protocol"), scval.U32)
+    code = host.code(contract)
+    if code is None:
+        raise NotFromStorageError("Reflector code of an unknown hash, and the code is not held, which has its release")
+    if b"4.0.0" in code or b"4.1.0" in code:
+        return Release.FOUR
+    if b"6.0.0" not in code:
+        raise NotFromStorageError("Reflector code of an unknown release")
+    if b"invocation_costs" in code:
+        raise NotFromStorageError("Reflector's Beam contract takes a fee for a price")
+    if protocol == 2:
+        return Release.SIX
+    update = contract.get(string("protocol_update"), scval.U64)
+    assert update is None or isinstance(update, int)
+    return Release.SIX if update and update + _DAY_MS < host.now * 1000 else Release.SIX_BEFORE
+
+
+def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
+    """What a function of SEP-40, or ``last_timestamp()``, gives."""
+    oracle = _Oracle(host, contract)
+    match call:
+        case ["decimals"]:
+            return present(contract.storage.get(string("decimals")))
+        case ["base"]:
+            return present(contract.storage.get(string("base_asset")))
+        case ["assets"]:
+            return contract.storage.get(string("assets"), vec())
+        case ["resolution"]:
+            return u32(oracle.resolution // 1000)
+        case ["last_timestamp"]:
+            return u64(oracle.last // 1000)
+        case ["lastprice", asset]:
+            return oracle.lastprice(asset)
+        case ["price", asset, time]:
+            return oracle.price(asset, expect(time, scval.U64, "price(): timestamp"))
+        case ["prices", asset, records]:
+            return oracle.prices(asset, expect(records, scval.U32, "prices(): records"))
+        case ["twap", asset, records]:
+            return oracle.twap(asset, expect(records, scval.U32, "twap(): records"))
+    raise unknown_function(call)
+
+
+class _Oracle:
+    """One oracle's settings and prices; all times are in milliseconds."""
+
+    def __init__(self, host: StorageHost, contract: Contract) -> None:
+        self.host, self.contract = host, contract
+        self.release = release_of(host, contract)
+        self.resolution: int = expect(present(contract.storage.get(string("resolution"))), scval.U32, "resolution")
+        last = contract.storage.get(string("last_timestamp"))
+        self.last: int = 0 if last is None else expect(last, scval.U64, "last_timestamp")
+
+    def index(self, asset: ScVal) -> int | None:
+        """An asset's place among the assets."""
+        if self.release is not Release.FOUR:
+            listed = items(self.contract.storage.get(string("assets"), vec()), "assets")
+            return listed.index(asset) if asset in listed else None
+        parts = items(asset, "asset")
+        if len(parts) != 2 or parts[0] not in ((scval.SYMBOL, "Stellar"), (scval.SYMBOL, "Other")):
+            raise NotFromStorageError("the asset is neither Stellar(address) nor Other(symbol)")
+        found = self.contract.storage.get(parts[1])
+        return None if found is None else expect(found, scval.U32, "index of an asset") % 256
+
+    def newest(self) -> int | None:
+        """The time of the last update, unless it is of the future or two periods old."""
+        now = unsigned(self.host.now * 1000)
+        if self.last == 0 or self.last > now or now - self.last >= 2 * self.resolution:
+            return None
+        return self.last
+
+    def at(self, index: int, time: int) -> int | None:
+        """An asset's price of the update at exactly this time."""
+        if self.release is not Release.SIX:
+            key = (scval.U128, time << 64 | index % 256)
+            value = self.host.data(self.contract.address, key, TEMPORARY)
+            return None if value is None else expect(value, scval.I128, "price")
+        if time > self.last:
+            return None
+        ago = (self.last - time) // self.resolution if self.last > time else 0
+        if ago > _TRACKED or not self._was_updated(index, ago):
+            return None
+        update = self._update(time)
+        if update is None:
+            return None
+        mask: bytes = expect(present(update.get("mask")), scval.BYTES, "mask")
+        prices = items(present(update.get("prices")), "prices")
+        if not _is_set(mask, index):
+            return 0
+        before = sum(_is_set(mask, other) for other in range(index))
+        if before >= len(prices):
+            raise NotFromStorageError("an update has fewer prices than its mask says")
+        return int(expect(prices[before], scval.I128, "price"))
+
+    def _was_updated(self, index: int, ago: int) -> bool:
+        """Whether the asset had a price so many periods before the last update: 256 bits for each asset."""
+        value = self.contract.storage.get(string("history"))
+        bits: bytes = b"" if value is None else expect(value, scval.BYTES, "history")
+        own = bits[32 * index : 32 * index + 32].ljust(32, b"\0")
+        return bool(int.from_bytes(own, "big") >> ago & 1)
+
+    def _update(self, time: int) -> Fields | None:
+        """All prices of one update: from the cache in the instance, else from its own entry."""
+        for cached in items(self.contract.storage.get(string("cache"), vec()), "cache"):
+            at, update = items(cached, "cache")
+            if at == u64(time):
+                return Fields.of(update, "cached update")
+        stored = self.host.data(self.contract.address, u64(time), TEMPORARY)
+        return None if stored is None else Fields.of(stored, "update")
+
+    def lastprice(self, asset: ScVal) -> ScVal:
+        time = self.newest()
+        index = None if time is None else self.index(asset)
+        return VOID if time is None or index is None else self._given(index, time)
+
+    def price(self, asset: ScVal, seconds: int) -> ScVal:
+        time = unsigned(seconds * 1000)
+        time = time - time % self.resolution if self.resolution else 0
+        index = self.index(asset)
+        return VOID if index is None else self._given(index, time)
+
+    def _given(self, index: int, time: int) -> ScVal:
+        price = self.at(index, time)
+        return VOID if price is None else price_data(price, time // 1000)
+
+    def prices(self, asset: ScVal, records: int) -> ScVal:
+        found = self._records(asset, records)
+        return VOID if not found else vec(*(price_data(price, time // 1000) for price, time in found))
+
+    def twap(self, asset: ScVal, records: int) -> ScVal:
+        if self.release is not Release.FOUR:  # this release has it in another contract
+            raise unknown_function(["twap"])
+        found = self._records(asset, records)
+        if not found or len(found) != records:
+            return VOID
+        if found[0][1] // 1000 * 1000 + self.resolution + 60_000 < self.host.now * 1000:
+            return VOID
+        return (scval.I128, truncated(signed(sum(price for price, _ in found)), len(found)))
+
+    def _records(self, asset: ScVal, records: int) -> list[tuple[int, int]]:
+        """Prices with their times, newest first."""
+        index = self.index(asset)
+        time = None if index is None else self.newest()
+        if index is None or time is None:
+            return []
+        found: list[tuple[int, int]] = []
+        if self.release is Release.FOUR:
+            for _ in range(min(records, MAX_RECORDS)):
+                price = self.at(index, time)
+                if price is not None:
+                    found.append((price, time))
+                if time < self.resolution:
+                    break
+                time -= self.resolution
+            return found
+        if records > MAX_RECORDS:
+            return []
+        # It goes on until a record is as old as all of them would be without gaps, and gives that one, too.
+        boundary = unsigned(time - self.resolution * records)
+        last = time
+        for _ in range(_TRACKED + 1):
+            if last <= boundary:
+                return found
+            price = self.at(index, time)
+            if price is not None:
+                found.append((price, time))
+                last = time
+            time = unsigned(time - self.resolution)
+            if time < self.resolution:
+                return found
+        if last <= boundary:
+            return found
+        raise TrapError(BUDGET)  # it knows of no older record, but looks for one back to 1970
+
+
+def _is_set(mask: bytes, index: int) -> bool:
+    return index // 8 < len(mask) and bool(mask[index // 8] >> index % 8 & 1)

@@ -1,0 +1,297 @@
+"""From what the protocols read to the two frames of the run: project, price, tabulate, and name what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from exporter.errors import ExactDivisionError, ExactError
+from exporter.history.parquet import check_representable
+from exporter.history.schema import ParquetType, column_names
+from exporter.ledger.oracles import Quote
+from exporter.ledger.tokens import Token
+from exporter.numbers import exact
+from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.containment import described
+from exporter.protocols.prices import price_frame, refuse_older, with_values
+from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
+from exporter.tables import (
+    BACKSTOPS,
+    GATES,
+    MARKETS,
+    MAX_DECIMAL,
+    MAX_TIMESTAMP_SECONDS,
+    POOLS,
+    SPOKES,
+    TERMS,
+    VALID_PRICE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """A pool that was read and has no valid price, with the reason."""
+
+    market: str
+    pool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A field of a pool that is published as ``bound``, the most it can be there: the true number is that or more."""
+
+    market: str
+    pool: str
+    field: str
+    bound: str
+
+
+BOUNDS: dict[str, int] = {
+    **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps", "utilization_bps"), exact.JSON_INTEGER_MAX),
+    **dict.fromkeys(
+        (
+            "total_collateral", "backstop_credit", "supply_index", "borrow_index", "stored_supply_apr",
+            "stored_borrow_apr", "accrued_supply_apr", "accrued_borrow_apr", "stored_utilization",
+            "accrued_utilization", "rate_modifier",
+        ),
+        MAX_DECIMAL,
+    ),
+    "last_accrual_time": MAX_TIMESTAMP_SECONDS,
+    **{name: exact.JSON_INTEGER_MAX for name, dtype in TERMS.items() if dtype == pl.Int64},
+    **{name: MAX_DECIMAL for name, dtype in TERMS.items() if dtype == pl.Int128},
+    **dict.fromkeys(("supply_reward_expiration", "borrow_reward_expiration"), MAX_TIMESTAMP_SECONDS),
+    **dict.fromkeys(("supply_reward_per_year", "borrow_reward_per_year"), MAX_DECIMAL),
+    **dict.fromkeys(("supply_reward_apr_bps", "borrow_reward_apr_bps"), exact.JSON_INTEGER_MAX),
+}  # fmt: skip
+"""The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
+bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they
+cannot be given."""
+
+
+@dataclass(slots=True)
+class Tables:
+    """A run's numbers: the frames of `exporter.tables`, and everything that is not in them, by name."""
+
+    ledger: int
+    close_time: int
+    pools: pl.DataFrame
+    markets: pl.DataFrame
+    backstops: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BACKSTOPS))
+    unread: list[Unread] = field(default_factory=list)
+    unpriced: list[Unpriced] = field(default_factory=list)
+    bounded: list[Bounded] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
+    spokes: dict[tuple[str, str], str] = field(default_factory=dict)
+    """JSON, by market and pool: the terms of each spoke, where a protocol has such."""
+    tokens: dict[str, Token] = field(default_factory=dict)
+
+
+def compute(
+    readings: Sequence[ProtocolReading], modules: Mapping[str, ProtocolModule], ledger: int, close_time: int
+) -> Tables:
+    """The frames at a ledger and its close time (unix seconds).
+
+    A pool whose totals have no exact result is unread; any other field that is too large for where it is published
+    stands at its bound. Both are named.
+    """
+    tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
+    frames = []
+    for reading in readings:
+        unread = list(reading.unread)
+        try:
+            reading.settle(close_time)
+            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
+        except Exception as error:
+            unread = [*reading.unread, *_all_unread(reading, described(error))]
+        tables.unread += unread
+    pools = pl.concat([tables.pools, *frames])
+    tables.pools = pools.sort("market", "pool")
+    tables.backstops = tables.backstops.sort("market")
+    tables.markets = _markets_of(readings, tables)
+    for reading in readings:
+        tables.absent += reading.absent
+        tables.notices += reading.notices
+        tables.parameters |= reading.parameters
+        tables.tokens |= {address: token for address, token in reading.tokens.items() if token.symbol is not None}
+    tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
+    tables.absent.sort(key=lambda item: item.market)
+    tables.notices.sort()
+    tables.bounded = [
+        Bounded(market, pool, name, str(bound))
+        for name, bound in BOUNDS.items()
+        for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
+    ]
+    tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
+    reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
+    tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
+    return tables
+
+
+def _all_unread(reading: ProtocolReading, detail: str) -> list[Unread]:
+    pools = zip(reading.columns["market"], reading.columns["pool"], strict=True)
+    return [Unread(str(market), str(pool), reading.protocol, "undecodable", detail) for market, pool in pools]
+
+
+def _pools_of(
+    reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
+) -> pl.DataFrame:
+    """One protocol's part of the pools frame; adds to ``unread_pools``."""
+    if not reading.columns.get("market"):
+        return tables.pools
+    rows = pl.DataFrame({"position": range(len(reading.columns.get("market", ())))}, schema={"position": pl.Int64})
+
+    def unread(position: int, reason: str, detail: str) -> None:
+        market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
+        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
+
+    nameless = [position for position in rows["position"] if _symbol(reading, position) is None]
+    for position in nameless:
+        token = reading.tokens.get(str(reading.columns["token_address"][position]))
+        unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
+    rows = rows.filter(~pl.col("position").is_in(nameless))
+
+    def project(kept: pl.DataFrame) -> pl.DataFrame:
+        positions = kept["position"].to_list()
+        columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
+        columns["close_time"] = [tables.close_time] * len(positions)
+        return _with_terms(module.project(columns)).with_columns(kept["position"])
+
+    pools = _keep_exact(rows, project, unread)
+    pools = pools.with_columns(
+        pl.Series("symbol", [_symbol(reading, position) for position in pools["position"]], dtype=pl.String),
+        pl.lit(tables.ledger).cast(pl.Int64).alias("observed_ledger"),
+        pl.lit(tables.close_time).cast(pl.Int64).alias("ledger_close_time"),
+    )
+
+    def price_failure(quote: Quote) -> str | None:
+        try:
+            return module.price_failure(quote, tables.close_time)
+        except Exception as error:
+            return described(error)
+
+    prices = price_frame(reading.quotes.values(), price_failure)
+    pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
+    no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
+    not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
+    pools = pools.with_columns(pl.col("price_reason").fill_null(not_asked))
+    pools = with_values(refuse_older(pools, reading.price_limits, tables.close_time))
+    known_prices = prices_in(prices)
+    pools = with_rewards(pools, reading, known_prices)
+    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])
+
+    def representable(kept: pl.DataFrame) -> pl.DataFrame:
+        check_representable(kept)
+        return kept
+
+    least = {name: 0 if name in TERMS else -bound for name, bound in BOUNDS.items()}
+    beyond = pools.select(
+        (~pl.col(name).is_between(pl.lit(least[name], pl.Int128), pl.lit(bound, pl.Int128))).any().alias(name)
+        for name, bound in BOUNDS.items()
+    ).row(0, named=True)
+    pools = pools.with_columns(
+        (exact.clamp(pools[name], least[name], bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
+        for name, bound in BOUNDS.items()
+    )
+    pools = _keep_exact(pools, representable, unread)
+    if SPOKES in pools.columns:
+        listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
+        tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
+    return pools.select(POOLS.keys())
+
+
+def _with_terms(projected: pl.DataFrame) -> pl.DataFrame:
+    """With all of `TERMS`: null where the protocol says nothing, and amounts of 0 behind a gate that is closed."""
+    missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
+    return projected.with_columns(missing).with_columns(
+        pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
+        for gate, amount in GATES.items()
+    )
+
+
+def _symbol(reading: ProtocolReading, position: int) -> str | None:
+    token: Token | None = reading.tokens.get(str(reading.columns["token_address"][position]))
+    return None if token is None else token.symbol
+
+
+def _keep_exact(
+    rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame], unread: Callable[[int, str, str], None]
+) -> pl.DataFrame:
+    """Do a step for the rows that have an exact result; the others are unread, with the operation that has none.
+
+    Whatever else a step fails with, it costs the rows that it fails for alone; if none does, it costs all of them.
+    """
+
+    def foreseen(kept: pl.DataFrame) -> pl.DataFrame:
+        try:
+            return step(kept)
+        except ExactError:
+            raise
+        except Exception as error:
+            if not kept.height:
+                raise
+            raise _UnforeseenError(described(error), _rows_that_fail(kept, step) or range(kept.height)) from error
+
+    kept, failures = exact.set_aside_failures(rows, foreseen)
+    for row, error in failures.items():
+        if isinstance(error, _UnforeseenError):
+            unread(rows["position"][row], "undecodable", str(error))
+            continue
+        reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
+        unread(rows["position"][row], reason, _detail(error, rows.row(row, named=True)))
+    return kept
+
+
+class _UnforeseenError(ExactError):
+    """A step failed for these rows with an error that says nothing of rows."""
+
+
+def _rows_that_fail(rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame]) -> list[int]:
+    failing = []
+    for row in range(rows.height):
+        try:
+            step(rows[[row]])
+        except ExactError:
+            pass  # named when the rest is computed
+        except Exception:
+            failing.append(row)
+    return failing
+
+
+def _detail(error: ExactError, row: Mapping[str, object]) -> str:
+    """What has no exact result, without the row numbers and the other pools that the error itself names."""
+    times = column_names(ParquetType.TIMESTAMP)
+    unfit = [
+        f"{name} is {value}"
+        for name, value in row.items()
+        if isinstance(value, int) and abs(value) > (MAX_TIMESTAMP_SECONDS if name in times else MAX_DECIMAL)
+    ]
+    if unfit:
+        return f"numbers have at most 38 digits and times end with the year 9999, but {', '.join(unfit)}"
+    return f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
+
+
+def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
+    unread = {(item.market, item.pool) for item in tables.unread}
+    totals = exact.group_totals(tables.pools["market"], tables.pools["tvl_usd_cents"])
+    tvl = dict(totals.iter_rows())
+    markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
+    columns: dict[str, list[object]] = {
+        "market": [market.address for market in markets],
+        "protocol": [market.protocol for market in markets],
+        "version": [market.version for market in markets],
+        "name": [market.name for market in markets],
+        "status": [market.status for market in markets],
+        "oracle": [market.oracle for market in markets],
+        "config_hash": [market.config_hash for market in markets],
+        "wasm_hash": [market.wasm_hash for market in markets],
+        "pool_count": [len(market.members) for market in markets],
+        "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
+        "tvl_usd_cents": [tvl.get(market.address) for market in markets],
+        "observed_ledger": [tables.ledger] * len(markets),
+    }
+    return exact.frame(columns, MARKETS)

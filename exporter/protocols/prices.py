@@ -1,0 +1,162 @@
+"""From an oracle's quote to a published price and value, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+
+import polars as pl
+
+from exporter.errors import lasting
+from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
+from exporter.tables import MAX_DECIMAL, VALID_PRICE
+
+_MAX_POWER = 38  # 10^38 is the largest power of ten that fits into 128 bits
+_MAX_TIME = 2**63 - 1
+
+PRICE_SCHEMA: dict[str, pl.DataType] = {
+    "oracle": pl.String(),
+    "token_address": pl.String(),
+    "oracle_decimals": pl.Int64(),
+    "oracle_price": pl.Int128(),
+    "price_timestamp": pl.Int64(),
+    "oracle_price_usd": pl.String(),
+    "price_reason": pl.String(),
+}
+
+ABSURD_COLLATERAL = "no price is used: the pool's plain collateral has more than 38 digits, so it has no value"
+_PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
+
+ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
+
+
+def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | None]) -> pl.DataFrame:
+    """One row for each quote: the valid price, or nulls and ``price_reason``, why there is none.
+
+    ``failure_of`` is the protocol's own rule at the ledger's close time. A price or time that the history cannot
+    hold is no price either, so that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
+    for quote in quotes:
+        failure = failure_of(quote)
+        if failure is None and (quote.timestamp or 0) > _MAX_TIME:
+            failure = f"the price's time {quote.timestamp} is beyond any time"
+        if failure is None and (quote.price or 0) > MAX_DECIMAL:
+            failure = f"the price {quote.price} is too large: it has more than 38 digits"
+        row: dict[str, object] = {"oracle": quote.oracle, "token_address": quote.token}
+        if failure is None and quote.price is not None and quote.decimals is not None:
+            row |= {
+                "oracle_decimals": quote.decimals,
+                "oracle_price": quote.price,
+                "price_timestamp": quote.timestamp,
+                "oracle_price_usd": exact.printed_price(quote.price, quote.decimals),
+                "price_reason": VALID_PRICE,
+            }
+        else:
+            row["price_reason"] = failure or "the oracle gave no price"
+        for name, values in columns.items():
+            values.append(row.get(name))
+    return exact.frame(columns, PRICE_SCHEMA)
+
+
+def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], close_time: int) -> pl.DataFrame:
+    """Take away the prices that are older than their market's own limit, in seconds by market and pool."""
+    reasons: list[str | None] = []
+    for market, pool, timestamp in pools.select("market", "pool", "price_timestamp").iter_rows():
+        limit = limits.get((market, pool))
+        age = 0 if timestamp is None else close_time - timestamp
+        refused = limit is not None and age > limit
+        reasons.append(
+            f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
+            if refused and limit is not None
+            else None
+        )
+    why = pl.Series("price_reason", reasons, dtype=pl.String)
+    return pools.with_columns(
+        *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),
+        why.fill_null(pools["price_reason"]),
+    )
+
+
+def with_values(pools: pl.DataFrame) -> pl.DataFrame:
+    """Add the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
+
+    Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
+    is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
+    """
+    large = pools["total_collateral"] > MAX_DECIMAL
+    priced = pools["oracle_price"].is_not_null() & ~large
+    values, failures = exact.set_aside_failures(pools.filter(priced), _values)
+    positions = priced.arg_true().to_list()
+    unusable = {positions[row] for row in failures}
+    kept = [position for position in positions if position not in unusable]
+    known = {name: dict(zip(kept, values[name].to_list(), strict=True)) for name in VALUES}
+    unusable |= {row for worth in known.values() for row, value in worth.items() if (value or 0) > MAX_DECIMAL}
+    unusable |= _beyond_sums(known["tvl_usd_cents"], pools["market"])
+    pools = pools.with_columns(
+        exact.column([None if row in unusable else worth.get(row) for row in range(pools.height)], name)
+        for name, worth in known.items()
+    )
+    unusable |= {*(pools["oracle_price"].is_not_null() & large).arg_true()}
+    if not unusable:
+        return pools
+    bad = pl.Series([position in unusable for position in range(pools.height)])
+    return pools.with_columns(
+        *(pl.when(~bad).then(pl.col(name)).alias(name) for name in _PRICE),
+        pl.when(bad & large)
+        .then(pl.lit(ABSURD_COLLATERAL))
+        .when(bad)
+        .then(pl.lit(ABSURD_PRICE))
+        .otherwise(pl.col("price_reason"))
+        .alias("price_reason"),
+    )
+
+
+def _beyond_sums(values: Mapping[int, int], markets: pl.Series) -> set[int]:
+    """The positions of values that must go so that the sum over each market has at most 38 digits.
+
+    In a market of n values whose sum has more, at least one is above an n-th of what fits, and once all of those are
+    gone the rest fits.
+    """
+    if sum(values.values()) <= MAX_DECIMAL:
+        return set()
+    names = markets.to_list()
+    by_market: dict[str, dict[int, int]] = {}
+    for position, value in values.items():
+        by_market.setdefault(names[position], {})[position] = value
+    return {
+        position
+        for inside in by_market.values()
+        if sum(inside.values()) > MAX_DECIMAL
+        for position, value in inside.items()
+        if value > MAX_DECIMAL // len(inside)
+    }
+
+
+VALUES = {
+    "tvl_usd_cents": ("total_supplied", "total_collateral"),
+    "supplied_usd_cents": ("total_supplied",),
+    "borrowed_usd_cents": ("total_borrowed",),
+    "available_usd_cents": ("available_to_withdraw",),
+}
+"""The amounts whose sum each value is of."""
+
+
+def _values(pools: pl.DataFrame) -> pl.DataFrame:
+    exponent = [
+        token + oracle - 2  # cents
+        for token, oracle in zip(pools["decimals"].to_list(), pools["oracle_decimals"].to_list(), strict=True)
+    ]
+    powers: Mapping[str, list[int]] = {
+        "factor": [10 ** max(-power, 0) for power in exponent],
+        "divisor": [10 ** min(max(power, 0), _MAX_POWER) for power in exponent],
+        "rest": [10 ** max(power - _MAX_POWER, 0) for power in exponent],  # floor(floor(x / a) / b) is floor(x / ab)
+    }
+    factor, divisor, rest = (exact.column(values, name) for name, values in powers.items())
+
+    def value(amounts: Sequence[str]) -> pl.Series:
+        amount = exact.multiply(reduce(exact.add, [pools[name] for name in amounts]), factor)
+        return exact.floor_divide(exact.multiply_divide_floor(amount, pools["oracle_price"], divisor), rest)
+
+    return pl.DataFrame([value(amounts).alias(name) for name, amounts in VALUES.items()])

@@ -1,0 +1,259 @@
+"""Questions about lending markets, answered from the files of a published tree, each with the ledger that it speaks of.
+
+Answers are plain JSON, with the names and units of the API and of the history: amounts, prices and money are strings
+of digits, basis points and counts are integers, exactly as they are published. Each method's text is what an assistant
+is told of the tool.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import polars as pl
+from msgspec import DecodeError
+
+from exporter.errors import ConfigError, SourceError
+from exporter.stores.tree_sources import TreeSource
+from exporter.tree.decoding import decode_json
+from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
+from exporter.tree.values import CONTRACT, POOL
+
+MOST_BYTES = 256 * 2**20
+"""Of one file that is read to answer."""
+
+MOST_ROWS = 200
+MOST_BUCKETS = 500
+MOST_PAGES = 60
+"""Of a pool's history that are followed for one answer."""
+
+NATIVE = "native"
+"""The symbol that the network's own asset gives itself; people call it XLM."""
+
+SHOWN = (
+    "market", "pool", "protocol", "market_name", "market_status", "pool_status", "token_address", "symbol", "decimals",
+    "can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "can_reason",
+    "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps", "borrow_reward_apr_bps", "utilization_bps",
+    "total_supplied", "total_borrowed", "available_to_supply", "available_to_borrow", "available_to_withdraw",
+    "oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps",
+)  # fmt: skip
+"""What a list tells of a pool, as far as the tree has it; `pool` tells everything."""
+
+Operation = Literal["supply", "withdraw", "borrow", "repay", "liquidate"]
+_Json = dict[str, Any]
+
+
+class Answers:
+    """Answers from one tree. The table of the newest run is kept until another run is published."""
+
+    def __init__(self, source: TreeSource) -> None:
+        self._source = source
+        self._kept: tuple[str, pl.DataFrame] | None = None
+
+    async def status(self) -> _Json:
+        """Which run the data is of: ledger, its close time, when the next is due, the network, how much was read.
+
+        `unread` and `absent` name what is missing from the data, with the reason; `notices` what is doubtful.
+        """
+        return await self._document(POINTER_KEY)
+
+    async def summary(self) -> _Json:
+        """How many markets and pools there are and what they are worth (US cents), together and by protocol."""
+        return await self._document("v1/protocol/summary.json")
+
+    async def list_markets(self, protocol: str | None = None) -> _Json:
+        """All lending markets with protocol, name, status in the protocol's own words, number of pools and value.
+
+        Args:
+            protocol: only markets of this protocol, such as blend.
+        """
+        listed = await self._document("v1/markets.json")
+        markets = [market for market in listed["data"] if protocol in (None, market["protocol"])]
+        if not markets:
+            known = ", ".join(sorted({market["protocol"] for market in listed["data"]}))
+            raise ConfigError(f"no market of the protocol {protocol!r} was read; the protocols are {known}")
+        return {"observed_ledger": listed["observed_ledger"], "count": len(markets), "markets": markets}
+
+    async def find_pools(
+        self,
+        token: str | None = None,
+        protocol: str | None = None,
+        market: str | None = None,
+        open_for: Operation | None = None,
+        min_utilization_bps: int | None = None,
+        sort_by: Literal["tvl", "supply_apy", "borrow_apy", "utilization", "market"] = "market",
+        limit: int = 50,
+    ) -> _Json:
+        """Lending pools by token, protocol, market, or what can be done there now.
+
+        Rates and utilizations are in basis points (100 are 1 %), amounts in base units of the token (divide by
+        10^decimals), money in US cents. `count` is how many match, `pools` the first of them.
+
+        Args:
+            token: the token's contract address, or its symbol in any case. XLM is the network's own asset. Anybody can
+                name a token as he likes: compare `token_address` where several tokens have one symbol.
+            protocol: such as blend.
+            market: the market's contract address.
+            open_for: only pools whose contract lets anybody do this now; `unknown_count` says of how many more pools
+                that is not known.
+            min_utilization_bps: only pools lent out to at least this part.
+            sort_by: the largest first; `market` is by market and pool, ascending.
+            limit: the most pools to give, up to 200.
+        """
+        pools = _of(await self._pools(), token, protocol, market)
+        pools, unknown = _open(pools, open_for)
+        if min_utilization_bps is not None:
+            pools = pools.filter(pl.col("utilization_bps") >= min_utilization_bps)
+        if sort_by != "market":
+            column = {"tvl": "tvl_usd_cents", "utilization": "utilization_bps"}.get(sort_by, f"{sort_by}_bps")
+            pools = pools.sort(column, descending=True, nulls_last=True, maintain_order=True)
+        return _listed(pools, limit) | ({} if open_for is None else {"unknown_count": unknown})
+
+    async def pool(self, market: str, pool: str) -> _Json:
+        """Everything that is known of one pool: rates, amounts, price, what can be done, risk parameters, rate model.
+
+        Args:
+            market: the market's contract address.
+            pool: the pool's id in the market, as `find_pools` gives it; mostly the token's address.
+        """
+        rows = (await self._pools()).filter((pl.col("market") == market) & (pl.col("pool") == pool))
+        if rows.is_empty():
+            raise ConfigError("no such pool was read; find_pools lists them, and status names what is missing")
+        detail = await self._document(asset_key(market, pool))
+        facts = {name: detail[name] for name in ("rate_model", "supply_compounding", "borrow_compounding")}
+        return {"observed_ledger": rows["observed_ledger"][0], "pool": _row(rows.row(0, named=True))} | facts
+
+    async def history(
+        self, market: str, pool: str, bucket: Literal["5m", "15m", "1h", "6h", "1d", "1w"] = "1d", count: int = 30
+    ) -> _Json:
+        """The newest closed buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
+
+        Args:
+            market: the market's contract address.
+            pool: the pool's id in the market.
+            bucket: the length of a bucket.
+            count: how many buckets, up to 500; times in which nothing was observed have none.
+        """
+        if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
+            raise ConfigError("market must be a contract address, and pool an id as find_pools gives it")
+        count = _bounded(count, MOST_BUCKETS)
+        newest = page = await self._document(history_key(market, pool, bucket))
+        buckets = page["data"]
+        for _ in range(MOST_PAGES):
+            if page["next_cursor"] is None or len(buckets) >= count:
+                break
+            page = await self._document(BUCKET_PAGE.key(cursor=page["next_cursor"]))
+            buckets = [*page["data"], *buckets]
+        shown = buckets[-count:]
+        facts = {"observed_ledger": newest["observed_ledger"], "market": market, "pool": pool, "bucket": bucket}
+        return facts | {"count": len(shown), "buckets": shown}
+
+    async def best_rate(
+        self,
+        token: str,
+        side: Literal["supply", "borrow"] = "supply",
+        protocol: str | None = None,
+        limit: int = 5,
+    ) -> _Json:
+        """Where a token earns the most, or is borrowed for the least, among pools that are open for it now.
+
+        A pool counts whose contract lets anybody do it and that has room for it. Rewards are no part of the yield. A
+        high rate says nothing of the risk: see utilization, price_reason and the size of the pool. `unknown_count`
+        pools are left out because it is not known whether they are open.
+
+        Args:
+            token: the token's contract address, or its symbol in any case; see find_pools.
+            side: supply gives the highest yields, borrow the lowest costs.
+            protocol: only pools of this protocol.
+            limit: the most pools to give, up to 200.
+        """
+        pools, unknown = _open(_of(await self._pools(), token, protocol, None), side)
+        room = pl.col(f"available_to_{side}")
+        pools = pools.filter(room.is_null() | (room > 0))
+        pools = pools.sort(
+            f"{side}_apy_bps", "tvl_usd_cents",
+            descending=[side == "supply", True], nulls_last=True, maintain_order=True,
+        )  # fmt: skip
+        tokens = pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
+        return _listed(pools, limit) | {"side": side, "unknown_count": unknown, "tokens": tokens}
+
+    async def _pools(self) -> pl.DataFrame:
+        """The table of the published run."""
+        run_id = (await self._document(POINTER_KEY))["run_id"]
+        if self._kept is None or self._kept[0] != run_id:
+            key = LATEST_PARQUET.template
+            data = await self._source.get(key, MOST_BYTES)
+            if data is None:
+                raise SourceError(f"{self._source.uri} has no {key}; a run of this version of the exporter adds it")
+            try:
+                self._kept = run_id, pl.read_parquet(io.BytesIO(data))
+            except pl.exceptions.PolarsError as error:
+                raise SourceError(f"{self._source.uri}: {key} cannot be read: {error}") from error
+        return self._kept[1]
+
+    async def _document(self, key: str) -> _Json:
+        data = await self._source.get(key, MOST_BYTES)
+        if data is None:
+            raise SourceError(f"{self._source.uri} has no {key}, so that is not known there")
+        try:
+            return decode_json(data, _Json)
+        except DecodeError as error:
+            raise SourceError(f"{self._source.uri}: {key} cannot be understood: {error}") from error
+
+
+def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
+    """The pools of a token, a protocol and a market. A name that nothing has is an error, not an empty answer."""
+    if token is not None:
+        symbol = NATIVE if token.upper() == "XLM" else token
+        found = (pl.col("token_address") == token) | (pl.col("symbol").str.to_lowercase() == symbol.lower())
+        pools = _some(pools, found, f"no pool of the token {token[:80]!r} was read; symbols are those of the contracts")
+    if market is not None:
+        pools = _some(pools, pl.col("market") == market, "no pool of this market was read; list_markets has all")
+    if protocol is not None:
+        names = ", ".join(sorted(pools["protocol"].unique()))
+        pools = _some(pools, pl.col("protocol") == protocol, f"none is of {protocol[:80]!r}; the protocols are {names}")
+    return pools
+
+
+def _some(pools: pl.DataFrame, condition: pl.Expr, otherwise: str) -> pl.DataFrame:
+    found = pools.filter(condition)
+    if found.is_empty():
+        raise ConfigError(otherwise)
+    return found
+
+
+def _open(pools: pl.DataFrame, operation: Operation | None) -> tuple[pl.DataFrame, int]:
+    """The pools that are open for something, and of how many others that is not known."""
+    if operation is None:
+        return pools, 0
+    gate = f"can_{operation}"
+    if gate not in pools.columns:
+        raise SourceError(f"this tree has no {gate}; a run of this version of the exporter adds it")
+    return pools.filter(pl.col(gate).fill_null(value=False)), pools[gate].null_count()
+
+
+def _listed(pools: pl.DataFrame, limit: int) -> _Json:
+    shown = pools.head(_bounded(limit, MOST_ROWS))
+    rows = shown.select(name for name in SHOWN if name in pools.columns).to_dicts()
+    ledger = None if pools.is_empty() else pools["observed_ledger"][0]
+    return {"observed_ledger": ledger, "count": pools.height, "pools": [_row(row) for row in rows]}
+
+
+def _bounded(count: int, most: int) -> int:
+    if not 1 <= count <= most:
+        raise ConfigError(f"so many cannot be given: ask for 1 to {most}")
+    return count
+
+
+def _row(row: _Json) -> _Json:
+    """A row of the table as JSON: numbers that JSON does not hold as digits, times as documents have them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return str(value)
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
+
+    return {name: plain(value) for name, value in row.items()}

@@ -1,0 +1,232 @@
+"""Reflector's prices from its entries: against mainnet's entries and code, and made entries of each release."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from exporter.lake.close_meta import walk
+from exporter.lake.replay import ReplayedState
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import TEMPORARY, decode_contract_data, instance_of
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.contract_storage import StorageAnswers
+from exporter.ledger.source import ContractCall
+from exporter.ledger.storage_rules.host import price_data
+from exporter.ledger.storage_rules.reflector import RELEASES
+from tests.lake.real_ledgers import meta_of
+from tests.ledger.storage_rules.stored import NOW, Stored, by_string, other, stellar
+from tests.protocols.made_ledger import contract
+
+ORACLE = contract("a reflector")
+TOKEN = contract("a token")
+STEP = 300
+LAST = NOW // STEP * STEP
+RELEASE_4 = bytes.fromhex(next(iter(RELEASES)))
+
+REAL_ORACLE = "CALI2BYU2JE6WVRUFYTS6MSBNEHGJ35P4AVCZYF3B6QOE3QKOB2PLE6M"
+REAL_LEDGER = "lake/pubnet/FCD285FF--53312000-53375999/FCD285FF--53312000.xdr.zst"
+REAL_CODE = "reflector-oracle.wasm"
+
+
+def release_4(name: str = "BTC", wasm_hash: bytes = RELEASE_4) -> Stored:
+    """An oracle of release 4 with two assets, a token and one of this name, without prices."""
+    stored = Stored()
+    settings = by_string(
+        base_asset=other("USD"), decimals=u32(14), resolution=u32(STEP * 1000), last_timestamp=u64(LAST * 1000),
+        assets=vec(stellar(TOKEN), other(name)),
+    )  # fmt: skip
+    indexes = [((scval.ADDRESS, TOKEN), u32(0)), (symbol(name), u32(1))]
+    stored.deploy(ORACLE, [*settings, *indexes], wasm_hash)
+    return stored
+
+
+def put_price(stored: Stored, index: int, time: int, price: int) -> None:
+    """A price as release 4 stores it."""
+    stored.put(ORACLE, (scval.U128, time * 1000 << 64 | index), i128(price), TEMPORARY)
+
+
+def release_6(history: dict[int, int], protocol: int | None = 2, **settings: ScVal) -> Stored:
+    """An oracle of release 6 with ten assets; ``history`` has for some of them the periods in which they had prices."""
+    stored = Stored()
+    bits = b"".join(history.get(index, 0).to_bytes(32, "big") for index in range(10))
+    known = by_string(
+        base_asset=other("USD"), decimals=u32(14), resolution=u32(STEP * 1000), last_timestamp=u64(LAST * 1000),
+        assets=vec(*(other(f"A{index}") for index in range(10))), history=(scval.BYTES, bits), **settings,
+    )  # fmt: skip
+    stored.deploy(ORACLE, known + ([] if protocol is None else by_string(protocol=u32(protocol))))
+    stored.code(b"\0asm 6.0.0 ")
+    return stored
+
+
+def update(prices: dict[int, int]) -> ScVal:
+    """One update of release 6: a mask of the assets that it has, and their prices."""
+    mask = sum(1 << index for index in prices).to_bytes(2, "little")
+    return struct_map({"mask": (scval.BYTES, mask), "prices": vec(*(i128(prices[index]) for index in sorted(prices)))})
+
+
+def test_a_price_stands_under_its_time_and_index() -> None:
+    """Release 4 finds an asset's index in its instance and the price under the last time and that index."""
+    stored = release_4()
+    put_price(stored, 1, LAST, 55)
+
+    assert price_data(55, LAST) == stored.value(ORACLE, "lastprice", other("BTC"))
+    assert VOID == stored.value(ORACLE, "lastprice", stellar(TOKEN))
+    assert VOID == stored.value(ORACLE, "lastprice", other("ETH"))
+
+
+@pytest.mark.parametrize(("age", "priced"), [(0, True), (2 * STEP - 1, True), (2 * STEP, False), (-1, False)])
+def test_the_last_price_is_none_after_two_periods(age: int, priced: bool) -> None:
+    """The last update counts until it is two periods old, and not before its time."""
+    stored = release_4()
+    put_price(stored, 1, LAST, 55)
+    given = stored.value(ORACLE, "lastprice", other("BTC"), now=LAST + age)
+
+    assert (price_data(55, LAST) if priced else VOID) == given
+
+
+def test_a_price_of_a_time_is_the_one_of_its_period() -> None:
+    """``price`` rounds the time down to the period, and does not look any further."""
+    stored = release_4()
+    put_price(stored, 1, LAST - STEP, 54)
+
+    assert price_data(54, LAST - STEP) == stored.value(ORACLE, "price", other("BTC"), u64(LAST - 1))
+    assert VOID == stored.value(ORACLE, "price", other("BTC"), u64(LAST))
+
+
+def test_the_footprint_has_what_is_absent() -> None:
+    """A price that is looked for and not there is in the footprint, with the oracle's instance."""
+    answer = release_4().ask(ORACLE, "lastprice", other("BTC"))
+
+    assert 2 == len(answer.footprint)
+    assert answer.error is None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (None, "the code is not held"),
+        (b"3.0.0", "Reflector code of an unknown release"),
+        (b"6.0.0 invocation_costs", "takes a fee"),
+    ],
+)
+def test_an_unknown_release_has_no_price(code: bytes | None, expected: str) -> None:
+    """Where neither the hash nor the code says which release it is, nothing is answered: release 3 has other times."""
+    stored = release_4(wasm_hash=bytes(32))
+    put_price(stored, 1, LAST, 55)
+    if code is not None:
+        stored.code(code, bytes(32))
+    error = stored.error(ORACLE, "lastprice", other("BTC"))
+
+    assert error.startswith("not from storage: ")
+    assert expected in error
+
+
+def test_release_6_reads_its_masks() -> None:
+    """An asset's price is that of its place among the set bits of the mask, if its history has the period."""
+    stored = release_6({1: 1, 9: 1, 3: 0})
+    stored.put(ORACLE, u64(LAST * 1000), update({1: 11, 3: 33, 9: 99}), TEMPORARY)
+
+    assert price_data(11, LAST) == stored.value(ORACLE, "lastprice", other("A1"))
+    assert price_data(99, LAST) == stored.value(ORACLE, "lastprice", other("A9"))
+    assert VOID == stored.value(ORACLE, "lastprice", other("A3"))
+    assert VOID == stored.value(ORACLE, "lastprice", other("A2"))
+
+
+def test_release_6_takes_its_cache_first() -> None:
+    """What the instance has in its cache is not looked for among the entries."""
+    cached = vec(vec(u64(LAST * 1000), update({0: 7})), vec(u64((LAST - STEP) * 1000), update({0: 6})))
+    stored = release_6({0: 0b111}, cache=cached)
+    stored.put(ORACLE, u64((LAST - 2 * STEP) * 1000), update({0: 5}), TEMPORARY)
+    answers = [stored.ask(ORACLE, "price", other("A0"), u64(LAST - ago * STEP)) for ago in range(4)]
+
+    assert [price_data(7 - ago, LAST - ago * STEP) for ago in range(3)] + [VOID] == [
+        decode_scval(answer.result or b"") for answer in answers
+    ]
+    assert [2, 2, 3, 2] == [len(answer.footprint) for answer in answers]  # instance and code, and one update
+
+
+@pytest.mark.parametrize(("ago", "known"), [(255, True), (256, False)])
+def test_release_6_knows_256_periods(ago: int, known: bool) -> None:
+    """An update of 255 periods before the last is known of, an older one is not."""
+    stored = release_6({0: 1 << 255})
+    stored.put(ORACLE, u64((LAST - ago * STEP) * 1000), update({0: 5}), TEMPORARY)
+    given = stored.value(ORACLE, "price", other("A0"), u64(LAST - ago * STEP))
+
+    assert (price_data(5, LAST - ago * STEP) if known else VOID) == given
+
+
+@pytest.mark.parametrize(("since", "new"), [(None, False), (86_400, False), (86_401, True)])
+def test_release_6_reads_old_entries_for_a_day(since: int | None, new: bool) -> None:
+    """Just upgraded, it reads what release 4 left, until a day after its first use."""
+    moment = {} if since is None else {"protocol_update": u64((NOW - since) * 1000)}
+    stored = release_6({1: 1}, protocol=None, **moment)
+    put_price(stored, 1, LAST, 4)
+    stored.put(ORACLE, u64(LAST * 1000), update({1: 6}), TEMPORARY)
+
+    assert price_data(6 if new else 4, LAST) == stored.value(ORACLE, "lastprice", other("A1"))
+
+
+@pytest.fixture(scope="module")
+def real_state(real_data: Path) -> ReplayedState:
+    """What mainnet's ledger 53,312,000 wrote."""
+    close = walk(meta_of(real_data, REAL_LEDGER))
+    state = ReplayedState({}, close.header.sequence - 1)
+    state.apply(close)
+    return state
+
+
+def test_mainnet_prices(real_state: ReplayedState) -> None:
+    """Mainnet's oracle has a price for nine of its ten assets, as it wrote them in that very ledger."""
+    answers = StorageAnswers(real_state.entry, 53_312_000, 1_725_274_219)
+    listed = answers.answer(ContractCall(REAL_ORACLE, "assets")).result
+    assert listed is not None
+    prices = {}
+    for asset in decode_scval(listed)[1]:
+        result = answers.answer(ContractCall(REAL_ORACLE, "lastprice", (asset,))).result
+        prices[asset[1][1][1][:6]] = None if decode_scval(result or b"") == VOID else dict(decode_scval(result)[1])  # type: ignore[arg-type]
+
+    assert 10 == len(prices)
+    assert ["CBHIQP"] == [token for token, price in prices.items() if price is None]
+    assert i128(9_194_659_523_573) == (prices["CAS3J7"] or {})[symbol("price")]  # XLM at 0.0919 USD
+    assert {u64(1_725_274_200)} == {price[symbol("timestamp")] for price in prices.values() if price}
+
+
+def test_the_same_as_mainnet_code(real_state: ReplayedState, real_data: Path) -> None:
+    """The code that mainnet's oracle runs gives for its entries, at any time, what the rule gives."""
+    pytest.importorskip("wasmtime", reason="wasmtime runs the contract's code; install the dev requirements")
+    from tests.protocols.wasm_host import INSTANCE, WasmHost
+
+    path = real_data / REAL_CODE
+    if not path.is_file():
+        pytest.skip(f"Reflector's code is not at {path}; scripts/test-real --fetch DIR brings it")
+    code = path.read_bytes()
+    assert RELEASE_4 == hashlib.sha256(code).digest()
+    storage: dict[tuple[int, ScVal], ScVal] = {}
+    for key in list(real_state.keys()):
+        raw = real_state.entry(key)
+        if raw is None or key[:4] != b"\0\0\0\6":
+            continue
+        entry = decode_contract_data(raw.data)
+        if entry.key == INSTANCE_KEY:
+            storage |= {(INSTANCE, name): value for name, value in instance_of(entry).storage or ()}
+        else:
+            storage[entry.durability, entry.key] = entry.value
+    host, last = WasmHost(code), 1_725_274_200
+    compared = 0
+    for asset in storage[INSTANCE, string("assets")][1]:
+        for now in (last - 1, last, last + 359, last + 360, last + 361, last + 599, last + 600):
+            answers = StorageAnswers(real_state.entry, 53_312_000, now)
+            for function, *arguments in (
+                ("lastprice", asset), ("price", asset, u64(now)), ("price", asset, u64(last)),
+                ("prices", asset, u32(3)), ("twap", asset, u32(1)), ("twap", asset, u32(2)),
+            ):  # fmt: skip
+                result = answers.answer(ContractCall(REAL_ORACLE, function, tuple(arguments))).result
+                assert result is not None
+                assert host.call(storage, now, function, *arguments) == decode_scval(result)
+                compared += 1
+
+    assert 420 == compared

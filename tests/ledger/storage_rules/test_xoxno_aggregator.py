@@ -1,0 +1,235 @@
+"""XOXNO's price aggregator and own oracle from entries, and against the embedded network's stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.storage_rules.host import price_data
+from exporter.localnet.contracts import Host
+from exporter.localnet.xoxno import Answer, answers_entry, run_aggregator
+from tests.ledger.storage_rules.stored import NOW, Stored, by_variant, other
+from tests.ledger.storage_rules.test_redstone import feed_price
+from tests.ledger.storage_rules.test_reflector import LAST, ORACLE, STEP, put_price, release_4
+from tests.protocols.made_ledger import contract
+
+AGGREGATOR = contract("xoxno's aggregator")
+FEEDS = contract("xoxno's oracle")
+TOKEN = contract("a token")
+KEY = vec(symbol("Token"), address(TOKEN))
+QUOTE = vec(symbol("Ref"), symbol("USDC"))
+WAD = 10**18
+
+
+def provider(kind: str, feed: str = "BTC", nature: str = "Market") -> ScVal:
+    """A feed of XOXNO's own oracle, or of an adapter of the same form."""
+    fields = {"contract": address(FEEDS), "feed_id": string(feed), "nature": vec(symbol(nature))}
+    return vec(symbol(kind), struct_map(fields))
+
+
+def reflector(records: int | None = None) -> ScVal:
+    """Reflector's last price, or the mean of so many."""
+    mode = vec(symbol("Spot")) if records is None else vec(symbol("Twap"), u32(records))
+    asset = vec(symbol("Symbol"), symbol("BTC"))
+    return vec(symbol("Reflector"), struct_map({"asset": asset, "contract": address(ORACLE), "read_mode": mode}))
+
+
+def feed(given_by: ScVal, decimals: int = 8, max_age: int = 3600) -> dict[str, ScVal]:
+    """A feed's settings."""
+    return {"decimals": u32(decimals), "max_stale_seconds": u64(max_age), "provider": given_by}
+
+
+def scaled(factor: dict[str, ScVal], quote: ScVal = QUOTE) -> ScVal:
+    """A source whose price is a factor times another key's price."""
+    bounds = {"max_factor_wad": i128(2 * WAD), "min_factor_wad": i128(WAD // 2)}
+    return vec(symbol("Scaled"), struct_map({"factor": struct_map(factor), "quote": quote} | bounds))
+
+
+def plain(fields: dict[str, ScVal]) -> ScVal:
+    """A source that is a feed."""
+    return vec(symbol("Feed"), struct_map(fields))
+
+
+def put_oracle(
+    stored: Stored, *sources: ScVal, key: ScVal = KEY, max_age: int = 86_400, ratio: int = 10_500, most: int = 10**30
+) -> None:
+    """Settings of a key."""
+    settings = {
+        "asset_decimals": u32(7), "independence": vec(symbol("RequireDisjoint")),
+        "max_price_stale_seconds": u64(max_age),
+        "max_sanity_price_wad": i128(most), "min_sanity_price_wad": i128(10), "sources": vec(*sources),
+        "tolerance": struct_map({"lower_ratio_bps": u32(9_500), "upper_ratio_bps": u32(ratio)}),
+    }  # fmt: skip
+    stored.put(AGGREGATOR, vec(symbol("Oracle"), key), struct_map(settings))
+
+
+def deployed(stored: Stored) -> Stored:
+    """With the aggregator and its own oracle, whose prices count for a day."""
+    stored.deploy(AGGREGATOR, by_variant(OracleKeys=vec(KEY)))
+    stored.deploy(FEEDS, by_variant(Signers=vec(), Threshold=u32(1)))
+    return stored
+
+
+def put_feed(stored: Stored, name: str, price: int, package: int, written: int) -> None:
+    """What XOXNO's own oracle has of a feed."""
+    stored.put(FEEDS, vec(symbol("CurrentAggregate"), string(name)), feed_price(price, package, written))
+
+
+def status(stored: Stored, key: ScVal = KEY, now: int = NOW) -> dict[str, Any]:
+    """The fields of a key's status, with their payloads."""
+    given_keys = stored.value(AGGREGATOR, "quotes", vec(key), now=now)[1]
+    assert [key] == [item for item, _ in given_keys]
+    return {name[1]: value[1] for name, value in given_keys[0][1][1]}
+
+
+feeds = st.none() | st.tuples(
+    st.integers(95 * 10**6, 108 * 10**6) | st.sampled_from([0, 1]), st.integers(-70, 8_000), st.booleans()
+)
+
+
+@given(first=feeds, second=feeds | st.just("one source only"), ratio=st.sampled_from([10_000, 10_200, 11_000]))
+def test_the_same_as_the_stand_in(first: Any, second: Any, ratio: int) -> None:
+    """For feeds, the embedded network's own stand-in of the contract gives the same status."""
+    stored = deployed(Stored())
+    sources, answers = [], []
+    for name, item in (("A", first), ("B", second)):
+        if item == "one source only":
+            continue
+        nature = "Market"
+        if item is not None:
+            price, age, market = item
+            nature = "Market" if market else "Fundamental"
+            put_feed(stored, name, price, NOW - age, NOW - age)
+        answers.append(None if item is None else Answer(price * 10**10, NOW - age))
+        sources.append(plain(feed(provider("Xoxno", name, nature))))
+    put_oracle(stored, *sources, max_age=7_200, ratio=ratio, most=106 * 10**16)
+    key, data = answers_entry(AGGREGATOR, TOKEN, answers)
+    entries = {key: data} | {each: entry.data for each, entry in stored.entries.items()}
+    judge = run_aggregator(cast(Host, _FakeHost(entries)), AGGREGATOR, "quotes", (vec(KEY),))
+
+    assert judge == stored.value(AGGREGATOR, "quotes", vec(KEY))
+
+
+class _FakeHost(SimpleNamespace):
+    """What the stand-in needs of a host."""
+
+    timestamp = NOW
+
+    def __init__(self, entries: Mapping[bytes, bytes]) -> None:
+        super().__init__(entries=entries)
+
+    def data(self, owner: str, key: ScVal) -> ScVal | None:
+        """The value under a key."""
+        from exporter.ledger.codec.entries import data_key, decode_contract_data
+
+        found = self.entries.get(data_key(owner, key))
+        return None if found is None else decode_contract_data(found).value
+
+
+def test_a_spot_price_of_reflector() -> None:
+    """Reflector's last price counts with its own time, in WAD."""
+    stored = deployed(release_4())
+    put_price(stored, 1, LAST, 123 * 10**12)
+    put_oracle(stored, plain(feed(reflector(), decimals=14)))
+    given_status = status(stored)
+
+    assert (123 * 10**16, LAST, True) == tuple(given_status[name] for name in ("final_wad", "price_timestamp", "valid"))
+
+
+@pytest.mark.parametrize(("missing", "expected"), [(None, (2 * WAD, LAST - 2 * STEP)), (1, None), (2, None)])
+def test_a_mean_needs_every_record(missing: int | None, expected: tuple[int, int] | None) -> None:
+    """A mean of three records is of the oldest one's time, and is none where a record is missing."""
+    stored = deployed(release_4())
+    for ago in range(3):
+        if ago != missing:
+            put_price(stored, 1, LAST - ago * STEP, (1 + ago) * 10**14)
+    put_oracle(stored, plain(feed(reflector(3), decimals=14)))
+    given_status = status(stored)
+
+    assert (expected or (0, 0)) == (given_status["final_wad"], given_status["price_timestamp"])
+
+
+def test_a_scaled_price_is_a_multiple() -> None:
+    """A factor times another key's price, rounded half up, of the older of their times."""
+    stored = deployed(Stored())
+    put_feed(stored, "RATIO", 105_000_001, NOW - 10, NOW - 10)
+    put_feed(stored, "USDC", 99_999_999, NOW - 50, NOW - 40)
+    put_oracle(stored, plain(feed(provider("RedStone", "USDC"))), key=QUOTE)
+    put_oracle(stored, scaled(feed(provider("RedStone", "RATIO", "Fundamental"))))
+    wad = 105_000_001 * 99_999_999 * 100
+
+    assert (wad, NOW - 50, True) == tuple(status(stored)[name] for name in ("final_wad", "price_timestamp", "valid"))
+
+
+@pytest.mark.parametrize("case", ["out of bounds", "no quote", "a circle", "too deep"])
+def test_a_scaled_price_that_is_broken(case: str) -> None:
+    """A factor beyond its bounds, and a quote that has no price, leads back or is too deep, leave nothing but zeros."""
+    stored = deployed(Stored())
+    put_feed(stored, "RATIO", 10**9 if case == "out of bounds" else 10**8, NOW, NOW)
+    source = feed(provider("Xoxno", "RATIO"))
+    put_oracle(stored, scaled(source))
+    if case == "out of bounds":
+        put_oracle(stored, plain(source), key=QUOTE)
+    if case == "a circle":
+        put_oracle(stored, scaled(source, KEY), key=QUOTE)
+    if case == "too deep":
+        chain = [QUOTE, *(vec(symbol("Ref"), symbol(f"R{step}")) for step in range(4))]
+        for key, following in pairwise(chain):
+            put_oracle(stored, scaled(source, following), key=key)
+        put_oracle(stored, plain(source), key=chain[-1])
+
+    assert {0} == set(status(stored).values())
+
+
+def test_a_pool_source_has_no_rule() -> None:
+    """A source that asks an Aquarius pool is not answered, and is named."""
+    stored = deployed(Stored())
+    put_oracle(stored, vec(symbol("AquariusLp"), struct_map({"pool": address(TOKEN)})))
+
+    assert "not from storage: no rule for a source of the kind AquariusLp" == stored.error(
+        AGGREGATOR, "quotes", vec(KEY)
+    )
+
+
+def test_the_answers_are_in_the_order_of_the_host() -> None:
+    """The map of several keys has symbols before tokens, as the host sorts them; each key stands once."""
+    stored = deployed(Stored())
+    answer = stored.value(AGGREGATOR, "quotes", vec(KEY, QUOTE, KEY))
+
+    assert [QUOTE, KEY] == [key for key, _ in answer[1]]
+
+
+def test_prices_fail_as_a_whole() -> None:
+    """``prices`` gives usable prices only, and fails with the first reason otherwise."""
+    stored = deployed(Stored())
+    put_oracle(stored, plain(feed(provider("Xoxno"))))
+    assert "HostError: Error(Contract, #210)" == stored.error(AGGREGATOR, "prices", vec(KEY))
+    put_feed(stored, "BTC", 10**8, NOW - 3_601, NOW - 3_601)
+    assert "HostError: Error(Contract, #206)" == stored.error(AGGREGATOR, "prices", vec(KEY))
+    put_feed(stored, "BTC", 10**8, NOW, NOW)
+    raw = struct_map({"asset_decimals": u32(7), "price_wad": i128(WAD), "timestamp": u64(NOW)})
+
+    assert (scval.MAP, ((KEY, raw),)) == stored.value(AGGREGATOR, "prices", vec(KEY))
+
+
+def test_the_own_oracle() -> None:
+    """XOXNO's oracle gives a feed's aggregate up to a day after it was written, and none for an asset without feed."""
+    stored = deployed(Stored())
+    put_feed(stored, "BTC", 77, NOW - 90, NOW - 86_400)
+    stored.put(FEEDS, vec(symbol("FeedMapping"), other("BTC")), string("BTC"))
+
+    assert price_data(77, NOW - 90) == stored.value(FEEDS, "lastprice", other("BTC"))
+    assert VOID == stored.value(FEEDS, "lastprice", other("BTC"), now=NOW + 1)
+    assert VOID == stored.value(FEEDS, "lastprice", other("ETH"))
+    assert "HostError: Error(Contract, #8)" == stored.error(
+        FEEDS, "read_price_data_for_feed", string("BTC"), now=NOW + 1
+    )

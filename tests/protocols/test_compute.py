@@ -1,0 +1,656 @@
+"""From readings to the two frames, and to the names of everything that is not in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.history.parquet import check_representable
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
+from exporter.ledger.oracles import Quote
+from exporter.ledger.tokens import Token
+from exporter.numbers import exact
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
+from exporter.protocols.blend.reader import COLUMNS
+from exporter.protocols.compute import Bounded, Tables, compute
+from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
+from exporter.render.assets_pages import check_pools, snapshots
+from exporter.render.run_documents import check_markets
+from exporter.tables import GATES, MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS
+from tests.judges import blend_judge as judge
+from tests.protocols.blend_chain import (
+    RESERVE_CONFIG,
+    BlendLedger,
+    candidate,
+    demanded,
+    deployment,
+    pool_instance,
+    reserve_config,
+    reserve_data,
+    reward_zone,
+)
+from tests.protocols.made_ledger import NOW, account, contract, lastprice
+
+A, B = contract("A"), contract("B")
+DAY = 86_400
+TRAP = "HostError: Error(Contract, #2)"
+
+
+def ledger_of(**markets: list[str]) -> BlendLedger:
+    """A ledger of v2 markets with these assets, each priced at 2 dollars."""
+    ledger = BlendLedger()
+    for label, assets in markets.items():
+        ledger.add_market(label, "v2", assets)
+    return ledger
+
+
+def tables_of(ledger: BlendLedger) -> Tables:
+    """The tables of markets A and B."""
+    return ledger.compute([candidate("A"), candidate("B")])
+
+
+def by_symbol(tables: Tables, name: str) -> Mapping[str, object]:
+    """A column of the pools, by symbol."""
+    return dict(tables.pools.select("symbol", name).iter_rows())
+
+
+class TestPrices:
+    """Every price stands alone."""
+
+    @pytest.mark.parametrize(
+        ("price", "reason"),
+        [
+            (VOID, "the oracle has no price for this token"),
+            (TRAP, f"lastprice() failed: {TRAP}"),
+            (struct_map({"price": i128(0), "timestamp": u64(NOW)}), "the price is 0, not above zero"),
+            (struct_map({"price": i128(-7), "timestamp": u64(NOW)}), "the price is -7, not above zero"),
+            (
+                struct_map({"price": i128(1), "timestamp": u64(NOW - DAY - 1)}),
+                "the price is 1 day 1 second old, more than 1 day",
+            ),
+            (struct_map({"price": i128(1), "timestamp": u64(2**63)}), f"the price's time {2**63} is beyond any time"),
+            (
+                struct_map({"price": u64(1), "timestamp": u64(NOW)}),
+                "lastprice(): field price: expected i128, found u64",
+            ),
+            (
+                struct_map({"price": i128(2**127 - 1), "timestamp": u64(NOW)}),
+                f"the price {2**127 - 1} is too large: it has more than 38 digits",
+            ),
+            (struct_map({"price": i128(10**37), "timestamp": u64(NOW)}), ABSURD_PRICE),
+            (
+                b"\xff\xff\xff\xff",
+                "lastprice() failed: the result cannot be decoded: unknown kind of value: 4294967295",
+            ),
+        ],
+    )
+    def test_one_bad_asset(self, price: ScVal | bytes | str, reason: str) -> None:
+        """A bad price is null with its reason; the pool keeps its row, the other pools their prices."""
+        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
+        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=10**17))
+        ledger.set_lastprice("A oracle", "XLM", price)
+        tables = tables_of(ledger)
+        row = tables.pools.row(by_predicate=pl.col("symbol") == "XLM", named=True)
+
+        assert [(A, contract("XLM"), reason)] == [(item.market, item.pool, item.reason) for item in tables.unpriced]
+        names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
+        assert [None] * 5 == [row[name] for name in names]
+        assert reason == row["price_reason"]
+        assert 3 == tables.pools.height
+        assert ["2.0000000"] * 2 == tables.pools.drop_nulls("oracle_price")["oracle_price_usd"].to_list()
+        assert [] == tables.unread
+
+    @pytest.mark.parametrize("timestamp", [NOW - DAY, NOW, NOW + 1, NOW + 10 * DAY, 2**63 - 1])
+    def test_times_the_contract_accepts(self, timestamp: int) -> None:
+        """A price of exactly a day, and one of the future, is valid, as it is for the contract."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.set_price("A oracle", "XLM", 10**7, timestamp)
+        tables = tables_of(ledger)
+
+        assert [] == tables.unpriced
+        assert [timestamp] == tables.pools["price_timestamp"].to_list()
+
+    @pytest.mark.parametrize(
+        ("decimals", "printed"),
+        [
+            (0, "20000000"),
+            (1, "2000000.0"),
+            (7, "2.0000000"),
+            (14, "0.00000020000000"),
+            (38, "0.00000000000000000000000000000020000000"),
+        ],
+    )
+    def test_oracle_decimals(self, decimals: int, printed: str) -> None:
+        """A price is printed, and the value computed, with the oracle's own decimals."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.set_decimals("A oracle", u32(decimals))
+        row = tables_of(ledger).pools.row(0, named=True)
+
+        assert (printed, decimals) == (row["oracle_price_usd"], row["oracle_decimals"])
+        assert row["total_supplied"] * 2 * 10**7 * 100 // 10 ** (7 + decimals) == row["tvl_usd_cents"]
+
+    @pytest.mark.parametrize(
+        ("decimals", "reason"),
+        [
+            (u32(39), "the oracle has 39 decimals, more than 38"),
+            (TRAP, f"decimals() failed: {TRAP}"),
+            (VOID, "decimals(): expected u32, found void"),
+        ],
+    )
+    def test_oracle_without_decimals(self, decimals: ScVal | str, reason: str) -> None:
+        """An oracle whose decimals are unknown prices nothing; another market's oracle goes on."""
+        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
+        ledger.set_decimals("A oracle", decimals)
+        tables = tables_of(ledger)
+
+        assert [(A, reason)] * 2 == [(item.market, item.reason) for item in tables.unpriced]
+        assert [None, 200000] == tables.markets.sort("tvl_usd_cents", nulls_last=False)["tvl_usd_cents"].to_list()
+
+    def test_shared_price(self) -> None:
+        """Markets with the same oracle have the same price for the same token, and the same reason without one."""
+        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC", "XLM"])
+        ledger.replace(pool_instance("B", "v2", oracle=contract("A oracle")))
+        ledger.set_price("A oracle", "XLM", None)
+        tables = tables_of(ledger)
+
+        assert {contract("XLM")} == {item.pool for item in tables.unpriced}
+        assert {A, B} == {item.market for item in tables.unpriced}
+        assert 1 == len({item.reason for item in tables.unpriced})
+        assert ledger.source is not None
+        assert 1 == ledger.source.calls.count(lastprice("A oracle", "XLM"))
+
+    def test_oracle_that_is_an_account(self) -> None:
+        """A market whose oracle is no contract has no prices, and is read all the same."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(pool_instance("A", "v2", oracle="GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"))
+        tables = tables_of(ledger)
+
+        assert ["the market's oracle is no contract"] == [item.reason for item in tables.unpriced]
+
+
+class TestValues:
+    """Values of pools and markets."""
+
+    def test_market_sum(self) -> None:
+        """A market's value is the sum of its pools that have one."""
+        ledger = ledger_of(A=["XLM", "USDC", "BLND"])
+        ledger.set_price("A oracle", "XLM", 3 * 10**7)
+        ledger.set_price("A oracle", "USDC", None)
+        tables = tables_of(ledger)
+        values = by_symbol(tables, "tvl_usd_cents")
+
+        assert {"XLM": 300000, "USDC": None, "BLND": 200000} == values
+        assert [500000] == tables.markets["tvl_usd_cents"].to_list()
+
+    def test_no_price_at_all(self) -> None:
+        """A market none of whose pools has a price has no value: null, never zero."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.set_price("A oracle", "XLM", 0)
+
+        assert [None] == tables_of(ledger).markets["tvl_usd_cents"].to_list()
+
+    def test_empty_pool_is_worth_zero(self) -> None:
+        """A priced pool with nothing in it is worth 0, and so is its market."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=0, d_supply=0))
+        tables = tables_of(ledger)
+
+        assert [0] == tables.pools["tvl_usd_cents"].to_list() == tables.markets["tvl_usd_cents"].to_list()
+
+    @settings(max_examples=25)
+    @given(
+        st.lists(st.tuples(st.integers(0, 10**36), st.integers(1, 10**36)), min_size=1, max_size=8),
+        st.integers(0, 18),
+        st.integers(0, 18),
+    )
+    def test_exact(self, pools: list[tuple[int, int]], decimals: int, oracle_decimals: int) -> None:
+        """Supplies of up to 18 decimals times prices of up to 18 decimals give the value of plain integers."""
+        ledger = BlendLedger()
+        labels = [f"T{number}" for number in range(len(pools))]
+        ledger.add_market("A", "v2", labels)
+        ledger.set_decimals("A oracle", u32(oracle_decimals))
+        for label, (supply, price) in zip(labels, pools, strict=True):
+            ledger.replace(reserve_config("A", label, "v2", decimals=decimals))
+            ledger.replace(reserve_data("A", label, "v2", b_supply=supply, d_supply=0))
+            ledger.set_price("A oracle", label, price)
+        tables = ledger.compute([candidate("A")])
+        exact = {
+            label: supply * price * 100 // 10 ** (decimals + oracle_decimals)
+            for label, (supply, price) in zip(labels, pools, strict=True)
+        }
+        expected = {label: value if value < 10**38 else None for label, value in exact.items()}
+        found = by_symbol(tables, "tvl_usd_cents")
+        kept = [value for value in expected.values() if value is not None]
+
+        if sum(kept) < 10**38:
+            assert expected == found
+            assert [sum(kept) if kept else None] == tables.markets["tvl_usd_cents"].to_list()
+        assert all(value in (exact[label], None) for label, value in found.items())
+        check_markets(tables.pools, tables.markets)
+        snapshots(tables.pools)
+
+    def test_sum_that_does_not_fit(self) -> None:
+        """Prices so absurd that a market's sum does not fit are taken away; the run and the other pools stay."""
+        ledger = ledger_of(A=["X", "Y", "XLM"])
+        for label in ("X", "Y"):
+            ledger.replace(reserve_data("A", label, "v2", b_supply=6 * 10**33, d_supply=0))
+            ledger.set_price("A oracle", label, 10**16)
+        tables = tables_of(ledger)
+
+        assert {"X": None, "Y": None, "XLM": 200000} == by_symbol(tables, "tvl_usd_cents")
+        assert {ABSURD_PRICE} == {item.reason for item in tables.unpriced}
+        assert [200000] == tables.markets["tvl_usd_cents"].to_list()
+
+
+class TestUnread:
+    """What has no exact result."""
+
+    def test_overflow_in_one_reserve(self) -> None:
+        """A reserve near the end of 128 bits is unread with the quantity that does not fit; no other is touched."""
+        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
+        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=2**127 - 1, b_rate=2 * 10**12))
+        tables = tables_of(ledger)
+
+        assert [(A, contract("XLM"), "overflow")] == [(item.market, item.pool, item.reason) for item in tables.unread]
+        assert "total supply" in tables.unread[0].detail
+        assert "row" not in tables.unread[0].detail
+        assert 2 == tables.pools.height
+        assert [1, 0] == tables.markets.sort("pool_count", descending=True)["unread_count"].to_list()
+
+    def test_more_digits_than_the_history_has(self) -> None:
+        """A number that 128 bits hold and 38 digits do not makes its pool unread, named with the number."""
+        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
+        for market in "AB":
+            ledger.replace(reserve_data(market, "USDC", "v2", b_supply=10**38, d_supply=0))
+        tables = tables_of(ledger)
+
+        detail = f"numbers have at most 38 digits and times end with the year 9999, but total_supplied is {10**38}"
+        assert {(A, "overflow", detail), (B, "overflow", detail)} == {
+            (item.market, item.reason, item.detail) for item in tables.unread
+        }
+        assert {(A, contract("XLM"))} == set(tables.pools.select("market", "pool").iter_rows())
+
+    def test_largest_number_that_fits(self) -> None:
+        """The largest number of 38 digits is kept to the last of them."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=10**38 - 1, d_supply=0))
+        tables = tables_of(ledger)
+
+        assert [10**38 - 1] == tables.pools["total_supplied"].to_list()
+        assert [] == tables.unread
+
+    def test_v1_debt_without_supply(self) -> None:
+        """Without shares of supply the contract of v1 only moves the time on; shares worth nothing divide by zero."""
+        ledger = BlendLedger()
+        ledger.add_market("A", "v1", ["XLM", "USDC", "zero"])
+        ledger.add_market("B", "v2", ["XLM"])
+        ledger.replace(
+            reserve_data("A", "XLM", "v1", b_supply=0, d_supply=10**9, d_rate=1_500_000_001),
+            reserve_data("A", "zero", "v1", b_rate=0),
+            reserve_data("B", "XLM", "v2", b_supply=0),
+        )
+        tables = tables_of(ledger)
+        row = tables.pools.row(by_predicate=(pl.col("market") == A) & (pl.col("symbol") == "XLM"), named=True)
+
+        names = ("total_supplied", "total_borrowed", "borrow_index", "utilization_bps", "supply_apy_bps")
+        assert [0, 1_500_000_001, 1_500_000_001, 0, 0] == [row[name] for name in names]
+        assert [(A, contract("zero"), "inconsistent")] == [
+            (item.market, item.pool, item.reason) for item in tables.unread
+        ]
+        assert "division by zero" in tables.unread[0].detail
+        assert 3 == tables.pools.height
+
+    def test_every_kind_at_once(self) -> None:
+        """Reserves that fail in different steps of the math are all named, each with its own reason."""
+        ledger = BlendLedger()
+        ledger.add_market("A", "v1", ["zero", "supply", "debt", "credit", "good"])
+        ledger.replace(
+            reserve_data("A", "zero", b_rate=0),
+            reserve_data("A", "supply", b_supply=2**127 - 1, b_rate=2**100),
+            reserve_data("A", "debt", d_supply=2**127 - 1, d_rate=2**100),
+            reserve_data("A", "credit", backstop_credit=2**127 - 1),
+        )
+        tables = ledger.compute([candidate("A")])
+        reasons = {item.pool: (item.reason, item.detail) for item in tables.unread}
+
+        assert {contract(label) for label in ("zero", "supply", "debt", "credit")} == set(reasons)
+        assert "total supply" in reasons[contract("supply")][1]
+        assert "total liabilities" in reasons[contract("debt")][1]
+        assert "accrued backstop credit" in reasons[contract("credit")][1]
+        assert "inconsistent" == reasons[contract("zero")][0]
+        assert ["good"] == tables.pools["symbol"].to_list()
+        assert [4] == tables.markets["unread_count"].to_list()
+
+
+class TestBounds:
+    """One field never costs a row."""
+
+    def test_yield_that_no_json_number_holds(self) -> None:
+        """A borrow yield beyond all JSON integers stands at the largest, named; totals and other yields are exact."""
+        ledger = ledger_of(A=["XLM", "USDC"])
+        before = tables_of(ledger).pools
+        ledger.replace(reserve_config("A", "XLM", "v2", r_base=2**32 - 1), reserve_data("A", "XLM", "v2", ir_mod=10**8))
+        tables = tables_of(ledger)
+        row = tables.pools.row(by_predicate=pl.col("symbol") == "XLM", named=True)
+
+        assert [] == tables.unread
+        assert [
+            Bounded(A, contract("XLM"), name, "9007199254740991") for name in ("borrow_apy_bps", "supply_apy_bps")
+        ] == tables.bounded
+        assert (2**53 - 1, 2**53 - 1) == (row["borrow_apy_bps"], row["supply_apy_bps"])
+        assert before.filter(pl.col("symbol") == "XLM")["total_supplied"].item() <= row["total_supplied"]
+        assert before.filter(pl.col("symbol") == "USDC").equals(tables.pools.filter(pl.col("symbol") == "USDC"))
+
+    def test_fully_lent_v1_reserve_at_the_highest_modifier(self) -> None:
+        """Eight weeks in which a v1 reserve is fully lent, with a curve that mainnet has, reach such yields.
+
+        What is lent passes what is supplied by the backstop's part of the interest, and v1 has no cap.
+        """
+        curve = {"util": 5_000_000, "r_base": 100_000, "r_one": 500_000, "r_two": 5_000_000, "r_three": 50_000_000}
+        state = {"b_rate": 10**9, "b_supply": 10**13, "d_rate": 10**9, "d_supply": 10**13, "ir_mod": 10**10}
+        state |= {"backstop_credit": 0, "last_time": NOW - 57 * DAY}
+        constant = curve | {"generation": "v1", "reactivity": 20, "bstop_rate": 2_000_000}
+        for day in range(56, 0, -1):
+            state |= judge.accrue(state | constant, NOW - day * DAY) | {"last_time": NOW - day * DAY}
+        ledger = BlendLedger()
+        ledger.add_market("A", "v1", ["XLM"])
+        ledger.replace(reserve_config("A", "XLM", "v1", **curve), reserve_data("A", "XLM", "v1", **state))
+        tables = ledger.compute([candidate("A")])
+        expected = judge.project(state | constant, NOW)
+
+        assert [] == tables.unread
+        assert [("borrow_apy_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
+        for name in ("total_supplied", "total_borrowed", "utilization_bps", "borrow_apy_bps", "supply_apy_bps"):
+            assert [expected[name]] == tables.pools[name].to_list()
+
+    def test_utilization_that_128_bits_do_not_hold(self) -> None:
+        """A v2 reserve that owes 10^37 and has one base unit is read: the contract caps what it computes with."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(
+            reserve_data("A", "XLM", "v2", b_supply=1, d_supply=10**37, b_rate=10**12, d_rate=10**12, last_time=NOW)
+        )
+        tables = tables_of(ledger)
+
+        assert [10**37] == tables.pools["total_borrowed"].to_list()
+        assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
+
+    def test_number_of_39_digits_beside_the_totals(self) -> None:
+        """A credit or a time beyond the history's types stands at its bound, and is named; the totals are exact."""
+        ledger = ledger_of(A=["XLM"])
+        ledger.replace(
+            reserve_data(
+                "A", "XLM", "v2", backstop_credit=10**38, b_supply=7, b_rate=10**12, d_supply=0, last_time=2**61
+            )
+        )
+        tables = tables_of(ledger)
+        found = {item.field: item.bound for item in tables.bounded}
+
+        assert {"backstop_credit": str(10**38 - 1), "last_accrual_time": "253402300799"} == found
+        assert [(7, 10**38 - 1, 253_402_300_799)] == tables.pools.select(
+            "total_supplied", "backstop_credit", "last_accrual_time"
+        ).rows()
+        check_representable(tables.pools)
+
+    def test_collateral_of_39_digits_has_no_value(self) -> None:
+        """Plain collateral that cannot be given exactly has no value in money, whatever the price."""
+        pools = pl.DataFrame(
+            {
+                "market": ["M", "M"],
+                "total_supplied": exact.column([5, 5]),
+                "total_collateral": exact.column([10**38, 10**38 - 6]),
+                "total_borrowed": exact.column([0, 0]),
+                "available_to_withdraw": exact.column([None, None]),
+                "decimals": [38, 38],
+                "oracle_decimals": [0, 0],
+                "oracle_price": exact.column([1, 1]),
+                "price_timestamp": [1, 1],
+                "oracle_price_usd": ["1", "1"],
+                "price_reason": ["valid", "valid"],
+            }
+        )
+
+        valued = with_values(pools)
+
+        assert [None, 99] == valued["tvl_usd_cents"].to_list()
+        assert [ABSURD_COLLATERAL, "valid"] == valued["price_reason"].to_list()
+        assert [None, "1"] == valued["oracle_price_usd"].to_list()
+
+
+class TestFrames:
+    """The frames themselves."""
+
+    @pytest.mark.parametrize("assets", [[], ["XLM"]], ids=["empty", "one pool"])
+    def test_schemas(self, assets: list[str]) -> None:
+        """Both frames have exactly the stated columns and types, in order, whatever is in them."""
+        tables = tables_of(ledger_of(A=assets))
+
+        assert list(POOLS.items()) == list(tables.pools.schema.items())
+        assert list(MARKETS.items()) == list(tables.markets.schema.items())
+
+    def test_no_readings(self) -> None:
+        """Without any protocol the frames are empty, with their schemas."""
+        tables = compute([], PROTOCOLS, 5, NOW)
+
+        assert list(POOLS.items()) == list(tables.pools.schema.items())
+        assert (0, 0) == (tables.pools.height, tables.markets.height)
+
+    def test_order(self) -> None:
+        """Pools ascend by market and pool, markets by address, as bytes."""
+        labels = {f"M{number}": ["XLM", "USDC", "BLND"] for number in range(12)}
+        tables = ledger_of(**labels).compute([candidate(label) for label in labels])
+        rows = list(tables.pools.select("market", "pool").iter_rows())
+
+        assert sorted(rows, key=lambda row: (row[0].encode(), row[1].encode())) == rows
+        assert sorted(map(contract, labels)) == tables.markets["market"].to_list()
+        check_pools(tables.pools)
+
+    def test_lists_are_sorted(self) -> None:
+        """Everything that is named beside the frames is in one order, whoever named it first."""
+        ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["USDC", "XLM"])
+        for market, asset in (("A", "XLM"), ("A", "BLND"), ("B", "USDC")):
+            ledger.remove(reserve_data(market, asset, "v2"))
+        for market in "AB":
+            for asset in ("USDC", "XLM"):
+                ledger.set_price(f"{market} oracle", asset, None)
+            ledger.replace(pool_instance(market, "v2", name=b"x" * 300))
+        named = [candidate(label) for label in ("B", "A", "gone 1", "gone 2")]
+        named += [demanded(f"lost {number}") for number in range(4)]
+        ledger.replace(reward_zone("backstop", vec(address(account("nobody")))))
+        forth, back = ledger.compute(named, [deployment()]), ledger.compute(named[::-1], [deployment()])
+
+        for tables in (forth, back):
+            assert sorted((item.market, item.pool or "") for item in tables.unread) == [
+                (item.market, item.pool or "") for item in tables.unread
+            ]
+            assert sorted((item.market, item.pool) for item in tables.unpriced) == [
+                (item.market, item.pool) for item in tables.unpriced
+            ]
+            assert sorted(item.market for item in tables.absent) == [item.market for item in tables.absent]
+            assert sorted(tables.notices) == tables.notices
+        assert (7, 2, 2, 3) == (len(forth.unread), len(forth.unpriced), len(forth.absent), len(forth.notices))
+        assert forth.pools.equals(back.pools)
+        assert forth.markets.equals(back.markets)
+        assert (forth.unread, forth.unpriced, forth.absent, forth.notices) == (
+            back.unread,
+            back.unpriced,
+            back.absent,
+            back.notices,
+        )
+
+    def test_one_ledger_and_time(self) -> None:
+        """Every row is of the run's ledger and close time."""
+        tables = tables_of(ledger_of(A=["XLM", "USDC"], B=["USDC"]))
+
+        assert {(101, NOW)} == set(tables.pools.select("observed_ledger", "ledger_close_time").iter_rows())
+        assert {101} == set(tables.markets["observed_ledger"])
+        assert (101, NOW) == (tables.ledger, tables.close_time)
+
+    def test_accrued_to_the_close_time(self) -> None:
+        """Totals are those at the ledger's close time; the same ledger closing later has more interest."""
+        ledger = ledger_of(A=["XLM"])
+        rows = [
+            ledger.compute([candidate("A")], close_time=NOW + later).pools.row(0, named=True) for later in (0, 10**6)
+        ]
+        reserve = RESERVE_CONFIG | {
+            "generation": "v2", "bstop_rate": 2_000_000, "b_rate": 10**12, "d_rate": 10**12, "b_supply": 10**10,
+            "d_supply": 5 * 10**9, "ir_mod": 10**7, "backstop_credit": 0, "last_time": NOW - 100,
+        }  # fmt: skip
+
+        for row, later in zip(rows, (0, 10**6), strict=True):
+            expected = judge.project(reserve, NOW + later)
+            names = ("total_supplied", "total_borrowed", "supply_apy_bps", "borrow_apy_bps", "utilization_bps")
+            assert [expected[name] for name in names] == [row[name] for name in names]
+        assert rows[0]["total_borrowed"] < rows[1]["total_borrowed"]
+
+
+class TwoPools:
+    """A protocol with two pools of one token in a market without an oracle, and plain collateral."""
+
+    name = "other"
+
+    def __init__(self, **terms: object) -> None:
+        self.terms = terms
+
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        count = len(columns["market"])
+        fixed: dict[str, object] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
+        fixed |= {"protocol": "other", "version": "v1", "market_name": "Other", "market_status": "active"}
+        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "decimals": 7}
+        values = {name: [value] * count for name, value in fixed.items()} | dict(columns)
+        values["last_accrual_time"] = columns["close_time"]
+        return pl.DataFrame(
+            [pl.Series(name, values[name], dtype=dtype, strict=True) for name, dtype in PROTOCOL_COLUMNS.items()]
+        ).with_columns(pl.lit(value, TERMS[name]).alias(name) for name, value in self.terms.items())
+
+    def price_failure(self, quote: Quote, close_time: int) -> str | None:
+        return "never" if quote.price is None else None
+
+
+def other_reading(oracle: str | None, quotes: Mapping[tuple[str, str], Quote]) -> ProtocolReading:
+    """What the other protocol reads: pools with ids of their own."""
+    token = contract("USDC")
+    return ProtocolReading(
+        "other",
+        markets=[
+            Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1", "p-3"))
+        ],
+        columns={
+            "market": [contract("O")] * 2,
+            "pool": ["p-2", "p-1"],
+            "token_address": [token] * 2,
+            "oracle": [oracle] * 2,
+            "decimals": [7, 7],
+        },
+        unread=[Unread(contract("O"), "p-3", "other", "archived", "gone")],
+        absent=[Absent(contract("0"), "other", "no contract")],
+        notices=["a notice"],
+        tokens={token: Token(token, "USDC", 7)},
+        quotes=quotes,
+    )
+
+
+class TestSeveralProtocols:
+    """Readings of several protocols become one table."""
+
+    def modules(self) -> Mapping[str, object]:
+        """Blend, and the other protocol."""
+        return {**PROTOCOLS, "other": TwoPools()}
+
+    def blend(self) -> ProtocolReading:
+        """Blend's reading of one market."""
+        return ledger_of(A=["USDC"]).read([candidate("A"), candidate("gone")]).result
+
+    def test_together(self) -> None:
+        """Rows, markets, and what is named beside them are of all protocols, in one order."""
+        tables = compute(
+            [other_reading(None, {}), self.blend()],
+            self.modules(),  # type: ignore[arg-type]
+            7,
+            NOW,
+        )
+
+        expected = sorted([(contract("O"), "p-1"), (contract("O"), "p-2"), (A, contract("USDC"))])
+        assert expected == list(tables.pools.select("market", "pool").iter_rows())
+        assert {contract("O"): (3, 1), A: (1, 0)} == {
+            row["market"]: (row["pool_count"], row["unread_count"]) for row in tables.markets.iter_rows(named=True)
+        }
+        assert sorted([contract("0"), contract("gone")]) == [item.market for item in tables.absent]
+        check_markets(tables.pools, tables.markets)
+
+    def test_market_without_oracle(self) -> None:
+        """Pools of a market that has no oracle are unpriced for that reason."""
+        tables = compute([other_reading(None, {})], self.modules(), 7, NOW)  # type: ignore[arg-type]
+
+        assert {"the market has no oracle"} == {item.reason for item in tables.unpriced}
+
+    def test_oracle_that_was_not_asked(self) -> None:
+        """A pool whose oracle nobody asked is unpriced for another reason than having none."""
+        tables = compute([other_reading(contract("X"), {})], self.modules(), 7, NOW)  # type: ignore[arg-type]
+
+        assert {"the market's oracle was not asked"} == {item.reason for item in tables.unpriced}
+
+    def test_quotes_stay_with_their_protocol(self) -> None:
+        """A price is valid by the rules of the protocol that asked; collateral counts for the value."""
+        key = (contract("X"), contract("USDC"))
+        quotes = {key: Quote(*key, 2, 150, NOW - 100 * DAY)}  # far too old for Blend
+        tables = compute([other_reading(contract("X"), quotes), self.blend()], self.modules(), 7, NOW)  # type: ignore[arg-type]
+        other = tables.pools.filter(pl.col("protocol") == "other")
+
+        assert [150, 150] == other["tvl_usd_cents"].to_list()
+        assert ["1.50"] * 2 == other["oracle_price_usd"].to_list()
+        assert [] == tables.unpriced
+
+
+class TestTerms:
+    """What a protocol may say besides: gates, amounts and risk."""
+
+    def row(self, **terms: object) -> dict[str, object]:
+        """The first pool of the other protocol, which says this."""
+        modules: Any = {"other": TwoPools(**terms)}
+        return compute([other_reading(None, {})], modules, 7, NOW).pools.row(0, named=True)
+
+    def test_a_protocol_that_says_nothing(self) -> None:
+        """Every term is null, its rewards are said not to be looked for, and the pool is read all the same."""
+        row = self.row()
+        reasons = ("supply_reward_reason", "borrow_reward_reason")
+
+        assert {None} == {row[name] for name in TERMS if name not in reasons}
+        assert {"not_read"} == {row[name] for name in reasons}
+
+    @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])
+    @pytest.mark.parametrize(("gate", "amount"), GATES.items())
+    def test_amounts_behind_gates(self, gate: str, amount: str, is_open: bool | None, expected: int | None) -> None:
+        """An amount stands where its gate is open; it is 0 where that is closed, and null where nobody knows."""
+        assert expected == self.row(**{gate: is_open, amount: 5})[amount]
+
+    def test_an_open_gate_without_an_amount(self) -> None:
+        """A gate that is open says nothing of an amount, and a closed one says 0 of it."""
+        row = self.row(can_borrow=True, can_supply=False)
+
+        assert [None, 0] == [row[name] for name in ("available_to_borrow", "available_to_supply")]
+
+    def test_numbers_out_of_bounds(self) -> None:
+        """A cap or factor below zero is 0; one beyond where it is published stands at its bound, and is named."""
+        given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}
+        given |= {"can_withdraw": True, "available_to_withdraw": -7}
+        modules: Any = {"other": TwoPools(**given)}
+        tables = compute([other_reading(None, {})], modules, 7, NOW)
+        row = tables.pools.row(0, named=True)
+
+        assert {
+            "supply_cap": 0, "borrow_cap": 10**38 - 1, "reserve_factor_bps": 0, "collateral_factor_bps": 2**53 - 1,
+            "available_to_withdraw": 0, "can_withdraw": True,
+        } == {name: row[name] for name in given}  # fmt: skip
+        assert {"borrow_cap", "collateral_factor_bps"} == {item.field for item in tables.bounded}
+
+
+def test_reader_columns_are_enough() -> None:
+    """The columns that the reader promises are those of the frame's identity and of the math."""
+    assert {"market", "pool", "token_address", "oracle", "decimals"} <= set(COLUMNS)

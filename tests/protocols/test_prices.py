@@ -1,0 +1,254 @@
+"""From quotes to published prices and values, exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from exporter.ledger.oracles import Quote
+from exporter.numbers import exact
+from exporter.numbers.exact import printed_price
+from exporter.protocols.prices import ABSURD_PRICE, PRICE_SCHEMA, price_frame, with_values
+
+LARGEST = 10**38 - 1
+INT128_MAX = 2**127 - 1
+
+
+def quote(price: int | None, decimals: int | None = 7, timestamp: int | None = 1000) -> Quote:
+    """A quote of token T at oracle O."""
+    return Quote("O", "T", decimals, price, timestamp)
+
+
+def row_of(given_: Quote, failure: str | None = None) -> dict[str, object]:
+    """The row of one quote, judged by a protocol that gives this failure."""
+    return price_frame([given_], lambda _: failure).row(0, named=True)
+
+
+class TestPrintedPrice:
+    """A price as text."""
+
+    @pytest.mark.parametrize(
+        ("price", "decimals", "expected"),
+        [
+            (100000000000000, 14, "1.00000000000000"),
+            (1, 14, "0.00000000000001"),
+            (2631000, 7, "0.2631000"),
+            (10, 1, "1.0"),
+            (9, 1, "0.9"),
+            (12345, 0, "12345"),
+            (1, 38, "0.00000000000000000000000000000000000001"),
+            (LARGEST, 38, "0.99999999999999999999999999999999999999"),
+            (INT128_MAX, 38, "1.70141183460469231731687303715884105727"),
+        ],
+    )
+    def test_examples(self, price: int, decimals: int, expected: str) -> None:
+        """A price is printed with all of its oracle's decimals, and with none when there are none."""
+        assert expected == printed_price(price, decimals)
+
+    @given(st.integers(1, INT128_MAX), st.integers(0, 38))
+    def test_is_the_price(self, price: int, decimals: int) -> None:
+        """What is printed is the price itself, with that many digits behind the point."""
+        text = printed_price(price, decimals)
+
+        assert Fraction(price, 10**decimals) == Fraction(text)
+        assert decimals == len(text.partition(".")[2])
+
+
+class TestPriceFrame:
+    """One row a quote."""
+
+    def test_valid(self) -> None:
+        """A valid price stands in the row with its decimals, time and text."""
+        expected = {
+            "oracle": "O",
+            "token_address": "T",
+            "oracle_decimals": 14,
+            "oracle_price": 26310000000000,
+            "price_timestamp": 1000,
+            "oracle_price_usd": "0.26310000000000",
+            "price_reason": "valid",
+        }
+        assert expected == row_of(quote(26310000000000, 14))
+
+    def test_invalid(self) -> None:
+        """A price that the protocol refuses is all nulls with the protocol's reason: none is ever zero."""
+        row = row_of(quote(5), "the price is too old")
+
+        assert {"oracle": "O", "token_address": "T", "price_reason": "the price is too old"} == {
+            name: value for name, value in row.items() if value is not None
+        }
+
+    @pytest.mark.parametrize("given_", [quote(None), quote(5, decimals=None)], ids=["no price", "no decimals"])
+    def test_never_half(self, given_: Quote) -> None:
+        """A protocol that forgets to refuse what is no price does not get one published."""
+        row = row_of(given_)
+
+        assert ("the oracle gave no price", None, None) == (
+            row["price_reason"],
+            row["oracle_price"],
+            row["oracle_price_usd"],
+        )
+
+    @pytest.mark.parametrize(
+        ("given_", "reason"),
+        [
+            (quote(LARGEST), "valid"),
+            (quote(LARGEST + 1), "the price 1" + "0" * 38 + " is too large: it has more than 38 digits"),
+            (quote(INT128_MAX), f"the price {INT128_MAX} is too large: it has more than 38 digits"),
+            (quote(1, timestamp=2**63 - 1), "valid"),
+            (quote(1, timestamp=2**63), f"the price's time {2**63} is beyond any time"),
+            (quote(1, timestamp=2**64 - 1), f"the price's time {2**64 - 1} is beyond any time"),
+        ],
+    )
+    def test_what_a_history_cannot_hold(self, given_: Quote, reason: str) -> None:
+        """A number the history has no room for is no price, so that it costs the pool its price and not its row."""
+        row = row_of(given_)
+
+        assert reason == row["price_reason"]
+        assert (reason == "valid") == (row["oracle_price"] is not None)
+
+    @pytest.mark.parametrize("quotes", [[], [quote(None)], [quote(1)]], ids=["none", "a bad one", "a good one"])
+    def test_schema(self, quotes: list[Quote]) -> None:
+        """The schema is the stated one, whatever the quotes are."""
+        frame = price_frame(quotes, lambda _: None)
+
+        assert list(PRICE_SCHEMA.items()) == list(frame.schema.items())
+        assert len(quotes) == frame.height
+
+
+Pool = tuple[str, int, int, int, int | None, int]
+"""Market, total supplied, plain collateral, token decimals, price or None, oracle decimals."""
+
+
+def valued(*pools: Pool) -> pl.DataFrame:
+    """Pools with their values."""
+    prices = [pool[4] for pool in pools]
+    frame = pl.DataFrame(
+        [
+            pl.Series("market", [pool[0] for pool in pools], dtype=pl.String),
+            exact.column([pool[1] for pool in pools], "total_supplied"),
+            exact.column([pool[2] for pool in pools], "total_collateral"),
+            exact.column([pool[1] // 3 for pool in pools], "total_borrowed"),
+            exact.column([None if pool[2] else pool[1] // 2 for pool in pools], "available_to_withdraw"),
+            pl.Series("decimals", [pool[3] for pool in pools], dtype=pl.Int64),
+            exact.column(prices, "oracle_price"),
+            pl.Series("oracle_decimals", [None if pool[4] is None else pool[5] for pool in pools], dtype=pl.Int64),
+            pl.Series("price_timestamp", [None if price is None else 1000 for price in prices], dtype=pl.Int64),
+            pl.Series("oracle_price_usd", [None if price is None else "x" for price in prices], dtype=pl.String),
+            pl.Series("price_reason", ["no price" if price is None else "valid" for price in prices], dtype=pl.String),
+        ]
+    )
+    return with_values(frame)
+
+
+def true_value(pool: Pool) -> int:
+    """The value in cents as docs/api.md, "Numbers", defines it: floor((supplied + collateral) * price * 100)."""
+    _, supplied, collateral, decimals, price, oracle_decimals = pool
+    assert price is not None
+    return floor(Fraction(supplied + collateral, 10**decimals) * Fraction(price, 10**oracle_decimals) * 100)
+
+
+amounts = st.one_of(st.integers(0, LARGEST), st.integers(0, 10**20), st.integers(LARGEST - 5, LARGEST))
+pools_strategy = st.tuples(
+    st.sampled_from(["M1", "M2"]),
+    amounts,
+    st.one_of(st.just(0), st.integers(0, 10**20)),
+    st.integers(0, 18),
+    st.one_of(st.none(), amounts.filter(bool)),
+    st.integers(0, 38),
+)
+
+
+class TestValues:
+    """The value of a pool in US cents."""
+
+    @pytest.mark.parametrize(
+        ("pool", "expected"),
+        [
+            (("M", 10**7, 0, 7, 10**14, 14), 100),  # one token at a dollar
+            (("M", 126430667051058, 0, 7, 2631000, 7), 332639085),  # XLM of blend.md, "Vectors" at 0.2631
+            (("M", 1, 0, 7, 1, 14), 0),
+            (("M", 0, 0, 7, 10**14, 14), 0),  # a real zero balance stays 0
+            (("M", 10**7 - 1, 0, 7, 10**7, 7), 99),  # rounded down
+            (("M", 10**7, 10**7, 7, 10**7, 7), 200),  # plain collateral counts
+            (("M", 5, 0, 0, 3, 0), 1500),  # no decimals at all
+            (("M", 10**36, 0, 18, 10**36, 18), None),  # 10^38 is a digit too long
+            (("M", 10**36 - 1, 0, 18, 10**36, 18), 10**38 - 100),
+            (("M", 10**27, 0, 18, 3 * 10**26, 18), 3 * 10**19),  # a product of 54 digits
+            (("M", LARGEST, 0, 18, LARGEST, 38), 10**22 - 1),  # 54 decimals together
+        ],
+    )
+    def test_examples(self, pool: Pool, expected: int | None) -> None:
+        """Values are floor((supplied + collateral) * price * 100), exact beyond 128 bits."""
+        assert expected == valued(pool)["tvl_usd_cents"].item()
+
+    @given(st.lists(pools_strategy, max_size=6))
+    @example([("M1", LARGEST, 0, 0, 1, 2), ("M1", 1, 0, 0, 1, 2)])
+    def test_exact(self, pools: list[Pool]) -> None:
+        """Each value is the exact one; where a market's sum has more than 38 digits, prices above an n-th of it go."""
+        frame = valued(*pools)
+        for market in ("M1", "M2"):
+            rows = frame.filter(frame["market"] == market)
+            inside = [pool for pool in pools if pool[0] == market]
+            true = {place: true_value(pool) for place, pool in enumerate(inside) if pool[4] is not None}
+            single = {place: value for place, value in true.items() if value <= INT128_MAX}
+            most = LARGEST // len(single) if sum(single.values()) > LARGEST else LARGEST
+            expected = [true[place] if true.get(place, LARGEST + 1) <= most else None for place in range(len(inside))]
+
+            assert expected == rows["tvl_usd_cents"].to_list()
+            assert sum(value for value in expected if value is not None) <= LARGEST
+
+    @given(st.lists(pools_strategy, max_size=6))
+    def test_price_and_value_go_together(self, pools: list[Pool]) -> None:
+        """A pool has a value exactly when it has a price, and then the reason is "valid"."""
+        for row in valued(*pools).iter_rows(named=True):
+            has = row["tvl_usd_cents"] is not None
+            names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd")
+            assert [has] * 4 == [row[name] is not None for name in names]
+            assert has == (row["price_reason"] == "valid")
+
+    @given(st.lists(pools_strategy, max_size=6))
+    def test_the_parts_are_rounded_apart(self, pools: list[Pool]) -> None:
+        """What is supplied, borrowed and available has a value of its own, where pool and amount have one."""
+        for pool, row in zip(pools, valued(*pools).iter_rows(named=True), strict=True):
+            market, supplied, collateral, *scale = pool
+            amounts_of = {"supplied": supplied, "borrowed": supplied // 3}
+            amounts_of |= {} if collateral else {"available": supplied // 2}
+            for name in ("supplied", "borrowed", "available"):
+                known = row["tvl_usd_cents"] is not None and name in amounts_of
+                part: Any = (market, amounts_of.get(name), 0, *scale)
+                assert (true_value(part) if known else None) == row[f"{name}_usd_cents"]
+
+    @pytest.mark.parametrize("name", ["total_borrowed", "available_to_withdraw"])
+    def test_a_part_whose_value_does_not_fit(self, name: str) -> None:
+        """A price by which what is borrowed or available alone has 39 digits is as absurd as one for the whole."""
+        pools = valued(("M", 1, 0, 0, 10**7, 7), ("M", 1, 0, 0, 10**7, 7))
+        frame = with_values(pools.with_columns(exact.column([0, 10**36], name)))
+
+        assert ["valid", ABSURD_PRICE] == frame["price_reason"].to_list()
+        assert [100, None] == frame["supplied_usd_cents"].to_list()
+
+    def test_absurd_price_costs_itself_only(self) -> None:
+        """A price by which a pool's value does not fit is taken away, with the reason; other rows stay as they were."""
+        frame = valued(("M", 10**7, 0, 7, 10**7, 7), ("M", 10**30, 0, 0, 10**30, 0), ("M", 10**7, 0, 7, None, 7))
+
+        assert [100, None, None] == frame["tvl_usd_cents"].to_list()
+        assert ["valid", ABSURD_PRICE, "no price"] == frame["price_reason"].to_list()
+
+    def test_market_whose_sum_does_not_fit(self) -> None:
+        """Two values that fit one by one, but not together, lose their prices; a small one beside them stays."""
+        large = ("M", 6 * 10**37, 0, 0, 1, 2)
+        frame = valued(large, ("M", 100, 0, 0, 1, 2), large, ("N", *large[1:]))
+
+        assert [None, 100, None, 6 * 10**37] == frame["tvl_usd_cents"].to_list()
+        assert [ABSURD_PRICE, "valid", ABSURD_PRICE, "valid"] == frame["price_reason"].to_list()
+
+    def test_no_pools(self) -> None:
+        """Without pools there are no values, and the column is there."""
+        assert pl.Int128 == valued()["tvl_usd_cents"].dtype
