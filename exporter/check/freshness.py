@@ -10,14 +10,11 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 
-from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_SOURCE, ConfigError, SourceError, StoreError, counted, lasting, printable
+from exporter.errors import ConfigError, SourceError, StoreError, counted, lasting, printable
 from exporter.stores import open_store
-from exporter.stores.store import Clock, utc_now
 from exporter.stores.tree_sources import StoreSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY
@@ -64,29 +61,20 @@ class Bounds:
     max_lag: int = DEFAULT_MAX_LAG_SECONDS
 
 
-def tell_status(uri: str, bounds: Bounds, console: Console, answers: Console, *, now: Clock = utc_now) -> int:
-    """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.
-
-    Raises:
-        ConfigError: the URI can be none of a tree, or there is nothing to judge the age by.
-        SourceError: there is no pointer, or it cannot be read or understood.
-    """
-    status = asyncio.run(read_status(uri))
-    moment = now()
-    problems = judge(status, bounds, moment)
-    age = _seconds(moment - status.generated_at)
+def told(status: PublishedStatus, moment: datetime) -> str:
+    """The run in one line."""
     promised = status.next_expected_at
-    line = (
+    return (
         f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {_time(status.ledger_close_time)}; "
-        f"published {_time(status.generated_at)}, {lasting(max(age, 0))} ago; next expected "
+        f"published {_time(status.generated_at)}, {lasting(max(age(status, moment), 0))} ago; next expected "
         + ("at a time it does not tell" if promised is None else _time(promised))
         + f"; {counted(status.pool_count, 'pool')}, {status.unread_count:,} unread, {status.unpriced_count:,} unpriced"
     )
-    facts: dict[str, Any] = msgspec.to_builtins(status)
-    answers.event("status", line, fresh=not problems, age_seconds=age, problems=problems, **facts)
-    for problem in problems:
-        console.error(problem, EXIT_SOURCE)
-    return EXIT_SOURCE if problems else EXIT_DONE
+
+
+def age(status: PublishedStatus, moment: datetime) -> int:
+    """Seconds since the run was published."""
+    return _seconds(moment - status.generated_at)
 
 
 def judge(status: PublishedStatus, bounds: Bounds, moment: datetime) -> list[str]:

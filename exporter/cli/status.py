@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from exporter.cli.common import answers_to, ending, log_format_option
 from exporter.console import Console
+from exporter.errors import EXIT_DONE, EXIT_SOURCE
+
+if TYPE_CHECKING:
+    from exporter.check.freshness import Bounds
 
 
 @click.command()
@@ -40,6 +47,36 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
     """
     console = Console(log_format)
     with ending(console):
-        from exporter.check.freshness import Bounds, tell_status
+        from exporter.check.freshness import Bounds
 
         sys.exit(tell_status(uri, Bounds(max_age, grace, max_lag), console, answers_to(log_format)))
+
+
+def tell_status(
+    uri: str,
+    bounds: Bounds,
+    console: Console,
+    answers: Console,
+    *,
+    now: Callable[[], datetime] | None = None,
+) -> int:
+    """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.
+
+    Raises `ConfigError` and `SourceError` as `read_status` and `judge` do.
+    """
+    import asyncio
+
+    import msgspec
+
+    from exporter.check.freshness import age, judge, read_status, told
+
+    status = asyncio.run(read_status(uri))
+    moment = datetime.now(UTC) if now is None else now()
+    problems = judge(status, bounds, moment)
+    facts = msgspec.to_builtins(status)
+    answers.event(
+        "status", told(status, moment), fresh=not problems, age_seconds=age(status, moment), problems=problems, **facts
+    )
+    for problem in problems:
+        console.error(problem, EXIT_SOURCE)
+    return EXIT_SOURCE if problems else EXIT_DONE

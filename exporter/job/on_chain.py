@@ -15,9 +15,10 @@ from typing import Any
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.discovery import Surroundings, look_around
-from exporter.discovery.known_markets import Memory, load_memory
+from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.both_ways import BothWays, RecordingView, both_ways
+from exporter.job.known_markets_file import load_memory
 from exporter.job.reading import OpenSource, open_source, read_protocols, reading_deadline, view_limits
 from exporter.ledger.observation import CallResult
 from exporter.ledger.view import UNCERTIFIED, LedgerView, read_at_one_ledger

@@ -15,8 +15,9 @@ import msgspec
 from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
-from exporter.discovery.known_markets import Memory, load_memory
+from exporter.discovery.known_markets import Memory
 from exporter.errors import counted, printable
+from exporter.job.known_markets_file import load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.protocols import PROTOCOLS

@@ -23,7 +23,6 @@ from exporter.check.whole import Looked
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS, network_id, network_of
-from exporter.discovery.known_markets import load_memory, save_memory
 from exporter.errors import (
     EXIT_DONE,
     EXIT_UNEXPECTED,
@@ -42,6 +41,7 @@ from exporter.history.parquet import render_history
 from exporter.history.periods import periods_of
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
+from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.prove import add_proof
 from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
 from exporter.job.report import RunReport
@@ -76,7 +76,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import EVIDENCE
+from exporter.tree.families import CHANGES, EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
 
@@ -455,7 +455,8 @@ def render(
     yield render_token_list(tables, rows, series.first_seen)
     yield from render_yields(rows)
     yield from render_tables(part, history, tables.close_time)
-    changes = change_list(tables, read_changes(store), network.passphrase)
+    stood = store.get(CHANGES.template)
+    changes = change_list(tables, read_changes(None if stood is None else stood.data), network.passphrase)
     yield render_document(changes)
     yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
     yield render_metrics(tables)

@@ -13,7 +13,6 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 
 from exporter.protocols.compute import Tables
-from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     EXPORTER_VERSION,
@@ -24,7 +23,6 @@ from exporter.tree.documents import (
     WatchedUnread,
     timestamp,
 )
-from exporter.tree.families import CHANGES
 
 HIGH_UTILIZATION_BPS = 9_500
 MOST_CHANGES = 1_000
@@ -34,15 +32,10 @@ MOST_OF_A_MARKET = 50
 GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
 
 
-def read_changes(store: Store) -> ChangeList | None:
-    """The document that stands; None where there is none, or one that this version does not understand.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    stored = store.get(CHANGES.template)
+def read_changes(data: bytes | None) -> ChangeList | None:
+    """The document that stands; None where there is none, or one that this version does not understand."""
     try:
-        return None if stored is None else decode_json(stored.data, ChangeList)
+        return None if data is None else decode_json(data, ChangeList)
     except msgspec.DecodeError:
         return None
 

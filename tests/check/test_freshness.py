@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.check import freshness
-from exporter.check.freshness import Bounds, PublishedStatus, judge, tell_status
+from exporter.check.freshness import Bounds, PublishedStatus, judge
 from exporter.cli import main
+from exporter.cli.status import tell_status
 from exporter.console import Console
 from exporter.errors import ConfigError, SourceError
 from exporter.stores import tree_sources

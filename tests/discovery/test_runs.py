@@ -16,7 +16,8 @@ from exporter.config import Settings, load
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import learn, look_around
-from exporter.discovery.known_markets import MEMORY_KEY, Memory, load_memory, save_memory
+from exporter.discovery.known_markets import Memory
+from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.reading import OpenSource, read_protocols
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, symbol, u32

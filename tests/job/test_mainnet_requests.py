@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.deployments.networks import network_id
-from exporter.discovery.known_markets import load_memory, save_memory
+from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.reading import MarketsRead, open_source, read_markets, router_for
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.behaviour import Behaviour

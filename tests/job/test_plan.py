@@ -8,7 +8,8 @@ from typing import Any
 
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.known_markets import MEMORY_KEY, KnownMarket, Memory, save_memory
+from exporter.discovery.known_markets import KnownMarket, Memory
+from exporter.job.known_markets_file import MEMORY_KEY, save_memory
 from exporter.job.plan import describe
 from exporter.protocols.base import Origin
 from exporter.stores.folder import FolderStore

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.known_markets import Memory, load_memory
+from exporter.discovery.known_markets import Memory
+from exporter.job.known_markets_file import load_memory
 from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import open_source
 from exporter.localnet.behaviour import Behaviour

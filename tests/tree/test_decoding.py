@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import exporter
-from exporter.discovery.known_markets import MEMORY_KEY, load_memory
 from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
+from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
 from exporter.publishing.standing import INTENT_KEY, read_intent, read_listing, read_published
 from exporter.serve.folder_tree import Tree

@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.discovery import learn
-from exporter.discovery.known_markets import (
-    MEMORY_KEY,
-    SET_ASIDE_PREFIX,
-    KnownMarket,
-    Memory,
-    load_memory,
-    save_memory,
-)
+from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import LostRaceError, StoreError
+from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX, load_memory, save_memory
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.stores.memory import MemoryStore
 from tests.protocols.made_ledger import account, contract
@@ -135,7 +129,7 @@ class TestKeeping:
 
     def test_too_large_to_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What no run would read again is not written."""
-        monkeypatch.setattr("exporter.discovery.known_markets.MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("exporter.job.known_markets_file.MAX_MEMORY_BYTES", 100)
 
         with pytest.raises(StoreError, match="more than 100"):
             save_memory(MemoryStore(), memory_of(known()))
