@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic, process_time, time
 from typing import Any
 
 from exporter.errors import ConfigError, without_keys
@@ -48,12 +48,13 @@ class RunReport:
         step: dict[str, Any] = {"step": name, "complete": False}
         self.facts["steps"].append(step)
         self._write()
-        began = monotonic()
+        began, processor = monotonic(), process_time()
         try:
             yield step
             step["complete"] = True
         finally:
             step["seconds"] = round(monotonic() - began, 3)
+            step["processor_seconds"] = round(process_time() - processor, 3)
 
     def add(self, **facts: Any) -> None:
         """Put facts into the report."""

@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "one-ledger": one_ledger.run,
     "startup": startup.run,
     "job": job.run,
+    "largest": job.largest,
     "history": history.run,
     "backfill": backfill.run,
     "lake": lake.run,

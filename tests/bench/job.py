@@ -1,5 +1,7 @@
 """The whole job over HTTP for 1,000 and 10,000 pools: time by step, memory, growth, and requests against the least.
 
+Its processor time is told as a ratio to that of bare writing of the files it left (`tests.bench.bare_writing`).
+
 Each run is a process of its own that publishes into a new folder; the network is another process. The folder is in
 memory where there is room, because the figures are of this program: making some hundred thousand files on a disk
 varies by several times from run to run. For information the smaller size is published to the disk (``TMPDIR``), too.
@@ -17,18 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+from tests.bench.bare_writing import bare_seconds
 from tests.bench.child import Cost, run_child
 from tests.bench.localnet import localnet
 from tests.bench.timing import Finding, Spread, Target
 
-SMALL, LARGE = 1_000, 10_000
+SMALL, LARGE, LARGEST = 1_000, 10_000, 100_000
 REPEATS_SMALL, REPEATS_LARGE = 3, 2
 NOISE = 1.1
 ADVANCE_SECONDS = 5
 
 IN_MEMORY = Path("/dev/shm")
-ROOM_BYTES = 4 << 30
-"""What the larger tree takes, several times over."""
+ROOM_BYTES = 8 << 30
+"""What the largest tree takes, and more."""
 
 _CONFIG = """
 [network]
@@ -44,6 +47,8 @@ class JobRun:
 
     report: dict[str, Any]
     cost: Cost
+    bare: float = math.nan
+    """Seconds of processor time for bare writing of the files that the run left."""
 
     @property
     def seconds(self) -> float:
@@ -53,6 +58,15 @@ class JobRun:
     def step(self, name: str) -> float:
         """The seconds of one step."""
         return next(float(step["seconds"]) for step in self.report["steps"] if step["step"] == name)
+
+    def processor(self, name: str) -> float:
+        """The processor time of one step."""
+        return next(float(step["processor_seconds"]) for step in self.report["steps"] if step["step"] == name)
+
+    @property
+    def files(self) -> int:
+        """How many files were published."""
+        return next(int(step["written"]) for step in self.report["steps"] if step["step"] == "publish")
 
     @property
     def requests(self) -> int:
@@ -79,6 +93,7 @@ def run(quick: bool = False) -> list[Finding]:
         *_at_size(small, where, small_runs),
         *_at_size(large, where, large_runs),
         _growth(small, small_runs, large, large_runs),
+        *_light(large, small, small_runs, large_runs),
     ]
     if disk_runs:
         findings.append(_time(f"the same, {small:,} pools, published to the disk: time", disk_runs))
@@ -87,6 +102,20 @@ def run(quick: bool = False) -> list[Finding]:
         with localnet(pools, "--advance-every-seconds", str(ADVANCE_SECONDS)) as url:
             findings.append(_advancing(pools, run_job(url, None, "--dry-run")))
     return findings
+
+
+def largest(quick: bool = False) -> list[Finding]:
+    """One run over ten times as many pools: its time and memory."""
+    pools = 30 if quick else LARGEST
+    folder, where = publishing_folder()
+    with localnet(pools) as url:
+        found = run_job(url, folder)
+    title = f"whole job, {pools:,} pools, {where}"
+    facts = {"processor_s": round(found.cost.cpu_seconds, 1), "files": found.files}
+    return [
+        Finding(f"{title}: time", Spread.of([found.seconds]), "s", Target(300, at_least=False), facts),
+        Finding(f"{title}: peak memory", Spread.of([found.cost.peak_bytes / 1e6]), "MB", Target(1000, at_least=False)),
+    ]
 
 
 def publishing_folder() -> tuple[Path | None, str]:
@@ -106,7 +135,9 @@ def run_job(url: str, parent: Path | None = None, *options: str) -> JobRun:
         cost = run_child(command)
         if cost.exit_code != 0:
             raise RuntimeError(f"the job ended with code {cost.exit_code}:\n{cost.output}")
-        return JobRun(json.loads(report.read_text(encoding="utf-8")), cost)
+        told, tree = json.loads(report.read_text(encoding="utf-8")), Path(folder) / "public"
+        bare = bare_seconds(tree, Path(folder) / "bare") if parent is not None and tree.exists() else math.nan
+        return JobRun(told, cost, bare)
 
 
 def _time(title: str, runs: list[JobRun]) -> Finding:
@@ -159,6 +190,35 @@ def _growth(small: int, small_runs: list[JobRun], large: int, large_runs: list[J
     facts["peak_memory_grows"] = round(peaks[0] / peaks[1], 1)
     title = f"whole job: time for {large:,} pools / time for {small:,} (linear is {linear:g}, and a tenth for noise)"
     return Finding(title, Spread.of(ratios), "times as long", Target(linear * NOISE, at_least=False), facts)
+
+
+def _light(large: int, small: int, small_runs: list[JobRun], large_runs: list[JobRun]) -> list[Finding]:
+    """What a run costs over the bare writing of its files, and how its memory and its files grow with the pools."""
+    peaks = [Spread.of([item.cost.peak_bytes for item in runs]).median for runs in (small_runs, large_runs)]
+    growth = (peaks[1] - peaks[0]) / (large - small) / 1000
+    title = f"whole job, {large:,} pools"
+    findings = [
+        Finding(f"{title}: time", Spread.of([item.seconds for item in large_runs]), "s", Target(15, at_least=False)),
+        Finding(
+            f"peak memory of a further pool, from {small:,} to {large:,}", Spread.of([growth]), "kB",
+            Target(10, at_least=False),
+        ),
+        Finding(
+            f"files a pool, {small:,} pools", Spread.of([item.files / small for item in small_runs]), "files",
+            Target(15, at_least=False),
+        ),
+    ]  # fmt: skip
+    if any(math.isnan(item.bare) for item in large_runs):
+        return findings
+    publish = [item.processor("publish") / item.bare for item in large_runs]
+    whole = [item.cost.cpu_seconds / item.bare for item in large_runs]
+    facts = {"bare_s": round(large_runs[-1].bare, 2), "files": large_runs[-1].files}
+    return [
+        *findings,
+        Finding(f"{title}: processor time of rendering, checking and storing / of bare writing", Spread.of(publish),
+                "times", Target(2.5, at_least=False), facts),
+        Finding(f"{title}: processor time / of bare writing", Spread.of(whole), "times", Target(8, at_least=False)),
+    ]  # fmt: skip
 
 
 def _median_step(runs: list[JobRun], name: str) -> float:
