@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 from typing import Protocol
 
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import OWN_LAYOUT_WASM, TOKEN_WASM, Code, Contracts, Token, run_token, wasm_hash
+from exporter.localnet.contracts import OWN_LAYOUT_WASM, TOKEN_WASM, Token, wasm_entry
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, PROTOCOL_VERSION
 from exporter.localnet.made_assets import make_tokens
 from exporter.localnet.network import LocalNetwork
@@ -34,24 +32,19 @@ class Markets(Protocol):
 class MovingNetwork(LocalNetwork):
     """A chain of one protocol's markets that closes a ledger every five seconds."""
 
-    def __init__(self, markets: Markets, code: Mapping[bytes, Code]) -> None:
+    def __init__(self, markets: Markets) -> None:
         self.markets = markets
         entries = dict(markets.first_entries(DEFAULT_START_LEDGER, DEFAULT_START_TIME))
-        life = DEFAULT_START_LEDGER + 1_000_000
-        for wasm in (TOKEN_WASM, OWN_LAYOUT_WASM):
-            data = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
-            entries[code_key(wasm_hash(wasm))] = RawEntry(data, DEFAULT_START_LEDGER - 9, life)
-        for token in TOKENS:
-            key, data = token.instance_entry()
-            entries[key] = RawEntry(data, DEFAULT_START_LEDGER - 9, life)
+        for key, data in (
+            *map(wasm_entry, (TOKEN_WASM, OWN_LAYOUT_WASM)),
+            *(token.instance_entry() for token in TOKENS),
+        ):
+            entries[key] = RawEntry(data, DEFAULT_START_LEDGER - 9, DEFAULT_START_LEDGER + 1_000_000)
         chain = Chain(entries, start_ledger=DEFAULT_START_LEDGER, start_time=DEFAULT_START_TIME)
-        contracts = Contracts(
-            {wasm_hash(TOKEN_WASM): run_token, wasm_hash(OWN_LAYOUT_WASM): run_token, **code}, stellar_asset=run_token
-        )
-        super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION, contracts)
+        super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
 
-    def advance(self) -> int:
+    def advance(self, seconds: int = 5) -> int:
         """Close one more ledger."""
-        time = self.chain.close_time(self.chain.latest) + 5
+        time = self.chain.close_time(self.chain.latest) + seconds
         changes = list(self.markets.advance(self.chain, self.chain.latest + 1, time))
         return self.chain.close(changes, close_time=time)

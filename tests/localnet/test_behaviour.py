@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import httpx
-import pytest
-
-from exporter.localnet.behaviour import Behaviour, Call, Failure
+from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
 from tests.localnet.rpc_client import LocalRpc, text
 
@@ -108,53 +105,6 @@ def test_a_chain_that_is_to_close_faster_than_it_can_still_answers() -> None:
     assert behind == latest(rpc)
 
 
-def test_the_next_calls_fail_as_planned() -> None:
-    """Planned failures are used up by the calls they are for, in their order, and then all is well."""
-    rpc = rpc_of(lags=(0, 0))
-    rpc.behaviour.fail_next(Failure.rpc(-32001, "too slow"), method="getNetwork")
-    rpc.behaviour.fail_next(Failure.rpc(), times=2, node=1)
-
-    assert START == latest(rpc, "/node/0")
-    assert (-32001, "too slow") == rpc.error("getNetwork")
-    assert [-32603, -32603] == [rpc.answer("getHealth", path="/node/1")["error"]["code"] for _ in range(2)]
-    assert START == latest(rpc, "/node/1")
-    assert "result" in rpc.answer("getNetwork")
-
-
-@pytest.mark.parametrize(
-    ("failure", "status", "body"),
-    [
-        (Failure.http(), 503, b""),
-        (Failure.http(429, retry_after="3"), 429, b""),
-        (Failure.http(502, body=b"bad gateway"), 502, b"bad gateway"),
-        (Failure.garbage(), 200, b"<html><body>upstream error</body></html>"),
-        (Failure.garbage(b"{}"), 200, b"{}"),
-    ],
-    ids=lambda value: value.name if isinstance(value, Failure) else "",
-)
-def test_http_failures_replace_the_response(failure: Failure, status: int, body: bytes) -> None:
-    """A status, a Retry-After header and any body can be sent instead of the answer."""
-    rpc = rpc_of()
-    rpc.behaviour.fail_next(failure)
-
-    response = rpc.post(HEALTH)
-    assert (status, body) == (response.status_code, response.content)
-    assert failure.retry_after == response.headers.get("retry-after")
-    assert 200 == rpc.post(HEALTH).status_code
-
-
-@pytest.mark.parametrize("failure", [Failure.drop(), Failure.truncate()], ids=["drop", "truncate"])
-def test_broken_connections_are_transport_errors(failure: Failure) -> None:
-    """A dropped connection and a truncated response are, in the process too, what httpx raises for them."""
-    rpc = rpc_of()
-    rpc.behaviour.fail_next(failure)
-
-    with pytest.raises(httpx.RemoteProtocolError):
-        rpc.post(HEALTH)
-    assert START == latest(rpc)
-    assert [failure.name, "ok"] == [call.outcome for call in rpc.behaviour.calls]
-
-
 def test_a_share_of_requests_fails() -> None:
     """With a rate, about that share fails, some with HTTP 503 and some with -32603; the seed decides which."""
     runs = []
@@ -168,20 +118,3 @@ def test_a_share_of_requests_fails() -> None:
     outcomes = Counter(runs[0])
     assert {"ok", "HTTP 503", "error -32603"} == set(outcomes)
     assert 100 < outcomes["ok"] < 180
-
-
-def test_the_log_says_what_was_asked_and_answered() -> None:
-    """Each call is logged with its node, method, keys, ledger and outcome, and counted by method."""
-    rpc = rpc_of(advanced=2, lags=(0, 1))
-    key = text(next(iter(rpc.network.chain.known_keys())))
-    rpc.result("getLedgerEntries", "/node/1", keys=[key])
-    rpc.error("getLedgerEntries", {"keys": [key, key]})
-    rpc.result("getLedgers", "/node/0", startLedger=START)
-
-    assert [
-        Call(1, "getLedgerEntries", 1, "1 keys", START + 1, "ok"),
-        Call(0, "getLedgerEntries", 2, "2 keys", START + 2, "error -32603"),
-        Call(0, "getLedgers", 0, f"{{'startLedger': {START}}}", START + 2, "ok"),
-    ] == list(rpc.behaviour.calls)
-    assert {"getLedgerEntries": 2, "getLedgers": 1} == rpc.behaviour.counts
-    assert 2 == len(rpc.behaviour.calls_of("getLedgerEntries"))

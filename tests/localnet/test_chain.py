@@ -26,13 +26,6 @@ def chain_of(*keys: bytes, live_until: int | None = 200, window: int = 1_000) ->
     return Chain(entries, start_ledger=START, start_time=1_000, window=window)
 
 
-def test_an_entry_without_a_life_does_not_expire() -> None:
-    """An entry with no live_until, as classic ones are, is seen as it is."""
-    chain = chain_of(LASTING, live_until=None)
-
-    assert RawEntry(b"first", 90, None) == chain.entry(LASTING, 100)
-
-
 def test_the_window_bounds_what_is_answered_and_kept() -> None:
     """Ledgers before the window and after the latest are refused, and versions that nobody can see are dropped."""
     chain = chain_of(LASTING, window=3)

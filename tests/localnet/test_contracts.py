@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stellar_sdk import scval as sdk
-from stellar_sdk import xdr
 
-from exporter.deployments.local import LOCAL_ROUTER, ROUTER_CODE, made_address
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.local import LOCAL_ROUTER, made_address
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -46,7 +43,7 @@ from exporter.localnet.network import CODE
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from tests.jobs import run, settings_for
-from tests.localnet.rpc_client import LocalRpc, stellar_asset
+from tests.localnet.rpc_client import stellar_asset
 
 LEDGER = 1_000
 NOW = 1_800_000_000
@@ -228,37 +225,6 @@ def of_kind(network: MadeNetwork, kind: FeedKind) -> Feed:
     return next(feed for feed in network.feeds if feed.kind is kind)
 
 
-def test_the_list_has_its_code() -> None:
-    """The list of the local network has the wasm hash of the stand-in."""
-    assert ROUTER_WASM_HASH.hex() == ROUTER_CODE == LOCAL_ROUTER.wasm_hash
-    assert LOCAL_ROUTER == NETWORKS["local"].router
-
-
-def test_results_in_order(network: MadeNetwork) -> None:
-    """Each call's result is what it gives alone, in the order of the calls, void among them."""
-    feeds = [of_kind(network, kind) for kind in (FeedKind.NORMAL, FeedKind.MISSING, FeedKind.ZERO)]
-    found = values(simulate(network, *map(price_of, feeds), invocation(feeds[0].oracle.contract, "decimals")))
-
-    for feed, value in zip(feeds, found, strict=False):
-        alone = ContractCall(feed.oracle.contract, "lastprice", (stellar_asset(feed.token),))
-        simulation = network.contracts.simulate(network.chain, network.chain.latest, alone)
-        assert simulation.result is not None
-        assert decode_scval(simulation.result) == value
-    assert u32(feeds[0].oracle.decimals) == found[3]
-
-
-def test_footprints_join(network: MadeNetwork) -> None:
-    """The footprint has the router, its code, and all that the calls looked at; nothing is written."""
-    feeds = [feed for feed in network.feeds if feed.kind is FeedKind.NORMAL][:3]
-    footprint = simulate(network, *map(price_of, feeds)).footprint
-
-    expected = {entries.instance_key(ROUTER), entries.code_key(ROUTER_WASM_HASH)}
-    for feed in feeds:
-        alone = ContractCall(feed.oracle.contract, "lastprice", (stellar_asset(feed.token),))
-        expected |= set(network.contracts.simulate(network.chain, network.chain.latest, alone).footprint)
-    assert expected == set(footprint)
-
-
 def test_failing_calls(network: MadeNetwork) -> None:
     """A contract's own error is passed on, any other is hidden; one that may not fail fails the whole."""
     unknown, normal = of_kind(network, FeedKind.UNKNOWN), of_kind(network, FeedKind.NORMAL)
@@ -328,17 +294,6 @@ def test_wrong_calls(network: MadeNetwork, function: str, arguments: tuple[ScVal
 
     assert simulation.error is not None
     assert error in simulation.error
-
-
-def test_over_the_server(network: MadeNetwork) -> None:
-    """What the exporter encodes stellar-sdk reads, and what the server answers it reads as well."""
-    feed = of_kind(network, FeedKind.NORMAL)
-    call = invocation(feed.oracle.contract, "decimals")
-    result = LocalRpc(network).simulate(ROUTER, "exec", address(CALLER), vec(call, price_of(feed)))
-
-    (only,) = result["results"]
-    found: Any = sdk.to_native(xdr.SCVal.from_xdr(only["xdr"]))
-    assert (feed.oracle.decimals, feed.scaled_price()) == (found[0], found[1]["price"])
 
 
 def test_an_archived_entry_is_written() -> None:

@@ -9,9 +9,8 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_of
-from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.localnet.contracts import storage_of
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.made_assets import FeedKind
 from tests.localnet.rpc_client import stellar_asset
@@ -76,25 +75,6 @@ def test_the_known_contracts_are_there() -> None:
         for known in deployment.contracts:
             code = instance_of(read(network, entries.instance_key(known.address))).wasm_hash
             assert known.wasm_hash in (None, (code or b"").hex()), known.address
-
-
-def test_every_pool_is_found_from_the_known_backstops(made: MadeNetwork) -> None:
-    """The reward zones of the backstops that the local network's list names hold every pool, and factories vouch."""
-    found = []
-    for deployment in NETWORKS["local"].deployments:
-        if deployment.protocol != "blend":
-            continue
-        assert deployment.backstop is not None
-        zone = read(made, entries.data_key(deployment.backstop, symbol("RZ"))).value
-        backstop = instance_of(read(made, entries.instance_key(deployment.backstop)))
-        factory = storage_of(backstop, symbol("PoolFact"))
-        assert factory is not None
-        for _, pool in zone[1]:
-            found.append(pool)
-            vouched = read(made, entries.variant_key(factory[1], "Contracts", address(pool)))
-            assert (scval.BOOL, True) == vouched.value
-            assert deployment.label == next(m.generation.label for m in made.markets if m.address == pool)
-    assert sorted(market.address for market in made.markets) == sorted(found)
 
 
 def test_the_network_has_what_real_ones_have(made: MadeNetwork) -> None:
@@ -178,6 +158,20 @@ def test_each_ledger_changes_a_few_reserves_as_operations_do() -> None:
             assert time == fields["last_time"]
             assert fields == {name: getattr(data_of[key], name) for name in fields}
             assert (after[key].live_until or 0) >= ledger + 45 * 17_280
+
+
+def test_the_first_pool_goes_on_paying() -> None:
+    """It takes the rewards that it is given before a week is over; of the others some have run out after a month."""
+    network = MadeNetwork(pools=80, seed=3, close_seconds=86_400)
+    for _ in range(30):
+        network.advance()
+    time = network.chain.close_time(network.chain.latest)
+    first, *others = network.blend_rewards.insured.values()
+    renewed = [item for item in (first.paid, *first.sides.values()) if item and item.renewed]
+
+    assert renewed
+    assert all(item.expiration > time for item in renewed)
+    assert all(item.expiration < time for insured in others for item in insured.sides.values())
 
 
 def test_reserves_can_be_archived_or_missing() -> None:

@@ -11,7 +11,7 @@ from stellar_sdk import scval as sdk
 
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import entries
-from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
@@ -326,15 +326,6 @@ def _built(*operations: str, memo: str | None = None, source: str = NOBODY) -> s
     if memo is not None:
         builder.add_text_memo(memo)
     return builder.set_timeout(0).build().to_xdr()
-
-
-def test_an_envelope_that_the_sdk_built_runs(priced_rpc: LocalRpc, priced: MadeNetwork) -> None:
-    """What stellar-sdk builds is simulated as well, from any source account."""
-    for source in (NOBODY, Keypair.random().public_key):
-        transaction = _built(priced.oracles[0].contract, source=source)
-        (only,) = priced_rpc.result("simulateTransaction", transaction=transaction)["results"]
-
-        assert u32(7) == decode_scval(xdr.SCVal.from_xdr(only["xdr"]).to_xdr_bytes())
 
 
 ORACLE = MadeNetwork(pools=0).oracles[0].contract

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from stellar_sdk import Account, Network, SorobanServer, TransactionBuilder, xdr
 from stellar_sdk import scval as sdk
-from stellar_sdk.exceptions import SorobanRpcErrorResponse
 
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval_encode import address
@@ -87,21 +86,6 @@ def test_the_sdk_reads_entries(served: Served, sdk_server: SorobanServer) -> Non
         assert (truth.last_modified, truth.live_until) == (entry.last_modified_ledger, entry.live_until_ledger)
 
 
-def test_the_sdk_reads_the_data_of_a_contract(served: Served, sdk_server: SorobanServer) -> None:
-    """stellar-sdk finds an entry by contract and key, an archived one too."""
-    market, reserve = served.network.archived[0]
-    key = sdk.to_vec([sdk.to_symbol("ResData"), sdk.to_address(reserve.token)])
-
-    entry = sdk_server.get_contract_data(market.address, key)
-    assert entry is not None
-    assert 0 == entry.live_until_ledger
-    data = xdr.LedgerEntryData.from_xdr(entry.xdr).contract_data
-    assert data is not None
-    native = sdk.to_native(data.val)
-    assert isinstance(native, dict)
-    assert (reserve.b_rate, reserve.last_time) == (native["b_rate"], native["last_time"])
-
-
 def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
     """stellar-sdk parses a simulation's result and its error."""
     feed = served.network.feeds[0]
@@ -126,16 +110,6 @@ def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
     assert isinstance(price, dict)
     assert feed.scaled_price() == price["price"]
     assert str(simulated()).startswith("HostError: Error(WasmVm, UnexpectedSize)")
-
-
-def test_the_sdk_raises_the_servers_errors(served: Served, sdk_server: SorobanServer) -> None:
-    """stellar-sdk raises the code and message of a JSON-RPC error."""
-    with pytest.raises(SorobanRpcErrorResponse, match="must be between the oldest ledger"):
-        sdk_server.get_ledgers(start_ledger=1)
-    key = xdr.LedgerKey.from_xdr_bytes(entries.code_key(bytes(32)))
-    with pytest.raises(SorobanRpcErrorResponse, match=r"status code \(404\)") as caught:
-        sdk_server.get_ledger_entries([key, key])
-    assert -32603 == caught.value.code
 
 
 def test_broken_connections_are_broken_for_real(served: Served) -> None:

@@ -23,8 +23,10 @@ from exporter.localnet.k2 import (
     reserve_entry,
     router_instance,
 )
+from exporter.localnet.k2_made import K2Markets
+from exporter.localnet.made import DEFAULT_START_TIME
 from exporter.protocols.k2 import layout
-from tests.localnet.k2_network import K2Network
+from tests.localnet.moving import TOKENS
 
 KINDS = {
     "u128": scval.U128, "i128": scval.I128, "u64": scval.U64, "u32": scval.U32, "Address": scval.ADDRESS,
@@ -67,7 +69,7 @@ def instance_of(entry: Entry) -> dict[str, ScVal]:
 
 def test_structs(source: Path) -> None:
     """Every struct that the embedded network writes has the fields of the source, each of its kind, and no other."""
-    market = K2Network(count=1).k2.markets[0]
+    market = K2Markets(1, 1, TOKENS, DEFAULT_START_TIME).markets[0]
     reserve = market.reserves[0]
     stored = value_of(reserve_entry(market, reserve))
     configuration = next(value for key, value in stored[1] if key[1] == "configuration")
@@ -87,7 +89,7 @@ def test_structs(source: Path) -> None:
 
 def test_keys(source: Path) -> None:
     """Every key that is read or written is one of the source's."""
-    market = K2Network(count=1).k2.markets[0]
+    market = K2Markets(1, 1, TOKENS, DEFAULT_START_TIME).markets[0]
     text = (source / "kinetic-router/storage.rs").read_text()
     known = set(re.findall(r'symbol_short!\("(\w+)"\)', text))
     rates = set(re.findall(r'symbol_short!\("(\w+)"\)', (source / "interest-rate-strategy/storage.rs").read_text()))

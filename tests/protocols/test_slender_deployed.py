@@ -64,7 +64,7 @@ def spec(wasm: bytes) -> Spec:
 def moved() -> tuple[MovingNetwork, SlenderMarkets]:
     """A network of one made market, some operations after its start."""
     markets = SlenderMarkets(1, 1, TOKENS, DEFAULT_START_TIME)
-    network = MovingNetwork(markets, slender.CODE)
+    network = MovingNetwork(markets)
     for _ in range(60):
         network.advance()
     return network, markets
