@@ -50,7 +50,7 @@ from exporter.tree.families import (
     page_key,
     parse_key,
 )
-from exporter.tree.files import FileKind
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 
@@ -89,7 +89,20 @@ class TreeChecker:
         # A filter of few pools has the same first page in many sizes.
         self._recent: dict[str, Page] = {}
 
-    def add(self, key: str, data: bytes, *, of_run: bool = True, sha256: str | None = None) -> None:
+    def add_rendered(self, file: RenderedFile) -> None:
+        """Add a file as it comes from its renderer, and hold it against what that says of it."""
+        self.add(file.key, file.data, sha256=file.sha256, written=file.document, links=file.links)
+
+    def add(
+        self,
+        key: str,
+        data: bytes,
+        *,
+        of_run: bool = True,
+        sha256: str | None = None,
+        written: msgspec.Struct | None = None,
+        links: tuple[str, ...] | None = None,
+    ) -> None:
         """Add a file.
 
         Args:
@@ -97,6 +110,8 @@ class TreeChecker:
             data: its bytes.
             of_run: False for a file that the run's manifest does not list, and need not list.
             sha256: the digest of the bytes, where it was computed already.
+            written: the document that the bytes must say, where that is known.
+            links: where the web page leads inside the tree, where that is known.
         """
         whole = self.whole
         if key in whole.seen:
@@ -117,7 +132,7 @@ class TreeChecker:
             self._add_head(key, filters, page)
             return
         try:
-            model = self._read(key, data, filters, token)
+            model = self._read(key, data, filters, token, written, links)
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.looked.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
@@ -186,7 +201,15 @@ class TreeChecker:
         whole.faults.raise_any()
         return whole.looked
 
-    def _read(self, key: str, data: bytes, filters: dict[str, str] | None, token: str) -> str | None:
+    def _read(
+        self,
+        key: str,
+        data: bytes,
+        filters: dict[str, str] | None,
+        token: str,
+        written: msgspec.Struct | None,
+        links: tuple[str, ...] | None,
+    ) -> str | None:
         """Take a file apart; gives the name of its model if it is a document."""
         whole = self.whole
         if PAGE.pattern.fullmatch(key):
@@ -216,11 +239,11 @@ class TreeChecker:
             if match["sha256"] != whole.seen[key].sha256:
                 raise CheckError(f"its content has the digest {whole.seen[key].sha256}")
         elif key.endswith(".html"):
-            whole.links[key] = links_of(key, data)
+            whole.links[key] = links_of(key, data) if links is None else links
         elif YIELDS.pattern.fullmatch(key):
             decode_json(data, object)
         elif key.endswith(".json"):
-            return self._read_document(key, data)
+            return self._read_document(key, data, written)
         elif key.endswith(".atom"):
             self._watched[key] = read_feed(data)
         elif key == METRICS.template:
@@ -234,9 +257,9 @@ class TreeChecker:
         folder = assets_folder(filters.get("market"), filters.get("token"))
         self.whole.heads.setdefault(folder, {})[key[len(folder) + 1 : -len(".json")]] = page
 
-    def _read_document(self, key: str, data: bytes) -> str:
+    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
         whole = self.whole
-        document = parse_back(key, data)
+        document = parse_back(key, data, written)
         self._count(type(document).__name__, 0)
         match document:
             case SystemStatus():

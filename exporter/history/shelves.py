@@ -22,7 +22,7 @@ from exporter.history.totals import TOTALS_FRAME
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, TOTALS_PAGE, Family
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import read_back, render_document
+from exporter.tree.read_back import file_of
 
 Place = tuple[str, str]
 """Whose history it is: the market and pool, or the scope and id of a total."""
@@ -86,15 +86,15 @@ class Shelf:
             for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
                 buckets = [self.form.bucket(*row[3:]) for row in group]
                 begun.add(place)
-                yield render_document(self._document(place, buckets[-1].last_ledger, buckets))
+                yield file_of(self._document(place, buckets[-1].last_ledger, buckets))
         for place in sorted(first_ledgers.keys() - begun):
-            yield render_document(self._document(place, first_ledgers[place], []))
+            yield file_of(self._document(place, first_ledgers[place], []))
 
     def _page(self, place: Place, buckets: list[Any]) -> RenderedFile:
         document = self._document(place, buckets[-1].last_ledger, buckets)
         data = encode(document)
         self.cursors[place] = page_token(data)
-        return read_back(RenderedFile(self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE), document)
+        return RenderedFile(self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE, document=document)
 
     def _document(self, place: Place, ledger: int, buckets: list[Any]) -> AssetHistory | TotalsHistory:
         return self.form.document(*place, self.bucket.name, ledger, buckets, self.cursors.get(place))

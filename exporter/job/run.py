@@ -78,7 +78,7 @@ from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import CHANGES, EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import render_document
+from exporter.tree.read_back import file_of, read_back
 
 SHOWN_DISCOVERIES = 5
 SHOWN_DAMAGE = 20
@@ -379,7 +379,9 @@ def bring_up_to_date(store: Store, ledger: int, facts: dict[str, Any]) -> Series
     manifest = read_history_manifest(store)
     series = load_series(store, manifest, ledger)
     known = series.row_count
-    restored = store.put_new_many((file.key, file.data) for file in catch_up(store, manifest, ledger, series))
+    restored = store.put_new_many(
+        (file.key, file.data) for file in map(read_back, catch_up(store, manifest, ledger, series))
+    )
     facts.update(read_again=series.row_count - known, restored=restored.written)
     return series
 
@@ -411,14 +413,14 @@ def publish(
         def checked() -> Iterator[RenderedFile]:
             for file in chain([evidence], render(settings, store, tables, part, series, history)):
                 progress.advance()
-                checker.add(file.key, file.data, sha256=file.sha256)
+                checker.add_rendered(file)
                 yield file
 
         publication.write(checked())
         sealed = publication.seal()
         status = status_document(settings, tables, sealed.summary, evidence.key)
-        for file in (*sealed.records, render_document(status)):
-            checker.add(file.key, file.data, sha256=file.sha256)
+        for file in (*sealed.records, file_of(status)):
+            checker.add_rendered(file)
         looked = checker.finish()
         return publication.complete(sealed, status), looked
 
@@ -457,13 +459,13 @@ def render(
     yield from render_tables(part, history, tables.close_time)
     stood = store.get(CHANGES.template)
     changes = change_list(tables, read_changes(None if stood is None else stood.data), network.passphrase)
-    yield render_document(changes)
+    yield file_of(changes)
     yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
     yield render_metrics(tables)
     yield render_llms()
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
-    yield render_document(covered)
-    yield render_document(openapi_document())
+    yield file_of(covered)
+    yield file_of(openapi_document())
     yield from render_errors()
     yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history))
 

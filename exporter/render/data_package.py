@@ -17,7 +17,7 @@ from exporter.tree.documents import (
 from exporter.tree.families import LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
-from exporter.tree.read_back import render_document
+from exporter.tree.read_back import file_of
 
 _TYPES = {
     ParquetType.UTF8: "string",
@@ -37,7 +37,7 @@ def render_tables(part: HistoryPart, history: HistoryManifest, close_time: int) 
         close_time: when the run's ledger closed, in unix seconds.
     """
     yield RenderedFile(LATEST_PARQUET.template, part.file.data, FileKind.DOCUMENT)
-    yield render_document(data_package(history, close_time))
+    yield file_of(data_package(history, close_time))
 
 
 def data_package(history: HistoryManifest, close_time: int) -> DataPackage:

@@ -14,7 +14,7 @@ from exporter.tables import POOLS
 from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token, timestamp
 from exporter.tree.families import POOLS_PAGE, pools_key
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import render_document
+from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
 
@@ -87,7 +87,7 @@ def render_token_list(tables: Tables, rows: Sequence[PoolRow], first_seen: Mappi
                 None if borrow is None else _best(borrow, borrow.borrow_apy_bps, borrow.borrow_reward_apr_bps),
             )
         )  # fmt: skip
-    return render_document(TokenList(tables.ledger, entries))
+    return file_of(TokenList(tables.ledger, entries))
 
 
 def _best(row: PoolRow, apy: int, reward: int | None) -> BestRate:

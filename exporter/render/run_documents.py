@@ -1,7 +1,7 @@
 """Everything of the API that a run renders: its pages, the documents of markets, pools and tokens, and what is covered.
 
-Every document is encoded from its model and read back before it is handed on; pages are read back by who checks the
-tree. The publisher lets documents wait until all that they lead to is written.
+Who checks the tree reads every file back: a document is handed on with the model that it was encoded from. The
+publisher lets documents wait until all that they lead to is written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from exporter.tree.documents import (
 from exporter.tree.files import RenderedFile
 from exporter.tree.headers import METHODS
 from exporter.tree.problems import Problem, not_found, problem
-from exporter.tree.read_back import render_document
+from exporter.tree.read_back import file_of
 
 MARKET_POOLS_CAP = 200
 """How many pools a market summary lists; the rest is at ``/v1/assets?market=``."""
@@ -83,7 +83,7 @@ def render_tree(
     check_markets(pools, markets)
     yield from render_pages(pools, markets, sizes, default_size)
     for summary in market_summaries(pools, markets, cap, backstops):
-        yield render_document(summary)
+        yield file_of(summary)
 
 
 def market_summaries(
@@ -169,7 +169,7 @@ def render_details(
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
         parameters = tables.parameters.get(key, ())
-        yield render_document(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
+        yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
 
 
 def asset_detail(
@@ -267,9 +267,9 @@ def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[R
     ``first_seen`` has the lowest ledger of each token in the history, this run's own included. CheckError for a value
     that the API does not allow.
     """
-    yield render_document(market_list(tables))
-    yield render_document(protocol_summary(tables))
-    yield from map(render_document, token_documents(tables, first_seen))
+    yield file_of(market_list(tables))
+    yield file_of(protocol_summary(tables))
+    yield from map(file_of, token_documents(tables, first_seen))
 
 
 def market_list(tables: Tables) -> MarketList:
@@ -444,4 +444,4 @@ def generic_problems() -> tuple[Problem, ...]:
 
 def render_errors() -> Iterator[RenderedFile]:
     """The problem documents. They are the same in every run."""
-    return map(render_document, generic_problems())
+    return map(file_of, generic_problems())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct
 
 from exporter.errors import StoreError
 
@@ -40,6 +42,8 @@ class RenderedFile:
         sha256: SHA-256 of the bytes, 64 lowercase hex digits; computed where it is not given.
         stands_for: files of its folder that the run leaves out because this one answers for them. What an earlier run
             left there is overwritten with these bytes, until it is swept.
+        document: what the bytes were encoded from, where nobody has read them back yet (`exporter.tree.read_back`).
+        links: where a web page leads inside the tree, as paths from its root, where its renderer says so.
     """
 
     key: str
@@ -47,6 +51,8 @@ class RenderedFile:
     kind: FileKind
     sha256: str = ""
     stands_for: tuple[str, ...] = ()
+    document: Struct | None = field(default=None, compare=False, repr=False)
+    links: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.sha256:

@@ -8,10 +8,11 @@ Whether it says what the tables say is checked where it is rendered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
+from msgspec import Struct
 
 from exporter.errors import CheckError
 from exporter.tables import GATES
@@ -189,27 +190,28 @@ def _summary(summary: ProtocolSummary) -> str | None:
 _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMILIES if family.model is not None}
 
 
-def render_document(document: Document) -> RenderedFile:
-    """The file of any document but a page. CheckError when it breaks a constraint of its model."""
+def file_of(document: Document) -> RenderedFile:
+    """The file of any document but a page, for a stream that the checker of the whole tree reads back."""
     key = key_of(document)
-    return read_back(RenderedFile(key, encode(document), kind_of(key)), document)
+    return RenderedFile(key, encode(document), kind_of(key), document=document)
 
 
-def read_back(file: RenderedFile, document: Document) -> RenderedFile:
-    """The file, once it is seen to read back as the document it was made from; CheckError when it does not."""
-    if parse_back(file.key, file.data) != document:
-        raise CheckError(f"{file.key}: reads back as another document than was written")
-    return file
+def render_document(document: Document) -> RenderedFile:
+    """The file of any document but a page, read back. CheckError when it breaks a constraint of its model."""
+    return read_back(file_of(document))
 
 
-# A run's files go one by one from who renders them to the checker of the whole tree, and both want them parsed.
-@lru_cache(maxsize=1)
-def parse_back(key: str, data: bytes) -> Document:
-    """Decode a file with its model and check it against its key.
+def read_back(file: RenderedFile) -> RenderedFile:
+    """The file of a document, once it is seen to say the document it was made from; CheckError when it does not."""
+    parse_back(file.key, file.data, file.document)
+    return replace(file, document=None)
+
+
+def parse_back(key: str, data: bytes, written: Struct | None = None) -> Document:
+    """Decode a file with its model and check it against its key, and against what was written, if that is known.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
-    a constraint or are not in canonical form, and for a document that is not the one its key names. The document
-    may be shared with an earlier caller: it is to be read only.
+    a constraint or are not in canonical form, and for a document that is not the one its key names, or the written one.
     """
     found = parse_key(key)
     if found is None or (model := found[0].model) is None:
@@ -220,6 +222,8 @@ def parse_back(key: str, data: bytes) -> Document:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
+    if written is not None and document != written:
+        raise CheckError(f"{key}: reads back as another document than was written")
     wrong = contradiction(document, found[1], data)
     if wrong:
         raise CheckError(f"{key}: {wrong}")

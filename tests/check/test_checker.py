@@ -24,6 +24,8 @@ from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
 from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.read_back import parse_back
 from tests.check.trees import (
     RUNS,
     Files,
@@ -137,6 +139,20 @@ class TestMissingAndDamaged:
             check({})
         with pytest.raises(CheckError, match="not one file"):
             TreeChecker(1).finish()
+
+    def test_bytes_that_are_not_what_their_renderer_wrote(self, files: Files) -> None:
+        """A document that decodes, but as another than it was encoded from, is named; a good one is not."""
+        checker = TreeChecker(status_of(files)["observed_ledger"])
+        good, bad = [key for key in keys(files, "v1/tokens/C") if "history" not in key][:2]
+        for key, changes in ((good, {}), (bad, {"symbol": "OTHER"})):
+            document = structs.replace(parse_back(key, files[key]), **changes)
+            checker.add_rendered(RenderedFile(key, files[key], FileKind.DOCUMENT, document=document))
+
+        with pytest.raises(TreeFaultsError) as caught:
+            checker.whole.faults.raise_any()
+        assert [f"{bad}: reads back as another document than was written"] == [
+            str(item) for item in caught.value.faults
+        ]
 
     def test_no_status(self, files: Files) -> None:
         """Without a pointer nothing is published."""

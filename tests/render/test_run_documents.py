@@ -28,7 +28,7 @@ from exporter.render.run_documents import (
     render_tree,
 )
 from exporter.tables import MARKETS
-from exporter.tree.read_back import render_document
+from exporter.tree.read_back import read_back, render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
 from tests.render.rendering import SIZES, contract, markets_frame
@@ -69,7 +69,7 @@ def overview(
         pl.DataFrame(markets, schema=MARKETS),
         tokens=tokens or {},
     )
-    return {file.key: json.loads(file.data) for file in render_overview(tables, first_seen or {})}
+    return {file.key: json.loads(file.data) for file in map(read_back, render_overview(tables, first_seen or {}))}
 
 
 def test_the_list_of_markets() -> None:
@@ -250,7 +250,7 @@ def test_frames_that_contradict_each_other_are_refused(changes: dict[str, Any], 
     markets = pl.DataFrame([markets.row(0, named=True) | changes], schema=markets.schema)
 
     with pytest.raises(CheckError, match=message):
-        list(render_tree(pools, markets, SIZES, 50))
+        list(map(read_back, render_tree(pools, markets, SIZES, 50)))
 
 
 def test_markets_out_of_order_are_refused() -> None:
@@ -346,7 +346,9 @@ def rendered(**changes: object) -> dict[str, Any]:
         pl.DataFrame(schema=MARKETS),
         parameters={(MARKET, POOL): PARAMETERS},
     )
-    (file,) = render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)))
+    (file,) = map(
+        read_back, render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)))
+    )
     assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     periods = document.pop("periods")
