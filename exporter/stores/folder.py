@@ -25,13 +25,14 @@ import fcntl
 import os
 import secrets
 import stat
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.store import (
@@ -66,9 +67,12 @@ _ADVICE = {
 FEW = 4
 """Up to so many paths are made durable one by one; a whole file system is not bothered for them."""
 
+OPEN_FOLDERS = 128
+"""About how many folders are held open at once; the least limit of open files that is usual is 256."""
 
-def make_durable(files: Collection[Path], folders: Collection[Path]) -> None:
-    """Return when the bytes of these files and the names in these folders are on the disk.
+
+def make_durable(files: Collection[str], folders: Collection[str]) -> None:
+    """Return when the bytes of these files and the names in these folders are on the disk; takes their paths.
 
     Many paths on Linux cost one ``syncfs`` for each file system they are on; elsewhere, and for few paths, each
     is made durable with its own ``fsync``.
@@ -78,19 +82,17 @@ def make_durable(files: Collection[Path], folders: Collection[Path]) -> None:
     """
     sync_file_system = _sync_file_system()
     if sync_file_system is not None and len(files) + len(folders) > FEW:
-        for folder in _one_for_each_device({file.parent for file in files} | set(folders)):
+        touched = {file.rpartition("/")[0] for file in files}.union(folders)
+        devices = {os.stat(folder).st_dev: folder for folder in touched}  # noqa: PTH116 - cheaper, for thousands
+        for folder in devices.values():
             sync_file_system(folder)
         return
     for path in (*files, *folders):
         _with_descriptor(path, os.fsync)
 
 
-def _one_for_each_device(folders: Iterable[Path]) -> list[Path]:
-    return list({folder.stat().st_dev: folder for folder in folders}.values())
-
-
 @cache
-def _sync_file_system() -> Callable[[Path], None] | None:
+def _sync_file_system() -> Callable[[str], None] | None:
     """Find ``syncfs`` in the C library; Python has no name for it. None where there is none."""
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
@@ -105,7 +107,7 @@ def _sync_file_system() -> Callable[[Path], None] | None:
     return lambda folder: _with_descriptor(folder, sync)
 
 
-def _with_descriptor(path: Path, action: Callable[[int], None]) -> None:
+def _with_descriptor(path: str, action: Callable[[int], None]) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         action(descriptor)
@@ -113,20 +115,11 @@ def _with_descriptor(path: Path, action: Callable[[int], None]) -> None:
         os.close(descriptor)
 
 
-def refuse_link(folder: Path) -> None:
-    """Raise OSError unless this is a folder itself, not a link to one."""
-    mode = folder.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if not stat.S_ISDIR(mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-
-
-def read_file(path: Path) -> bytes | None:
-    """Read a regular file; None when there is none. Never follows a link, never waits for a pipe."""
+def read_file(name: str, folder: int) -> bytes | None:
+    """Read a regular file of an open folder; None when there is none. Never follows a link, never waits for a pipe."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
         return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -137,40 +130,148 @@ def read_file(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Make a file that was not there, with the permissions that the umask leaves."""
+def write_file(name: str, data: bytes, folder: int) -> None:
+    """Make a file that was not there in an open folder, with the permissions that the umask leaves."""
     # Not tempfile: its files are readable by their owner alone, and a web server has to read these.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        written = os.write(descriptor, data)
+        while written < len(data):
+            written += os.write(descriptor, memoryview(data)[written:])
     finally:
         os.close(descriptor)
 
 
+def refused(action: str, what: str, error: OSError) -> StoreError:
+    """What the operating system says, as a StoreError that names the key."""
+    reason = error.strerror or type(error).__name__
+    return StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}")
+
+
 @contextmanager
 def reported(action: str, what: str) -> Iterator[None]:
-    """Turn what the operating system says into a StoreError that names the key."""
+    """Raise what is `refused`."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}") from error
+        raise refused(action, what, error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """A file written under a temporary name, waiting for its own."""
+class _Folders:
+    """Folders below a root, held open by their part of the key: what is reached through them is reached by no link.
+
+    Leaving it as a context manager closes them.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._open: dict[str, tuple[int, bool]] = {}
+        self.changed: set[str] = set()
+        """The paths of folders that have new names in them."""
+
+    def __enter__(self) -> _Folders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def path(self, part: str) -> str:
+        return f"{self._root}/{part}" if part else self._root
+
+    def made(self, part: str) -> tuple[int, bool]:
+        """Open a folder, made if need be, and say whether it is known to have been made just now, and so empty."""
+        found = self._open.get(part)
+        if found is not None:
+            return found
+        if len(self._open) >= OPEN_FOLDERS:
+            self._close()
+        if not part:
+            return self._hold(part, self._made_root(), new=False)
+        above, _, name = part.rpartition("/")
+        parent, parent_is_new = self.made(above)
+        if not parent_is_new:
+            with suppress(FileNotFoundError):
+                return self._hold(part, _open_folder(name, parent), new=False)
+        try:
+            os.mkdir(name, dir_fd=parent)
+        except FileExistsError:
+            return self._hold(part, _open_folder(name, parent), new=False)
+        self.changed.add(self.path(above))
+        return self._hold(part, _open_folder(name, parent), new=True)
+
+    def found(self, part: str) -> int | None:
+        """Open a folder; None where there is none."""
+        if part in self._open:
+            return self._open[part][0]
+        try:
+            if not part:
+                return self._hold(part, os.open(self._root, os.O_RDONLY | os.O_DIRECTORY), new=False)[0]
+            above, _, name = part.rpartition("/")
+            parent = self.found(above)
+            return None if parent is None else self._hold(part, _open_folder(name, parent), new=False)[0]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def forget(self, part: str) -> None:
+        """Close a folder that may be gone, with those above it."""
+        while True:
+            held = self._open.pop(part, None)
+            if held is not None:
+                os.close(held[0])
+            if not part:
+                return
+            part = part.rpartition("/")[0]
+
+    def remove_if_empty(self, part: str) -> None:
+        """Remove a folder in which nothing is, and those above it that become empty by that; the root stays."""
+        while part:
+            above, _, name = part.rpartition("/")
+            parent = self.found(above)
+            if parent is None:
+                return
+            try:
+                os.rmdir(name, dir_fd=parent)
+            except OSError:
+                return
+            self.forget(part)
+            part = above
+
+    def _made_root(self) -> int:
+        try:
+            return os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            root = Path(self._root)
+            root.mkdir(parents=True)
+            self.changed.add(str(root.parent))
+            return os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _hold(self, part: str, descriptor: int, *, new: bool) -> tuple[int, bool]:
+        self._open[part] = descriptor, new
+        return descriptor, new
+
+    def _close(self) -> None:
+        for descriptor, _ in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+
+def _open_folder(name: str, parent: int) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+        raise
+
+
+class _Staged(NamedTuple):
+    """A file written under a temporary name in its folder, waiting for its own name."""
 
     key: str
-    data: bytes
-    folder: Path
-    temporary: Path
-
-    @property
-    def final(self) -> Path:
-        return self.folder / self.key.rpartition("/")[2]
+    part: str
+    name: str
+    temporary: str
+    size: int
 
 
 class FolderStore:
@@ -183,9 +284,8 @@ class FolderStore:
 
     def __init__(self, root: str | Path, *, durable: bool = True) -> None:
         self.root = Path(root).absolute()
+        self._root = str(self.root)
         self._durable = durable
-        self._known_folders: dict[str, Path] = {}  # folders that were seen and are no links, by their part of the key
-        self._unsynced_folders: set[Path] = set()
         self._temporary_stem = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-"
         self._temporary_count = 0
         self._swap_lock = Lock()
@@ -202,15 +302,16 @@ class FolderStore:
         return 1
 
     def get(self, key: str) -> StoredObject | None:
-        with reported("read", check_key(key)):
-            folder = self._existing_folder(key)
-            data = None if folder is None else read_file(folder / _name(key))
+        part, _, name = check_key(key).rpartition("/")
+        with reported("read", key), _Folders(self._root) as folders:
+            folder = folders.found(part)
+            data = None if folder is None else read_file(name, folder)
         return None if data is None else StoredObject(data, etag_of(data))
 
     def has(self, key: str) -> bool:
         with reported("look at", check_key(key)):
             try:
-                return stat.S_ISREG(os.lstat(f"{self.root}/{key}").st_mode)
+                return stat.S_ISREG(os.lstat(f"{self._root}/{key}").st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return False
 
@@ -249,43 +350,43 @@ class FolderStore:
     def delete(self, keys: Iterable[str]) -> int:
         """Folders that become empty go too. A power cut may bring deleted files back."""
         removed = 0
-        for key in keys:
-            with reported("delete", check_key(key)):
-                folder = self._existing_folder(key)
-                if folder is None:
-                    continue
-                try:
-                    (folder / _name(key)).unlink()
-                except FileNotFoundError:
-                    continue
-                removed += 1
-                self._remove_empty_folders(key)
+        with _Folders(self._root) as folders:
+            for key in keys:
+                part, _, name = check_key(key).rpartition("/")
+                with reported("delete", key), suppress(FileNotFoundError):
+                    folder = folders.found(part)
+                    if folder is not None:
+                        os.unlink(name, dir_fd=folder)
+                        removed += 1
+                        folders.remove_if_empty(part)
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
         """These are the temporary files of runs that died."""
         removed = 0
-        for key, entry in self._files_below(""):
-            if not entry.name.startswith(TEMPORARY_PREFIX):
-                continue
-            with reported("delete", key), suppress(FileNotFoundError):
-                if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
-                    Path(entry.path).unlink()
-                    self._remove_empty_folders(key)
-                    removed += 1
+        with _Folders(self._root) as folders:
+            for key, entry in self._files_below(""):
+                if not entry.name.startswith(TEMPORARY_PREFIX):
+                    continue
+                with reported("delete", key), suppress(FileNotFoundError):
+                    if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
+                        Path(entry.path).unlink()
+                        folders.remove_if_empty(key.rpartition("/")[0])
+                        removed += 1
         return removed
 
     def try_writing(self) -> None:
         """A folder that is not there is made and removed again."""
         made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        trial = self.root / f"{self._temporary_stem}trial"
+        trial = f"{self._temporary_stem}trial"
         try:
-            with reported("write into", self.uri):
-                self.root.mkdir(parents=True, exist_ok=True)
+            with reported("write into", self.uri), _Folders(self._root) as folders:
+                root, _ = folders.made("")
                 try:
-                    write_file(trial, b"trial")
+                    write_file(trial, b"trial", root)
                 finally:
-                    trial.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        os.unlink(trial, dir_fd=root)
             if (self.root / LOCK_NAME).exists():
                 with suppress(LostRaceError), self.exclusive():
                     pass
@@ -327,149 +428,73 @@ class FolderStore:
     def _write_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
         """Write a stream of files in batches, each durable before its files get their names."""
         total = Written()
-        batch: dict[Path, _Staged] = {}
-        size = 0
-        try:
-            for key, data in files:
-                with reported("write", check_key(key)):
-                    folder = self._folder_to_write(key)
-                    if self._is_there(folder / _name(key), key, data, immutable=immutable):
-                        total += Written(unchanged=1)
-                        continue
-                    self._stage(key, data, folder, batch)
-                size += len(data)
-                if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
-                    total += self._place_all(batch, immutable=immutable)
-                    size = 0
-            total += self._place_all(batch, immutable=immutable)
-        finally:
-            for temporary in batch:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-        if self._durable and self._unsynced_folders:
-            with reported("make durable the names in", self.uri):
-                make_durable((), self._unsynced_folders)
-        self._unsynced_folders.clear()
-        return total
+        batch: deque[_Staged] = deque()
+        size = unchanged = 0
+        with _Folders(self._root) as folders:
+            try:
+                for key, data in files:
+                    part, _, name = check_key(key).rpartition("/")
+                    try:
+                        folder, is_new = folders.made(part)
+                        if not is_new and _is_there(folder, name, key, data, immutable=immutable):
+                            unchanged += 1
+                            continue
+                        self._temporary_count += 1
+                        temporary = f"{self._temporary_stem}{self._temporary_count}"
+                        batch.append(_Staged(key, part, name, temporary, len(data)))  # before anything can go wrong
+                        try:
+                            write_file(temporary, data, folder)
+                        except FileNotFoundError:  # another process removed the empty folder since it was last seen
+                            folders.forget(part)
+                            write_file(temporary, data, folders.made(part)[0])
+                    except OSError as error:
+                        raise refused("write", key, error) from error
+                    size += len(data)
+                    if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+                        total += self._place_all(batch, folders, immutable=immutable)
+                        size = 0
+                total += self._place_all(batch, folders, immutable=immutable)
+            finally:
+                for staged in batch:
+                    with suppress(OSError):
+                        os.unlink(staged.temporary, dir_fd=folders.made(staged.part)[0])
+            if self._durable and folders.changed:
+                with reported("make durable the names in", self.uri):
+                    make_durable((), folders.changed)
+        return total + Written(unchanged=unchanged)
 
-    def _place_all(self, batch: dict[Path, _Staged], *, immutable: bool) -> Written:
+    def _place_all(self, batch: deque[_Staged], folders: _Folders, *, immutable: bool) -> Written:
         """Give every staged file its name, and take it out of the batch."""
         if self._durable and batch:
-            with reported("make durable", f"{len(batch)} files, the first {next(iter(batch.values())).key}"):
-                make_durable(batch.keys(), ())
-        total = Written()
-        for temporary, staged in [*batch.items()]:
-            with reported("write", staged.key):
-                if immutable:
-                    placed = self._link(staged)
+            with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
+                make_durable([f"{folders.path(staged.part)}/{staged.temporary}" for staged in batch], ())
+        placed, unchanged, size = 0, 0, 0
+        while batch:
+            staged = batch[0]
+            try:
+                folder, _ = folders.made(staged.part)
+                if not immutable:
+                    os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    is_new = True
                 else:
-                    temporary.replace(staged.final)
-                    placed = True
-            del batch[temporary]
-            total += Written(1, 0, len(staged.data)) if placed else Written(unchanged=1)
-        return total
-
-    def _link(self, staged: _Staged) -> bool:
-        """Name a file that must not replace another; False when the same bytes have the name already."""
-        try:
-            staged.final.hardlink_to(staged.temporary)
-        except FileExistsError:
-            self._is_there(staged.final, staged.key, staged.data, immutable=True)
-            staged.temporary.unlink()
-            return False
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
-                raise
-            # A file system without hard links: the publisher's lock stands in for the exclusive creation.
-            if self._is_there(staged.final, staged.key, staged.data, immutable=True):
-                staged.temporary.unlink()
-                return False
-            staged.temporary.replace(staged.final)
-            return True
-        staged.temporary.unlink()
-        return True
-
-    def _is_there(self, path: Path, key: str, data: bytes, *, immutable: bool) -> bool:
-        """Say whether exactly these bytes have the name; other bytes under an immutable key are an error."""
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            return False
-        same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and read_file(path) == data
-        if immutable and not same:
-            raise ImmutableKeyError(immutable_key_message(key))
-        return same
-
-    def _stage(self, key: str, data: bytes, folder: Path, batch: dict[Path, _Staged]) -> None:
-        """Write a file under a temporary name, and enter it into the batch before anything can go wrong."""
-        self._temporary_count += 1
-        temporary = folder / f"{self._temporary_stem}{self._temporary_count}"
-        batch[temporary] = _Staged(key, data, folder, temporary)
-        try:
-            write_file(temporary, data)
-        except FileNotFoundError:  # another process removed the empty folder since it was last seen
-            self._known_folders.clear()
-            self._folder_to_write(key)
-            write_file(temporary, data)
-
-    # -- folders ------------------------------------------------------------------------------------------------
-
-    def _folder_to_write(self, key: str) -> Path:
-        """Give the folder of a key, made if need be, no part of it below the root being a symbolic link."""
-        part = key.rpartition("/")[0]
-        folder = self._known_folders.get(part)
-        if folder is None:
-            if part:
-                parent = self._folder_to_write(part)
-                folder = parent / _name(part)
-                try:
-                    folder.mkdir()
-                    self._unsynced_folders.add(parent)
-                except FileExistsError:
-                    refuse_link(folder)
+                    is_new = _link(staged, folder)
+            except OSError as error:
+                raise refused("write", staged.key, error) from error
+            batch.popleft()
+            folders.changed.add(folders.path(staged.part))
+            if is_new:
+                placed += 1
+                size += staged.size
             else:
-                folder = self.root
-                if not folder.is_dir():
-                    folder.mkdir(parents=True)
-                    self._unsynced_folders.add(folder.parent)
-            self._known_folders[part] = folder
-        self._unsynced_folders.add(folder)
-        return folder
-
-    def _existing_folder(self, key: str) -> Path | None:
-        """Give the folder of a key, or None when there is none."""
-        part = key.rpartition("/")[0]
-        folder = self._known_folders.get(part)
-        if folder is None:
-            if not part:
-                return self.root
-            parent = self._existing_folder(part)
-            if parent is None:
-                return None
-            folder = parent / _name(part)
-            try:
-                refuse_link(folder)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return folder
-
-    def _remove_empty_folders(self, key: str) -> None:
-        part = key.rpartition("/")[0]
-        while part:
-            try:
-                (self.root / part).rmdir()
-            except OSError:
-                return
-            self._known_folders.pop(part, None)
-            self._unsynced_folders.discard(self.root / part)
-            part = part.rpartition("/")[0]
+                unchanged += 1
+        return Written(placed, unchanged, size)
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Stream the regular files below a folder, with the keys they would have; links are skipped."""
-        start = self._existing_folder(f"{part}/_") if part else self.root
-        if start is None:
-            return
-        to_visit = [(f"{part}/" if part else "", start)]
+        with reported("list", part or self.uri), _Folders(self._root) as folders:
+            if folders.found(part) is None:
+                return
+            to_visit = [(f"{part}/" if part else "", folders.path(part))]
         while to_visit:
             stem, folder = to_visit.pop()
             with reported("list", stem or self.uri), suppress(FileNotFoundError), os.scandir(folder) as entries:
@@ -477,8 +502,34 @@ class FolderStore:
                     if entry.is_file(follow_symlinks=False):
                         yield stem + entry.name, entry
                     elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                        to_visit.append((f"{stem}{entry.name}/", Path(entry.path)))
+                        to_visit.append((f"{stem}{entry.name}/", entry.path))
 
 
-def _name(key: str) -> str:
-    return key.rpartition("/")[2]
+def _is_there(folder: int, name: str, key: str, data: bytes, *, immutable: bool) -> bool:
+    """Say whether exactly these bytes have the name; other bytes under an immutable key are an error."""
+    try:
+        status = os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and read_file(name, folder) == data
+    if immutable and not same:
+        raise ImmutableKeyError(immutable_key_message(key))
+    return same
+
+
+def _link(staged: _Staged, folder: int) -> bool:
+    """Name a file that must not replace another; False when the same bytes have the name already."""
+    is_new = True
+    try:
+        os.link(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS and not isinstance(error, FileExistsError):
+            raise
+        # On a file system without hard links the publisher's lock stands in for the exclusive creation.
+        data = read_file(staged.temporary, folder) or b""
+        is_new = not _is_there(folder, staged.name, staged.key, data, immutable=True)
+        if is_new:
+            os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+            return True
+    os.unlink(staged.temporary, dir_fd=folder)
+    return is_new

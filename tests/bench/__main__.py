@@ -13,7 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
-from tests.bench import backfill, decode, edge, history, job, lake, math, one_ledger, publish, render, soak, startup
+from tests.bench import (
+    backfill,
+    decode,
+    edge,
+    folders,
+    history,
+    job,
+    lake,
+    math,
+    one_ledger,
+    publish,
+    render,
+    soak,
+    startup,
+)
 from tests.bench.timing import Finding, Spread
 
 BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
@@ -24,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "startup": startup.run,
     "job": job.run,
     "largest": job.largest,
+    "folders": folders.run,
     "history": history.run,
     "backfill": backfill.run,
     "lake": lake.run,

@@ -193,8 +193,8 @@ def effect_hook(before_effect: Callable[[], None]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter.stores.folder, "write_file", hooked(write_file))
         patch.setattr(exporter.stores.folder, "make_durable", hooked(lambda *_: None))
-        for name in ("mkdir", "replace", "hardlink_to", "unlink"):
-            patch.setattr(Path, name, hooked(getattr(Path, name)))
+        for name in ("mkdir", "replace", "link", "unlink"):
+            patch.setattr(os, name, hooked(getattr(os, name)))
         yield
 
 
@@ -251,11 +251,11 @@ def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
             publish_run(store, OLD)
         done = iter(range(last))
 
-        def refuse(path: Path, data: bytes) -> None:
+        def refuse(name: str, data: bytes, folder: int) -> None:
             if next(done, None) is None:  # noqa: B023 - used up before the next round
-                path.write_bytes(data[: len(data) // 2])
+                write_file(name, data[: len(data) // 2], folder)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            path.write_bytes(data)
+            write_file(name, data, folder)
 
         with effect_hook(lambda: None), pytest.MonkeyPatch.context() as patch:
             patch.setattr(exporter.stores.folder, "write_file", refuse)
@@ -289,7 +289,7 @@ def counted(step):
         return step(*args, **options)
     return run
 module.write_file = counted(module.write_file)
-module.Path.replace = counted(module.Path.replace)
+os.replace = counted(os.replace)
 publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), TestClock())
 """
 

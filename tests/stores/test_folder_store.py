@@ -7,9 +7,10 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,8 +166,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str) -> None:
     """What the operating system refuses is said in words, with the key and what to do."""
 
-    def refuse(path: Path, data: bytes) -> None:
-        raise OSError(number, os.strerror(number), str(path))
+    def refuse(name: str, data: bytes, folder: int) -> None:
+        raise OSError(number, os.strerror(number), name)
 
     store = FolderStore(tmp_path)
     monkeypatch.setattr(exporter.stores.folder, "write_file", refuse)
@@ -179,10 +180,10 @@ def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
 def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system without hard links, immutable files are still written once and never replaced."""
 
-    def refuse(path: Path, target: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     store = FolderStore(tmp_path)
 
     assert [True, False] == [store.put_new("v1/a.json", b"1") for _ in range(2)]
@@ -194,13 +195,13 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that another process names first is not replaced: the same bytes count as there, others are an error."""
     store = FolderStore(tmp_path)
-    link = Path.hardlink_to
+    link = os.link
 
-    def race(path: Path, target: Path) -> None:
-        path.write_bytes(b"theirs")
-        link(path, target)
+    def race(temporary: str, name: str, **folders: Any) -> None:
+        (tmp_path / name).write_bytes(b"theirs")
+        link(temporary, name, **folders)
 
-    monkeypatch.setattr(Path, "hardlink_to", race)
+    monkeypatch.setattr(os, "link", race)
 
     assert not store.put_new("a.json", b"theirs")
     with pytest.raises(ImmutableKeyError, match=r"b\.json"):
@@ -211,27 +212,27 @@ def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: p
 
 def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file gets its name before its bytes are on the disk, and the new names are made durable at the end."""
-    durable: set[Path] = set()
+    durable: set[str] = set()
     folders: set[Path] = set()
-    named: list[Path] = []
+    named: list[str] = []
 
-    def note(files: Collection[Path], new_folders: Collection[Path]) -> None:
-        durable.update(files)
-        folders.update(new_folders)
+    def note(files: Collection[str], new_folders: Collection[str]) -> None:
+        durable.update(Path(file).name for file in files)
+        folders.update(map(Path, new_folders))
 
-    def noting(step: Callable[[Path, Path], object]) -> Callable[[Path, Path], object]:
-        def run(path: Path, other: Path) -> object:
-            temporary = path if path.name.startswith(TEMPORARY_PREFIX) else other
+    def noting(step: Callable[..., None]) -> Callable[..., None]:
+        def run(temporary: str, name: str, **handles: Any) -> None:
+            assert temporary.startswith(TEMPORARY_PREFIX)
             assert temporary in durable
             assert not folders
             named.append(temporary)
-            return step(path, other)
+            step(temporary, name, **handles)
 
         return run
 
     monkeypatch.setattr(exporter.stores.folder, "make_durable", note)
-    monkeypatch.setattr(Path, "replace", noting(Path.replace))
-    monkeypatch.setattr(Path, "hardlink_to", noting(Path.hardlink_to))
+    monkeypatch.setattr(os, "replace", noting(os.replace))
+    monkeypatch.setattr(os, "link", noting(os.link))
     monkeypatch.setattr(exporter.stores.folder, "BATCH_FILES", 4)
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
@@ -243,30 +244,51 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
     assert tmp_path / "v1" / "p" in folders
 
 
+def test_folders_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many folders are written to, few are open at once, and none when a method has returned."""
+    monkeypatch.setattr(exporter.stores.folder, "OPEN_FOLDERS", 4)
+    before, most = len(list(Path("/proc/self/fd").iterdir())), 0
+
+    def files() -> Iterator[tuple[str, bytes]]:
+        nonlocal most
+        for number in range(50):
+            yield f"v1/{number % 25}/{number % 3}/x.json", str(number).encode()
+            most = max(most, len(list(Path("/proc/self/fd").iterdir())))
+
+    store = FolderStore(tmp_path, durable=False)
+    assert 50 == store.put_many(files()).written
+    assert 49 == int((tmp_path / "v1/24/1/x.json").read_bytes())
+    assert most <= before + 8
+    assert [] == list(tmp_path.rglob(f"{TEMPORARY_PREFIX}*"))
+    store.delete([info.key for info in store.list("v1/")])
+    assert [] == list(tmp_path.iterdir())
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
+
+
 @pytest.mark.parametrize("count", [1, 100])
 @pytest.mark.parametrize("has_syncfs", [True, False])
 def test_make_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, has_syncfs: bool) -> None:
     """Files are made durable one by one when they are few or the system has no syncfs, else together."""
-    files = [tmp_path / str(number) for number in range(count)]
+    files = [f"{tmp_path}/{number}" for number in range(count)]
     for file in files:
-        file.write_bytes(b"1")
+        Path(file).write_bytes(b"1")
     if has_syncfs and exporter.stores.folder._sync_file_system() is None:
         pytest.skip("this system has no syncfs")
     if not has_syncfs:
         monkeypatch.setattr(exporter.stores.folder, "_sync_file_system", lambda: None)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    make_durable(files, [tmp_path])
+    make_durable(files, [str(tmp_path)])
 
     assert (0 if has_syncfs and count == 100 else count + 1) == len(synced)
     with pytest.raises(FileNotFoundError):
-        make_durable([tmp_path / "missing"], [])
+        make_durable([f"{tmp_path}/missing"], [])
 
 
 def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk reports an error as bytes are made durable, no file gets its name."""
 
-    def refuse(files: Collection[Path], folders: Collection[Path]) -> None:
+    def refuse(files: Collection[str], folders: Collection[str]) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     store = FolderStore(tmp_path)
