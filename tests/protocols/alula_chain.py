@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from exporter.ledger.codec import scval
@@ -19,13 +20,14 @@ from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, vec
 from exporter.localnet import alula
-from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.base import Origin
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
     account,
+    candidate_of,
     changed,
     contract,
     entry,
@@ -48,15 +50,8 @@ STATE: dict[str, int] = {
 
 PRICE_DECIMALS = 14
 
-
-def candidate(label: str) -> Candidate:
-    """A published address."""
-    return Candidate("alula", contract(label))
-
-
-def demanded(label: str) -> Candidate:
-    """An address that the operator named."""
-    return Candidate("alula", contract(label), Origin.CONFIGURATION)
+candidate = partial(candidate_of, "alula")
+demanded = partial(candidate_of, "alula", origin=Origin.CONFIGURATION)
 
 
 def unit(variant: str) -> ScVal:

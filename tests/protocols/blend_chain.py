@@ -9,25 +9,27 @@ tables = ledger.compute([demanded("A")])
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from exporter.deployments import BACKSTOP, MARKET, Deployment, KnownContract
+from exporter.deployments import BACKSTOP, MARKET, Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, vec
 from exporter.localnet import blend
-from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.base import Origin
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
     account,
+    candidate_of,
     changed_entry,
     contract,
     entry,
+    known,
     token_instance,
 )
 
@@ -42,15 +44,8 @@ RESERVE_CONFIG: dict[str, int] = {
     "r_one": 500_000, "r_three": 15_000_000, "r_two": 5_000_000, "reactivity": 20, "util": 7_500_000,
 }  # fmt: skip
 
-
-def candidate(label: str) -> Candidate:
-    """A published address."""
-    return Candidate("blend", contract(label))
-
-
-def demanded(label: str) -> Candidate:
-    """An address that the operator named."""
-    return Candidate("blend", contract(label), Origin.CONFIGURATION)
+candidate = partial(candidate_of, "blend")
+demanded = partial(candidate_of, "blend", origin=Origin.CONFIGURATION)
 
 
 def _market(market: str, generation: str, assets: Sequence[str] = ()) -> blend.Market:
@@ -148,6 +143,4 @@ def zone_of(*labels: str) -> ScVal:
 
 def deployment(backstop: str = "backstop", markets: Sequence[str] = ()) -> Deployment:
     """A deployment with a backstop and the markets known of it, by label."""
-    contracts = [(BACKSTOP, backstop), *((MARKET, market) for market in markets)]
-    made = tuple(KnownContract(contract(label), role, "test", datetime.date(2026, 11, 18)) for role, label in contracts)
-    return Deployment("blend", "test", made)
+    return Deployment("blend", "test", (known(backstop, BACKSTOP), *(known(market, MARKET) for market in markets)))

@@ -10,27 +10,29 @@ Contracts are named by labels; a reserve's tokens are ``"A aUSDC"`` and ``"A dUS
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from exporter.deployments import MARKET, Deployment, KnownContract
+from exporter.deployments import MARKET, Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet import k2
 from exporter.localnet.contracts import Token, TokenLayout, balance_entry
-from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.base import Origin
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
     account,
+    candidate_of,
     changed_entry,
     contract,
     entry,
+    known,
     struct_of,
 )
 
@@ -61,14 +63,8 @@ def u128(value: int) -> ScVal:
     return (scval.U128, value)
 
 
-def candidate(label: str) -> Candidate:
-    """A published address."""
-    return Candidate("k2", contract(label))
-
-
-def demanded(label: str) -> Candidate:
-    """An address that the operator named."""
-    return Candidate("k2", contract(label), Origin.CONFIGURATION)
+candidate = partial(candidate_of, "k2")
+demanded = partial(candidate_of, "k2", origin=Origin.CONFIGURATION)
 
 
 def _reserve(market: str, asset: str) -> k2.Reserve:
@@ -179,15 +175,10 @@ def prices_call(oracle: str, assets: Iterable[str], function: str = FRESH) -> Co
 
 def deployment(market: str, assets: Sequence[str], wasm_hash: bytes | None = CODE) -> Deployment:
     """A deployment of a market that lists the contracts of some of its reserves."""
-    named = [("interest_rate", f"{market} rates")]
-    named += [
-        (role, f"{market} {kind}{asset}") for asset in assets for role, kind in (("a_token", "a"), ("debt_token", "d"))
-    ]
-    date = datetime.date(2026, 11, 18)
-    code = None if wasm_hash is None else wasm_hash.hex()
-    market_contract = KnownContract(contract(market), MARKET, "test", date, "Main", code)
-    listed = tuple(KnownContract(contract(label), role, "test", date) for role, label in named)
-    return Deployment("k2", "test", (market_contract, *listed))
+    named = [known(f"{market} rates", "interest_rate")]
+    for asset in assets:
+        named += [known(f"{market} a{asset}", "a_token"), known(f"{market} d{asset}", "debt_token")]
+    return Deployment("k2", "test", (known(market, MARKET, "Main", wasm_hash), *named))
 
 
 class K2Ledger(MadeLedger):

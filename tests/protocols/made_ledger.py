@@ -7,11 +7,12 @@ in `exporter.localnet`, with fields changed.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from exporter.deployments import Deployment
+from exporter.deployments import Deployment, KnownContract
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     PERSISTENT,
@@ -35,10 +36,11 @@ from exporter.ledger.codec.scval_encode import (
     u64,
     vec,
 )
-from exporter.ledger.source import ContractCall, SimulationAnswer
+from exporter.ledger.observation import Entry
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from tests.chain_simulator import Chain, ChainSource
 
@@ -59,6 +61,23 @@ def contract(label: str) -> str:
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(label.encode()).digest())
 
 
+def candidate_of(
+    protocol: str,
+    label: str,
+    pool: str | None = None,
+    origin: Origin = Origin.DEPLOYMENT,
+    voucher: str | None = None,
+) -> Candidate:
+    """A published address, or one that somebody else named."""
+    return Candidate(protocol, contract(label), origin, pool, voucher)
+
+
+def known(label: str, role: str, name: str = "", wasm_hash: bytes | None = None) -> KnownContract:
+    """A contract that a list has."""
+    code = None if wasm_hash is None else wasm_hash.hex()
+    return KnownContract(contract(label), role, "test", datetime.date(2026, 11, 18), name, code)
+
+
 def account(label: str) -> str:
     """The strkey of an account with a label."""
     return strkey.encode(strkey.ACCOUNT, hashlib.sha256(label.encode()).digest())
@@ -68,6 +87,11 @@ def entry(owner: str, key: ScVal, value: ScVal) -> Written:
     """A persistent contract data entry of the contract with a strkey."""
     data = encode_contract_data(ContractData(owner, key, PERSISTENT, value))
     return data_key(owner, key, PERSISTENT), data
+
+
+def entry_of(written: Written) -> Entry:
+    """An entry as it comes from a source."""
+    return Entry(written[0], RawEntry(written[1], 1, None))
 
 
 def instance(
@@ -138,6 +162,27 @@ def lastprice(oracle: str, token: str) -> ContractCall:
 def key_of_instance(label: str) -> bytes:
     """The ledger key of a contract's instance."""
     return instance_key(contract(label))
+
+
+def pools_of(tables: Tables) -> set[tuple[str, str]]:
+    """The (market, pool) pairs that have a row."""
+    return set(tables.pools.select("market", "pool").iter_rows())
+
+
+def rows_of(tables: Tables) -> dict[str, dict[str, Any]]:
+    """The rows by pool."""
+    return {row["pool"]: row for row in tables.pools.iter_rows(named=True)}
+
+
+def counts_of(tables: Tables) -> dict[str, tuple[int, int]]:
+    """The pool count and the unread count of each market that was read."""
+    rows = tables.markets.select("market", "pool_count", "unread_count").iter_rows()
+    return {market: (count, unread) for market, count, unread in rows}
+
+
+def unread_of(tables: Tables) -> dict[tuple[str, str | None], tuple[str, str]]:
+    """Reason and detail of what is not read, by market and pool."""
+    return {(item.market, item.pool): (item.reason, item.detail) for item in tables.unread}
 
 
 class MadeSource(ChainSource):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,14 +14,14 @@ from exporter.deployments.local import LOCAL
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import CONTRACT_DATA, decode_data_key
-from exporter.ledger.codec.scval import ContractInstance, ScVal, decode_scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import CODE, LocalNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import POOLS, TERMS
@@ -85,33 +86,35 @@ def other_kind(value: ScVal) -> ScVal:
     return (scval.BYTES, b"another") if value[0] != scval.BYTES else u32(7)
 
 
-def _parts(value: ScVal) -> Iterator[tuple[str, ScVal, bool]]:
-    """Every part of a value exchanged or removed: what was done where, the whole value then, whether it was removed."""
+def _parts(value: ScVal) -> Iterator[tuple[str, str, ScVal]]:
+    """Every part of a value exchanged, removed or added: what was done, where, and the whole value then."""
     kind, payload = value
     if kind == scval.CONTRACT_INSTANCE:
-        for what, pairs, removed in _pairs_changed(payload.storage or ()):
-            yield what, (kind, payload._replace(storage=pairs)), removed
+        for change, where, pairs in _pairs_changed(payload.storage or ()):
+            yield change, where, (kind, payload._replace(storage=pairs))
     elif kind == scval.MAP and payload is not None:
-        for what, pairs, removed in _pairs_changed(payload):
-            yield what, (kind, pairs), removed
+        for change, where, pairs in _pairs_changed(payload):
+            yield change, where, (kind, pairs)
     elif kind == scval.VEC and payload:
         for index, item in enumerate(payload):
             before, after = payload[:index], payload[index + 1 :]
-            yield f"[{index}]", (kind, (*before, other_kind(item), *after)), False
-            for what, changed, removed in _parts(item):
-                yield f"[{index}]{what}", (kind, (*before, changed, *after)), removed
+            yield "wrong type", f"[{index}]", (kind, (*before, other_kind(item), *after))
+            for change, where, changed in _parts(item):
+                yield change, f"[{index}]{where}", (kind, (*before, changed, *after))
         if len({item[0] for item in payload}) > 1:  # a tuple: of a list, with one less, nothing is missing
-            yield "[-1]", (kind, payload[:-1]), True
+            yield "field less", "[-1]", (kind, payload[:-1])
 
 
-def _pairs_changed(pairs: Sequence[tuple[ScVal, ScVal]]) -> Iterator[tuple[str, tuple[tuple[ScVal, ScVal], ...], bool]]:
+def _pairs_changed(pairs: Sequence[tuple[ScVal, ScVal]]) -> Iterator[tuple[str, str, tuple[tuple[ScVal, ScVal], ...]]]:
+    if pairs and {key[0] for key, _ in pairs} <= {scval.SYMBOL, scval.VEC}:  # a struct, or a storage
+        yield "field more", "", (*pairs, _MORE)
     for index, (key, item) in enumerate(pairs):
         name = f".{shown(key)}"
         before, after = tuple(pairs[:index]), tuple(pairs[index + 1 :])
-        yield name, (*before, *after), True
-        yield name, (*before, (key, other_kind(item)), *after), False
-        for what, changed, removed in _parts(item):
-            yield name + what, (*before, (key, changed), *after), removed
+        yield "field less", name, (*before, *after)
+        yield "wrong type", name, (*before, (key, other_kind(item)), *after)
+        for change, where, changed in _parts(item):
+            yield change, name + where, (*before, (key, changed), *after)
 
 
 def shown(key: ScVal) -> str:
@@ -137,14 +140,8 @@ def mutants(key: bytes, raw: RawEntry) -> Iterator[tuple[str, str, RawEntry | No
     value = decode_scval(data)
     yield "unknown kind", "", holding(struct.pack(">I", _UNKNOWN_KIND) + data[4:])
     yield "wrong type", "", holding(encode_scval(other_kind(value)))
-    for what, changed, removed in _parts(value):
-        yield "field less" if removed else "wrong type", what, holding(encode_scval(changed))
-    if value[0] == scval.MAP:
-        yield "field more", "", holding(encode_scval((scval.MAP, (*value[1], _MORE))))
-    elif value[0] == scval.CONTRACT_INSTANCE:
-        instance: ContractInstance = value[1]
-        more = instance._replace(storage=(*(instance.storage or ()), _MORE))
-        yield "field more", "", holding(encode_scval((scval.CONTRACT_INSTANCE, more)))
+    for change, where, changed in _parts(value):
+        yield change, where, holding(encode_scval(changed))
 
 
 def name_of(key: bytes) -> str:
@@ -186,11 +183,29 @@ def untold(place: Place, names: set[str], row: Mapping[str, Any], notices: Itera
     return null and (row["can_reason"] is not None or any(name in notice for notice in notices for name in place))
 
 
+ADDRESS = re.compile("[A-Z0-9]{14}")
+REASONS = {
+    "archived": "archived",
+    "unknown kind": "undecodable",
+    "wrong type": "undecodable",
+    "field less": "undecodable",
+}
+
+
+def fits(item: Unread, kind: str, where: str) -> bool:
+    """Whether what is said of something unread is what happened to an entry, and names the field."""
+    names = [name for name in re.findall(r"\w+", where) if not name.isdecimal() and not ADDRESS.fullmatch(name)]
+    named = kind == "archived" or not names or names[-1] in item.detail
+    return named and item.reason == REASONS.get(kind, item.reason)
+
+
 @dataclass(slots=True)
 class Swept:
     """What became of all rows over all changes: counts by kind of change and fate, and in words what is not alike.
 
-    ``changed`` are the changes (kind, entry and place in it) after which a row had other numbers, with the columns.
+    ``odd`` is what was said of something unread and does not fit the change, ``dear`` where a change costs more than
+    one row; ``changed`` are the changes (kind, entry and place in it) after which a row had other numbers, with the
+    columns.
     """
 
     entries: int = 0
@@ -198,6 +213,8 @@ class Swept:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     stopped: list[str] = field(default_factory=list)
     lost: list[tuple[str, str]] = field(default_factory=list)
+    odd: list[tuple[str, str, str]] = field(default_factory=list)
+    dear: set[str] = field(default_factory=set)
     changed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
@@ -231,9 +248,11 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
             except Exception as error:
                 swept.stopped.append(f"{kind} {what}: {type(error).__name__}: {error}")
                 continue
-            unread = {(item.market, item.pool) for item in (after.unread if tables is None else tables.unread)}
-            unread |= {(item.market, None) for item in after.absent}
+            told = after.unread if tables is None else tables.unread
+            swept.odd += [(kind, what, f"{item.reason}: {item.detail}") for item in told if not fits(item, kind, where)]
+            unread = {(item.market, item.pool) for item in told} | {(item.market, None) for item in after.absent}
             computed = {} if tables is None else rows_of(tables)
+            fates: Counter[str] = Counter()
             for place, row in rows.items():
                 different = {name for name in row if place in computed and row[name] != computed[place][name]}
                 if {"supply_reward_reason", "borrow_reward_reason"} & different:  # which says why the rest is another
@@ -256,5 +275,8 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
                 elif fate == "changed":
                     swept.changed.setdefault((kind, what), set()).update(different)
                 swept.counts[kind, fate] += 1
+                fates[fate] += 1
+            if fates["unread"] > 1:
+                swept.dear.add(what)
         chain.instead = {}
     return swept

@@ -10,10 +10,9 @@ Contracts are named by labels.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 
-from exporter.deployments import MARKET, Deployment, KnownContract
+from exporter.deployments import MARKET, Deployment
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall
@@ -39,6 +38,7 @@ from tests.protocols.made_ledger import (
     contract,
     entry,
     instance,
+    known,
     price_data,
 )
 
@@ -102,9 +102,7 @@ def balance(label: str, holder: str, amount: int) -> Written:
 
 def deployment(market: str, vaults: Sequence[str]) -> Deployment:
     """A deployment that lists a market and vaults of it."""
-    roles = [(MARKET, market), *(("vault", vault) for vault in vaults)]
-    made = tuple(KnownContract(contract(label), role, "test", datetime.date(2026, 11, 18)) for role, label in roles)
-    return Deployment("peridot", "test", made)
+    return Deployment("peridot", "test", (known(market, MARKET), *(known(vault, "vault") for vault in vaults)))
 
 
 class PeridotLedger(MadeLedger):

@@ -11,6 +11,7 @@ Contracts are named by labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from exporter.ledger.codec import scval
@@ -18,13 +19,14 @@ from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, u64, vec
 from exporter.localnet import slender
-from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.base import Origin
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
     account,
+    candidate_of,
     changed,
     contract,
     entry,
@@ -36,15 +38,8 @@ from tests.protocols.made_ledger import (
 CODE = slender.POOL_WASM_HASH
 PRICE_DECIMALS = 14
 
-
-def candidate(label: str) -> Candidate:
-    """A published address."""
-    return Candidate("slender", contract(label))
-
-
-def demanded(label: str) -> Candidate:
-    """An address that the operator named."""
-    return Candidate("slender", contract(label), Origin.CONFIGURATION)
+candidate = partial(candidate_of, "slender")
+demanded = partial(candidate_of, "slender", origin=Origin.CONFIGURATION)
 
 
 def variant(name: str, label: str | None = None) -> ScVal:

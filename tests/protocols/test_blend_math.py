@@ -5,7 +5,8 @@ Every vector is checked on the columnar code and on the judge alike, so that the
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ExactDivisionError, ExactOverflowError
-from exporter.ledger.oracles import Quote
 from exporter.numbers import exact
 from exporter.protocols.blend import math
 from exporter.protocols.blend.math import project_pools
@@ -21,8 +21,10 @@ from exporter.protocols.blend.reader import COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from tests.judges import blend_judge as judge
 from tests.protocols.at_time import at
+from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one, projected
 
 Reserve = dict[str, Any]
+Asked = Callable[..., Any]
 
 # docs/protocols/blend.md, "Vectors", config A: the default of both contract repositories' tests.
 CONFIG_A = {
@@ -38,104 +40,34 @@ FLAT = CONFIG_A | {"r_base": 2500000, "r_one": 0, "r_two": 0, "r_three": 0}
 LOW_BASE = CONFIG_A | {"r_base": 1000}
 
 
-def frame_of(reserves: list[Reserve]) -> pl.DataFrame:
-    """The raw reserve columns of `math.project`."""
-    generations = pl.Series("generation", [reserve["generation"] for reserve in reserves], dtype=pl.String)
-    columns = [exact.column([reserve[name] for reserve in reserves], name) for name in math.RESERVE_COLUMNS]
-    return pl.DataFrame([generations, *columns])
+RAW = ("generation", *math.RESERVE_COLUMNS)
+computed = projected(math.project, RAW)
 
 
-def one(value: int) -> pl.Series:
-    return exact.column([value])
+def step(generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
+    """The growth of the debt and the new modifier, by the columns."""
+    modifier_scale = one(math.MODIFIER_SCALES[generation])
+    util, reactivity = one(config["util"]), one(config["reactivity"])
+    slopes = [one(config[name]) for name in ("r_base", "r_one", "r_two", "r_three")]
+    rate = math.borrow_rate(one(u), one(ir_mod), modifier_scale, util, *slopes)
+    accrual = math.loan_accrual(rate, one(dt), one(math.RATE_SCALES[generation]))
+    moved = math.next_modifier(one(ir_mod), one(dt), one(u), util, reactivity, modifier_scale)
+    return accrual.item(), moved.item()
 
 
-class Implementation(Protocol):
-    """What the vectors ask of the columnar code and of the judge."""
-
-    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]: ...
-    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]: ...
-    def utilization(self, generation: str, liabilities: int, supply: int) -> int: ...
-    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]: ...
-    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]: ...
-    def floor(self, a: int, b: int, d: int) -> int: ...
-    def ceil(self, a: int, b: int, d: int) -> int: ...
+def judged_step(generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
+    """The same by the judge."""
+    ir = judge.borrow_rate(generation, u, ir_mod, *judge.curve(config))
+    moved = judge.next_modifier(generation, ir_mod, dt, u, config["util"], config["reactivity"])
+    return judge.loan_accrual(generation, ir, dt), moved
 
 
-class Judge:
-    """The plain formulas."""
-
-    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]:
-        return judge.project(reserve, close_time)
-
-    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]:
-        return judge.supply_total(generation, supply, rate), judge.liabilities_total(generation, supply, rate)
-
-    def utilization(self, generation: str, liabilities: int, supply: int) -> int:
-        return judge.utilization(generation, liabilities, supply)
-
-    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
-        ir = judge.borrow_rate(generation, u, ir_mod, *judge.curve(config))
-        moved = judge.next_modifier(generation, ir_mod, dt, u, config["util"], config["reactivity"])
-        return judge.loan_accrual(generation, ir, dt), moved
-
-    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]:
-        supply = judge.supply_total(generation, b_supply, b_rate)
-        return judge.distribute_gain(generation, gain, supply, b_supply, b_rate, bstop_rate)
-
-    def floor(self, a: int, b: int, d: int) -> int:
-        return judge.fl(a * b, d)
-
-    def ceil(self, a: int, b: int, d: int) -> int:
-        return judge.ce(a * b, d)
+def frame(reserves: list[Reserve], time: int = 617280) -> pl.DataFrame:
+    """What is computed of some reserves."""
+    return math.project(at(frame_of(reserves, RAW), time))
 
 
-class Columnar:
-    """The same questions, put to columns of one row."""
-
-    def project(self, reserve: Reserve, close_time: int) -> dict[str, int]:
-        projected = math.project(at(frame_of([reserve]), close_time))
-        return projected.drop("generation", "close_time", *math.RESERVE_COLUMNS).row(0, named=True)
-
-    def totals(self, generation: str, supply: int, rate: int) -> tuple[int, int]:
-        scale = one(math.RATE_SCALES[generation])
-        supplied = math.total_supply(one(supply), one(rate), scale)
-        return supplied.item(), math.total_liabilities(one(supply), one(rate), scale).item()
-
-    def utilization(self, generation: str, liabilities: int, supply: int) -> int:
-        found: int = math.utilization(one(liabilities), one(supply), one(1), pl.Series([generation == "v2"])).item()
-        return found
-
-    def step(self, generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tuple[int, int]:
-        modifier_scale = one(math.MODIFIER_SCALES[generation])
-        util, reactivity = one(config["util"]), one(config["reactivity"])
-        slopes = [one(config[name]) for name in ("r_base", "r_one", "r_two", "r_three")]
-        rate = math.borrow_rate(one(u), one(ir_mod), modifier_scale, util, *slopes)
-        accrual = math.loan_accrual(rate, one(dt), one(math.RATE_SCALES[generation]))
-        moved = math.next_modifier(one(ir_mod), one(dt), one(u), util, reactivity, modifier_scale)
-        return accrual.item(), moved.item()
-
-    def gain(self, generation: str, gain: int, b_supply: int, b_rate: int, bstop_rate: int) -> tuple[int, int]:
-        scale = one(math.RATE_SCALES[generation])
-        supply = math.total_supply(one(b_supply), one(b_rate), scale)
-        moved, credit = math.distribute_gain(one(gain), supply, one(b_supply), one(b_rate), one(bstop_rate), scale)
-        return moved.item(), credit.item()
-
-    def floor(self, a: int, b: int, d: int) -> int:
-        found: int = exact.multiply_divide_floor(one(a), b, d).item()
-        return found
-
-    def ceil(self, a: int, b: int, d: int) -> int:
-        found: int = exact.multiply_divide_ceil(one(a), b, d).item()
-        return found
-
-
-@pytest.fixture(params=[Judge(), Columnar()], ids=["judge", "columnar"])
-def implementation(request: pytest.FixtureRequest) -> Implementation:
-    """The judge and the columnar code in turn."""
-    found: Implementation = request.param
-    return found
-
-
+@asked_of_both(judged_step, step)
 @pytest.mark.parametrize(
     ("generation", "config", "u", "ir_mod", "dt", "accrual", "moved"),
     [
@@ -163,17 +95,10 @@ def implementation(request: pytest.FixtureRequest) -> Implementation:
     ],
 )
 def test_accrual_and_modifier_vectors(
-    implementation: Implementation,
-    generation: str,
-    config: Reserve,
-    u: int,
-    ir_mod: int,
-    dt: int,
-    accrual: int | None,
-    moved: int,
+    asked: Asked, generation: str, config: Reserve, u: int, ir_mod: int, dt: int, accrual: int | None, moved: int
 ) -> None:
     """The debt's growth and the new modifier are those of the contracts' own tests (blend.md, "Vectors", T1 to T14)."""
-    actual_accrual, actual_moved = implementation.step(generation, config, u, ir_mod, dt)
+    actual_accrual, actual_moved = asked(generation, config, u, ir_mod, dt)
 
     assert moved == actual_moved
     assert accrual in (None, actual_accrual)
@@ -195,207 +120,101 @@ def reserve_of(generation: str, **changes: Any) -> Reserve:
     return reserve | changes
 
 
+STATE = ("b_rate", "d_rate", "ir_mod", "backstop_credit")
+
+
+def state(*values: int) -> dict[str, int]:
+    """What a state should be accrued to."""
+    return {f"accrued_{name}": value for name, value in zip(STATE, values, strict=True)}
+
+
+RATES = {
+    "stored_utilization": 7864353, "stored_borrow_apr": 1510883, "stored_supply_apr": 950569, "borrow_apy_bps": 1630,
+    "supply_apy_bps": 996,
+}  # fmt: skip
+EMPTY = {"stored_utilization": 0, "total_borrowed": 0, "utilization_bps": 0}
+LARGE = reserve_of(
+    "v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995
+)  # fmt: skip
+SDK = reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5)
+XLM = {
+    "generation": "v1", "util": 5000000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 50000000,
+    "reactivity": 20, "bstop_rate": 2000000, "b_rate": 1000042663, "b_supply": 126425272611101,
+    "backstop_credit": 645327, "d_rate": 1001137072, "d_supply": 1175845023630, "ir_mod": 100000000,
+    "last_time": 1736756671,
+}  # fmt: skip
+USDC = {
+    "generation": "v1", "util": 8000000, "r_base": 300000, "r_one": 600000, "r_two": 1200000, "r_three": 50000000,
+    "reactivity": 20, "bstop_rate": 2000000, "b_rate": 1095073860, "b_supply": 30104839071593,
+    "backstop_credit": 1286675294, "d_rate": 1147908295, "d_supply": 18784450084275, "ir_mod": 1433470882,
+    "last_time": 1736780875,
+}  # fmt: skip
+
 RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
-    (
-        reserve_of("v1"),
-        617280,
-        {
-            "stored_utilization": 7864353,
-            "accrued_d_rate": 1349657800,
-            "accrued_b_rate": 1125547124,
-            "accrued_ir_mod": 1044981563,
-            "accrued_backstop_credit": 517358,
-            "stored_borrow_apr": 1510883,
-            "stored_supply_apr": 950569,
-            "borrow_apy_bps": 1630,
-            "supply_apy_bps": 996,
-        },
-        "T15",
-    ),
-    (
-        reserve_of("v1", bstop_rate=0),
-        617280,
-        {
-            "stored_utilization": 7864353,
-            "accrued_d_rate": 1349657800,
-            "accrued_b_rate": 1126069708,
-            "accrued_ir_mod": 1044981563,
-            "accrued_backstop_credit": 0,
-        },
-        "T16",
-    ),
-    (
-        reserve_of("v2"),
-        617280,
-        {
-            "stored_utilization": 7864353,
-            "accrued_d_rate": 1349657798173,
-            "accrued_b_rate": 1125547124242,
-            "accrued_ir_mod": 10449815,
-            "accrued_backstop_credit": 517357,
-            "stored_borrow_apr": 1510883,
-            "stored_supply_apr": 950569,
-            "borrow_apy_bps": 1630,
-            "supply_apy_bps": 996,
-        },
-        "T17",
-    ),
-    (
-        reserve_of("v2", bstop_rate=0),
-        617280,
-        {
-            "accrued_d_rate": 1349657798173,
-            "accrued_b_rate": 1126069707070,
-            "accrued_ir_mod": 10449815,
-            "accrued_backstop_credit": 0,
-        },
-        "T18",
-    ),
-    (
-        reserve_of("v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995),
-        1000,
-        {
-            "accrued_b_rate": 1300000000020,
-            "accrued_d_rate": 1500000002562,
-            "accrued_ir_mod": 9999927,
-            "accrued_backstop_credit": 51240000000000000,
-        },
-        "T19, 18 decimals",
-    ),
+    (reserve_of("v1"), 617280, RATES | state(1125547124, 1349657800, 1044981563, 517358), "T15"),
+    (reserve_of("v1", bstop_rate=0), 617280, state(1126069708, 1349657800, 1044981563, 0), "T16"),
+    (reserve_of("v2"), 617280, RATES | state(1125547124242, 1349657798173, 10449815, 517357), "T17"),
+    (reserve_of("v2", bstop_rate=0), 617280, state(1126069707070, 1349657798173, 10449815, 0), "T18"),
+    (LARGE, 1000, state(1300000000020, 1500000002562, 9999927, 51240000000000000), "T19, 18 decimals"),
     *(
-        (
-            reserve_of(generation, d_supply=0, **emptied),
-            617280,
-            {
-                "accrued_b_rate": reserve_of(generation)["b_rate"],
-                "accrued_d_rate": reserve_of(generation)["d_rate"],
-                "accrued_ir_mod": math.MODIFIER_SCALES[generation],
-                "accrued_backstop_credit": 0,
-                "stored_utilization": 0,
-                "total_borrowed": 0,
-                "utilization_bps": 0,
-            },
-            f"T20 {generation}, {'nothing supplied' if emptied else 'nothing borrowed'}",
-        )
+        (made, 617280, EMPTY | state(made["b_rate"], made["d_rate"], made["ir_mod"], 0), f"T20 {generation} {emptied}")
         for generation in ("v1", "v2")
-        for emptied in ({}, {"b_supply": 0})
+        for emptied in ("d_supply", "b_supply")
+        for made in [reserve_of(generation, **{"d_supply": 0, emptied: 0})]
     ),
     (
-        reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5),
-        5,
-        {
-            "stored_utilization": 6500000,
-            "utilization_bps": 6500,
-            "stored_borrow_apr": 533334,
-            "stored_supply_apr": 277333,
-        },
+        SDK, 5,
+        {"stored_utilization": 6500000, "utilization_bps": 6500, "stored_borrow_apr": 533334,
+         "stored_supply_apr": 277333},
         "SDK 3.3.0, 18 decimals",
     ),
     (
-        reserve_of("v2", util=0, ir_mod=15000000, d_supply=0),
-        617280,
-        {
-            "stored_utilization": 0,
-            "stored_borrow_apr": 150000,
-            "borrow_apy_bps": 151,
-            "stored_supply_apr": 0,
-            "supply_apy_bps": 0,
-            "accrued_ir_mod": 15000000,
-        },
+        reserve_of("v2", util=0, ir_mod=15000000, d_supply=0), 617280,
+        {"stored_utilization": 0, "stored_borrow_apr": 150000, "borrow_apy_bps": 151, "stored_supply_apr": 0,
+         "supply_apy_bps": 0, "accrued_ir_mod": 15000000},
         "SDK 3.3.0, target 0",
     ),
     (
-        {
-            "generation": "v1",
-            "util": 5000000,
-            "r_base": 100000,
-            "r_one": 500000,
-            "r_two": 5000000,
-            "r_three": 50000000,
-            "reactivity": 20,
-            "bstop_rate": 2000000,
-            "b_rate": 1000042663,
-            "b_supply": 126425272611101,
-            "backstop_credit": 645327,
-            "d_rate": 1001137072,
-            "d_supply": 1175845023630,
-            "ir_mod": 100000000,
-            "last_time": 1736756671,
-        },
-        1736780911,
-        {
-            "accrued_b_rate": 1000042669,
-            "accrued_d_rate": 1001137914,
-            "accrued_ir_mod": 100000000,
-            "accrued_backstop_credit": 843339,
-            "total_supplied": 126430667051058,
-            "total_borrowed": 1177183034145,
-            "utilization_bps": 93,
-            "stored_utilization": 93109,
-            "stored_borrow_apr": 10932,
-            "stored_supply_apr": 81,
-            "accrued_utilization": 93109,
-            "accrued_borrow_apr": 10932,
-            "accrued_supply_apr": 81,
-            "borrow_apy_bps": 10,
+        XLM, 1736780911,
+        state(1000042669, 1001137914, 100000000, 843339) | {
+            "total_supplied": 126430667051058, "total_borrowed": 1177183034145, "utilization_bps": 93,
+            "stored_utilization": 93109, "stored_borrow_apr": 10932, "stored_supply_apr": 81,
+            "accrued_utilization": 93109, "accrued_borrow_apr": 10932, "accrued_supply_apr": 81, "borrow_apy_bps": 10,
             "supply_apy_bps": 0,
         },
         "mainnet XLM",
     ),
     (
-        {
-            "generation": "v1",
-            "util": 8000000,
-            "r_base": 300000,
-            "r_one": 600000,
-            "r_two": 1200000,
-            "r_three": 50000000,
-            "reactivity": 20,
-            "bstop_rate": 2000000,
-            "b_rate": 1095073860,
-            "b_supply": 30104839071593,
-            "backstop_credit": 1286675294,
-            "d_rate": 1147908295,
-            "d_supply": 18784450084275,
-            "ir_mod": 1433470882,
-            "last_time": 1736780875,
-        },
-        1736780911,
-        {
-            "accrued_b_rate": 1095073934,
-            "accrued_d_rate": 1147908445,
-            "accrued_ir_mod": 1433460376,
-            "accrued_backstop_credit": 1287238827,
-            "total_supplied": 32967024554566,
-            "total_borrowed": 21562828886421,
-            "utilization_bps": 6540,
-            "stored_utilization": 6540727,
-            "stored_borrow_apr": 1133238,
-            "stored_supply_apr": 592975,
-            "accrued_utilization": 6540727,
-            "accrued_borrow_apr": 1133230,
-            "accrued_supply_apr": 592971,
-            "borrow_apy_bps": 1199,
-            "supply_apy_bps": 610,
+        USDC, 1736780911,
+        state(1095073934, 1147908445, 1433460376, 1287238827) | {
+            "total_supplied": 32967024554566, "total_borrowed": 21562828886421, "utilization_bps": 6540,
+            "stored_utilization": 6540727, "stored_borrow_apr": 1133238, "stored_supply_apr": 592975,
+            "accrued_utilization": 6540727, "accrued_borrow_apr": 1133230, "accrued_supply_apr": 592971,
+            "borrow_apy_bps": 1199, "supply_apy_bps": 610,
         },
         "mainnet USDC",
     ),
-]
+]  # fmt: skip
 
 
+@asked_of_both(judge.project, computed)
 @pytest.mark.parametrize(
     ("reserve", "close_time", "expected"),
     [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS],
 )
-def test_reserve_vectors(
-    implementation: Implementation, reserve: Reserve, close_time: int, expected: dict[str, int]
-) -> None:
+def test_reserve_vectors(asked: Asked, reserve: Reserve, close_time: int, expected: dict[str, int]) -> None:
     """Reserves come out as in the contracts', the SDK's and the real ledger's vectors (blend.md, "Vectors")."""
-    actual = implementation.project(reserve, close_time)
+    actual = asked(reserve, close_time)
 
     assert expected == {name: actual[name] for name in expected}
 
 
+@asked_of_both(
+    judge.utilization,
+    lambda generation, liabilities, supply: math.utilization(
+        one(liabilities), one(supply), one(1), pl.Series([generation == "v2"])
+    ).item(),
+)
 @pytest.mark.parametrize(
     ("generation", "liabilities", "supply", "expected"),
     [
@@ -408,45 +227,40 @@ def test_reserve_vectors(
         ("v1", 21234567, 11234567, 18901100),
     ],
 )
-def test_utilization_vectors(
-    implementation: Implementation, generation: str, liabilities: int, supply: int, expected: int
-) -> None:
+def test_utilization_vectors(asked: Asked, generation: str, liabilities: int, supply: int, expected: int) -> None:
     """The utilization is rounded up, and capped in v2 alone (docs/protocols/blend.md, "Formulas", v2 R:549-606)."""
-    assert expected == implementation.utilization(generation, liabilities, supply)
+    assert expected == asked(generation, liabilities, supply)
 
 
-@pytest.mark.parametrize(
-    ("supply", "rate", "supplied", "owed"),
-    [
-        (11234567, 1321834961, 14850243, 14850244),
-        (650000000, 1823912692, None, 1185543250),
-        (990000000, 1823912692, 1805673565, None),
-    ],
-)
-def test_conversion_vectors(
-    implementation: Implementation, supply: int, rate: int, supplied: int | None, owed: int | None
-) -> None:
+@pytest.mark.parametrize(("generation", "widen"), [("v1", 1), ("v2", 1000)])
+def test_conversion_vectors(generation: str, widen: int) -> None:
     """Supplies are rounded down and liabilities up, at either generation's scale (blend.md, "Vectors", conversions)."""
-    for generation, widen in (("v1", 1), ("v2", 1000)):
-        actual_supplied, actual_owed = implementation.totals(generation, supply, rate * widen)
+    scale = math.RATE_SCALES[generation]
+    for total, judged, supply, rate, expected in (
+        (math.total_supply, judge.supply_total, 11234567, 1321834961, 14850243),
+        (math.total_supply, judge.supply_total, 990000000, 1823912692, 1805673565),
+        (math.total_liabilities, judge.liabilities_total, 11234567, 1321834961, 14850244),
+        (math.total_liabilities, judge.liabilities_total, 650000000, 1823912692, 1185543250),
+    ):
+        assert expected == columnar(total)(supply, rate * widen, scale) == judged(generation, supply, rate * widen)
 
-        assert supplied in (None, actual_supplied)
-        assert owed in (None, actual_owed)
 
-
-def test_gain_vector(implementation: Implementation) -> None:
+def test_gain_vector() -> None:
     """A gain is shared between the backstop and the suppliers (docs/protocols/blend.md, "Vectors", v2 R:848-870)."""
-    b_rate, credit = implementation.gain("v2", 1000000000, 1000000000, 10**12, 2000000)
+    gain, shares, rate, part = 1000000000, 1000000000, 10**12, 2000000
+    supply = judge.supply_total("v2", shares, rate)
+    expected = (1800000000000, 201234567 - 1234567)
 
-    assert (1800000000000, 201234567) == (b_rate, 1234567 + credit)
+    assert expected == judge.distribute_gain("v2", gain, supply, shares, rate, part)
+    assert expected == columnar(math.distribute_gain)(gain, supply, shares, rate, part, 10**12)
 
 
-def test_fixed_point_vectors(implementation: Implementation) -> None:
+@pytest.mark.parametrize(("a", "b", "d", "floor"), [(15391283, 3141592653, 10000001, 4835313675),
+                                                    (3141592653, 10**7, 15391280, 2041150997)])  # fmt: skip
+def test_fixed_point_vectors(a: int, b: int, d: int, floor: int) -> None:
     """Products and quotients round as the SDK's math tests say (blend.md, "Vectors", S math.test.ts:3-71)."""
-    assert 4835313675 == implementation.floor(15391283, 3141592653, 10000001)
-    assert 4835313676 == implementation.ceil(15391283, 3141592653, 10000001)
-    assert 2041150997 == implementation.floor(3141592653, 10**7, 15391280)
-    assert 2041150998 == implementation.ceil(3141592653, 10**7, 15391280)
+    assert floor == judge.fl(a * b, d) == exact.multiply_divide_floor(one(a), b, d).item()
+    assert floor + 1 == judge.ce(a * b, d) == exact.multiply_divide_ceil(one(a), b, d).item()
 
 
 def test_both_generations_share_a_frame() -> None:
@@ -454,37 +268,18 @@ def test_both_generations_share_a_frame() -> None:
     reserves = [reserve for reserve, *_ in RESERVE_VECTORS]
     expected = [judge.project(reserve, 1736780911) for reserve in reserves]
 
-    actual = math.project(at(frame_of(reserves), 1736780911))
-
-    assert expected == actual.drop("generation", "close_time", *math.RESERVE_COLUMNS).rows(named=True)
+    assert expected == frame(reserves, 1736780911).drop("close_time", *RAW).rows(named=True)
 
 
-def test_project_keeps_the_given_columns() -> None:
-    """The input stays as it is, and the added columns have the documented types."""
-    frame = frame_of([reserve_of("v1"), reserve_of("v2")]).with_columns(pool=pl.Series(["XLM", "USDC"]))
-
-    projected = math.project(at(frame, 617280))
-
-    assert frame.equals(projected.select(frame.columns))
-    integers = {"utilization_bps", "borrow_apy_bps", "supply_apy_bps"}
-    assert {name: pl.Int64 if name in integers else pl.Int128 for name in projected.columns[frame.width :]} == {
-        name: dtype for name, dtype in projected.schema.items() if name not in frame.columns
-    }
-
-
-def test_a_frame_without_reserves() -> None:
-    """No reserves in, none out."""
-    assert 0 == math.project(at(frame_of([]), 617280)).height
-
-
-def test_the_rate_curve_at_its_knots(implementation: Implementation) -> None:
+@asked_of_both(judged_step, step)
+def test_the_rate_curve_at_its_knots(asked: Asked) -> None:
     """Both knots belong to the lower slope, r_three is not modified, and every part is rounded up (2.3)."""
     year = 31536000  # so that the growth is the rate, with 12 decimals
     doubled = 20000000
 
     def rate(u: int, config: Reserve = CONFIG_A) -> int:
-        accrual, _ = implementation.step("v2", config, u, doubled, year)
-        return (accrual - 10**12) // 10**5
+        accrual, _ = asked("v2", config, u, doubled, year)
+        return int(accrual - 10**12) // 10**5
 
     assert [1200000, 1200000, 1200006] == [rate(u) for u in (7499999, 7500000, 7500001)]
     assert [11199996, 11200000, 11200030] == [rate(u) for u in (9499999, 9500000, 9500001)]
@@ -501,11 +296,11 @@ def test_v1_debt_without_supply_names_its_row() -> None:
     ]
 
     with pytest.raises(ExactDivisionError, match="utilization") as raised:
-        math.project(at(frame_of(reserves), 617280))
+        frame(reserves)
 
     assert (3,) == raised.value.rows
     for reserve, used in ((reserves[1], 0), (reserves[2], 10**7)):
-        published = math.project(at(frame_of([reserve]), 617280)).row(0, named=True)
+        published = frame([reserve]).row(0, named=True)
         assert (used, used) == (published["stored_utilization"], published["accrued_utilization"])
         for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
             assert reserve[name] == published[f"accrued_{name}"]
@@ -520,7 +315,7 @@ def test_an_overflow_names_its_row() -> None:
     reserves = [reserve_of("v2"), reserve_of("v2", d_supply=2**126, d_rate=3 * 10**12), reserve_of("v1")]
 
     with pytest.raises(ExactOverflowError, match="total liabilities") as raised:
-        math.project(at(frame_of(reserves), 617280))
+        frame(reserves)
 
     assert (1,) == raised.value.rows
 
@@ -539,7 +334,7 @@ def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> No
     """Where nothing accrues the state stays as it is, even a modifier out of its range, and nothing overflows."""
     reserve = reserve_of(generation, ir_mod=3, backstop_credit=2**127 - 1) | guarded
 
-    actual = math.project(at(frame_of([reserve_of("v1"), reserve, reserve_of("v2")]), 617280)).row(1, named=True)
+    actual = frame([reserve_of("v1"), reserve, reserve_of("v2")]).row(1, named=True)
 
     for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
         assert reserve[name] == actual[f"accrued_{name}"]
@@ -548,9 +343,9 @@ def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> No
 def test_reserves_must_be_whole() -> None:
     """A null or an unknown generation is refused by name."""
     with pytest.raises(ValueError, match="null in d_rate"):
-        math.project(at(frame_of([reserve_of("v1"), reserve_of("v2", d_rate=None)]), 617280))
+        frame([reserve_of("v1"), reserve_of("v2", d_rate=None)])
     with pytest.raises(ValueError, match="'v3'"):
-        math.project(at(frame_of([reserve_of("v1") | {"generation": "v3"}]), 617280))
+        frame([reserve_of("v1") | {"generation": "v3"}])
 
 
 u32 = st.integers(0, 2**32 - 1)
@@ -596,37 +391,10 @@ def hostile_reserves(draw: st.DrawFn) -> Reserve:
     return reserve
 
 
-def judged(reserves: list[Reserve]) -> tuple[list[dict[str, int]], set[int]]:
-    """What the judge gives, and the positions of the reserves for which it fails."""
-    results: list[dict[str, int]] = []
-    failing: set[int] = set()
-    for position, reserve in enumerate(reserves):
-        try:
-            results.append(judge.project(reserve, CLOSE_TIME))
-        except (OverflowError, ZeroDivisionError):
-            failing.add(position)
-    return results, failing
-
-
-def agree(reserves: list[Reserve]) -> None:
-    expected, failing = judged(reserves)
-
-    actual, failures = exact.set_aside_failures(frame_of(reserves), lambda frame: math.project(at(frame, CLOSE_TIME)))
-
-    assert failing == set(failures)
-    assert expected == actual.drop("generation", "close_time", *math.RESERVE_COLUMNS).rows(named=True)
-
-
-@given(st.lists(common_reserves(), min_size=1, max_size=8))
-def test_common_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
-    """Reserves as the chain has them come out as the judge says, and so do the few that the contract refuses."""
-    agree(reserves)
-
-
-@given(st.lists(common_reserves() | hostile_reserves(), min_size=1, max_size=6))
-def test_hostile_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
-    """Beside values of any size the others stay right, and exactly the reserves the judge refuses are set aside."""
-    agree(reserves)
+@given(st.lists(common_reserves() | hostile_reserves(), min_size=1, max_size=8))
+def test_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
+    """Reserves of every kind come out as the judge says, and exactly those it refuses are set aside."""
+    agree(reserves, RAW, math.project, judge.project, CLOSE_TIME)
 
 
 # docs/protocols/blend.md, "Vectors": T15 (v1) and T17 (v2).
@@ -652,117 +420,24 @@ def columns_of(*reserves: dict[str, Any]) -> dict[str, list[object]]:
     return {name: [reserve[name] for reserve in reserves] for name in COLUMNS}
 
 
-def test_schema() -> None:
-    """The frame has exactly the columns and types that are a protocol's to give, in their order, and then the terms."""
-    frame = project_pools(at(columns_of(T15, T17), T))
-
-    assert [*PROTOCOL_COLUMNS.items(), *(item for item in TERMS.items() if item[0] in frame.columns)] == [
-        *frame.schema.items()
-    ]
-
-
-def test_schema_without_reserves() -> None:
-    """Without reserves the frame is empty, and its schema the same."""
-    frame = project_pools(at(columns_of(), T))
-
-    assert [*PROTOCOL_COLUMNS.items(), *(item for item in TERMS.items() if item[0] in frame.columns)] == [
-        *frame.schema.items()
-    ]
-    assert 0 == frame.height
-
-
-def test_vectors() -> None:
-    """Rows of both generations are those of blend.md, "Vectors", T15 and T17, with the decimals of each generation."""
-    first, second = project_pools(at(columns_of(T15, T17), T)).iter_rows(named=True)
-
-    assert (1125547124, 1349657800, 9) == (first["supply_index"], first["borrow_index"], first["index_decimals"])
-    assert (1044981563, 9, 517358) == (
-        first["rate_modifier"],
-        first["rate_modifier_decimals"],
-        first["backstop_credit"],
-    )
-    assert (1125547124242, 1349657798173, 12) == (
-        second["supply_index"],
-        second["borrow_index"],
-        second["index_decimals"],
-    )
-    assert (10449815, 7, 517357) == (
-        second["rate_modifier"],
-        second["rate_modifier_decimals"],
-        second["backstop_credit"],
-    )
-    for row in (first, second):
-        assert (7864353, 7) == (row["stored_utilization"], row["utilization_decimals"])
-        assert (1510883, 950569, 7) == (row["stored_borrow_apr"], row["stored_supply_apr"], row["apr_decimals"])
-        assert (1630, 996) == (row["borrow_apy_bps"], row["supply_apy_bps"])
-        assert 0 == row["total_collateral"]
-
-
-def test_text_and_order() -> None:
-    """Rows keep the order they were given in, and carry what the reader knows of the market."""
+def test_every_column() -> None:
+    """Rows keep their order and have the columns and types of all protocols, and each the number of the formulas."""
     frame = project_pools(at(columns_of(T17, T15), T))
+    terms = [item for item in TERMS.items() if item[0] in frame.columns]
 
-    assert ["P2", "P1"] == frame["pool"].to_list()
-    assert ["v2", "v1"] == frame["version"].to_list()
-    text = ("market", "token_address", "protocol", "market_name", "market_status", "wasm_hash", "oracle", "decimals")
-    assert ("M1", "P1", "blend", "Fixed", "active", "ab", "O", 7) == frame.select(text).row(1)
-
-
-@given(
-    st.sampled_from([T15, T17]),
-    st.integers(0, 10**20),
-    st.integers(0, 10**20),
-    st.integers(0, 2 * T),
-    st.integers(0, 18),
-)
-def test_every_column_is_the_judges(
-    base: dict[str, Any], b_supply: int, d_supply: int, last_time: int, decimals: int
-) -> None:
-    """Each column holds the number of that name of the plain formulas."""
-    reserve = base | {"b_supply": b_supply, "d_supply": d_supply, "last_time": last_time, "decimals": decimals}
-    try:
-        expected = judge.project(reserve, T)
-    except ZeroDivisionError:
-        with pytest.raises(ExactDivisionError):
-            project_pools(at(columns_of(reserve), T))
-        return
-    except OverflowError:
-        with pytest.raises(ExactOverflowError):
-            project_pools(at(columns_of(reserve), T))
-        return
-    row = project_pools(at(columns_of(reserve), T)).row(0, named=True)
-    renamed = {
-        "supply_index": "accrued_b_rate",
-        "borrow_index": "accrued_d_rate",
-        "rate_modifier": "accrued_ir_mod",
-        "backstop_credit": "accrued_backstop_credit",
-    }
-    names = {name: renamed.get(name, name) for name in row}
-
-    assert {name: expected[judged] for name, judged in names.items() if judged in expected} == {
-        name: row[name] for name, judged in names.items() if judged in expected
-    }
-    assert 15 == sum(judged in expected for judged in names.values())
-    assert (decimals, last_time) == (row["decimals"], row["last_accrual_time"])
-
-
-def test_failures_name_their_rows() -> None:
-    """A reserve without a result is named by its position, so that the others can be kept."""
-    no_supply = T15 | {"b_rate": 0}
-    with pytest.raises(ExactDivisionError) as caught:
-        project_pools(at(columns_of(T15, no_supply, T17, no_supply), T))
-
-    assert (1, 3) == caught.value.rows
-
-
-def quote(price: int | None, timestamp: int | None = 1000, failure: str | None = None) -> Quote:
-    """A quote of an oracle of 7 decimals."""
-    return Quote("O", "T", 7, price, timestamp, failure)
-
-
-def test_raw_columns_without_nulls() -> None:
-    """The columns the reader collects are all the math asks for."""
-    assert {0} == set(project_pools(at(columns_of(T15), T)).select(PROTOCOL_COLUMNS.keys()).null_count().row(0))
+    assert [*PROTOCOL_COLUMNS.items(), *terms] == [*frame.schema.items()]
+    for reserve, version, decimals, row in zip((T17, T15), ("v2", "v1"), (12, 9), frame.rows(named=True), strict=True):
+        judged = judge.project(reserve, T)
+        named = dict(zip(("supply_index", "borrow_index", "rate_modifier", "backstop_credit"), STATE, strict=True))
+        expected = {name: judged[f"accrued_{of}"] for name, of in named.items()}
+        expected |= {name: value for name, value in judged.items() if name in PROTOCOL_COLUMNS}
+        assert 15 == len(expected)
+        assert expected | {
+            "market": "M1", "pool": reserve["pool"], "token_address": "P1", "protocol": "blend", "version": version,
+            "market_name": "Fixed", "market_status": "active", "wasm_hash": "ab", "oracle": "O", "decimals": 7,
+            "total_collateral": 0, "last_accrual_time": 0, "index_decimals": decimals, "apr_decimals": 7,
+            "utilization_decimals": 7, "rate_modifier_decimals": {"v1": 9, "v2": 7}[version],
+        } == {name: row[name] for name in PROTOCOL_COLUMNS}  # fmt: skip
 
 
 def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 
 import pytest
 
-from exporter.deployments import BACKSTOP, FACTORY, MARKET, Deployment, KnownContract
+from exporter.deployments import BACKSTOP, FACTORY, MARKET, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
@@ -16,7 +15,7 @@ from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, with_contract
 from exporter.protocols.blend import Blend
-from tests.protocols.blend_chain import CODE, BlendLedger, reward_zone, zone_of
+from tests.protocols.blend_chain import CODE, BlendLedger, candidate, pool_instance, reward_zone, zone_of
 from tests.protocols.made_ledger import (
     UNKNOWN_CODE,
     MadeSource,
@@ -26,6 +25,7 @@ from tests.protocols.made_ledger import (
     contract,
     entry,
     instance,
+    known,
     struct_of,
 )
 
@@ -35,10 +35,8 @@ FACTORY_CODE = bytes(31) + b"f"
 
 def deployment(label: str, markets: tuple[str, ...] = (), *, factory: bool = True) -> Deployment:
     """A deployment whose contracts are named after its label, as a list has it; ``factory`` False leaves it out."""
-    named = [(BACKSTOP, f"backstop {label}"), *([(FACTORY, f"factory {label}")] if factory else [])]
-    named += [(MARKET, market) for market in markets]
-    made = (KnownContract(contract(name), role, "test", datetime.date(2026, 11, 18)) for role, name in named)
-    return Deployment("blend", label, tuple(made))
+    around = [known(f"backstop {label}", BACKSTOP), *([known(f"factory {label}", FACTORY)] if factory else [])]
+    return Deployment("blend", label, (*around, *(known(market, MARKET) for market in markets)))
 
 
 def backstop(label: str, factory: Raw = None) -> Written:
@@ -77,7 +75,7 @@ BOTH = [deployment("1", ("A",)), deployment("2")]
 
 def named(label: str, origin: Origin, voucher: str | None = None) -> Candidate:
     """A candidate of some origin."""
-    return Candidate("blend", contract(label), origin, voucher=voucher)
+    return candidate(label, origin=origin, voucher=voucher)
 
 
 def read_of(reading: ProtocolReading) -> list[str]:
@@ -148,8 +146,6 @@ class TestVerifying:
 
     def test_unknown_code_with_record(self) -> None:
         """A pool of the factory with code that nobody knows is read by the form of its entries, and flagged."""
-        from tests.protocols.blend_chain import pool_instance
-
         ledger = chain("C")
         ledger.replace(record("1", "C"), pool_instance("C", wasm_hash=UNKNOWN_CODE))
         reading = ledger.read([named("C", Origin.EVENT)], BOTH).result

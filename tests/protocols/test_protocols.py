@@ -9,14 +9,26 @@ import polars as pl
 import pytest
 
 from exporter.errors import lasting
+from exporter.ledger.codec.scval import STELLAR_ASSET
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
+from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed, pool_of
 from tests.protocols.at_time import at
-from tests.protocols.blend_chain import BlendLedger
-from tests.protocols.made_ledger import NOW, MadeSource, contract
+from tests.protocols.blend_chain import BlendLedger, pool_instance
+from tests.protocols.made_ledger import (
+    NOW,
+    UNKNOWN_CODE,
+    MadeSource,
+    bare_token,
+    candidate_of,
+    contract,
+    instance,
+    token_instance,
+    unread_of,
+)
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 
@@ -41,6 +53,12 @@ def test_no_code_of_two_protocols() -> None:
     assert [] == [code.hex() for code, count in hashes.items() if count > 1 or len(code) != 32]
 
 
+def assert_columns(frame: pl.DataFrame) -> None:
+    """The columns that all protocols share come first, in their order, and then those of the terms."""
+    assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())[: len(PROTOCOL_COLUMNS)]
+    assert (PROTOCOL_COLUMNS | TERMS | {SPOKES: pl.String()}).items() >= frame.schema.items()
+
+
 @EVERY
 def test_nothing_to_read(name: str) -> None:
     """Without candidates the reading is empty, and its projection has the columns that all protocols share."""
@@ -48,8 +66,8 @@ def test_nothing_to_read(name: str) -> None:
     frame = PROTOCOLS[name].project(at(reading.columns, NOW))
 
     assert ([], [], [], []) == (reading.markets, reading.unread, reading.absent, reading.notices)
-    assert list(PROTOCOL_COLUMNS.items()) == list(frame.schema.items())[: len(PROTOCOL_COLUMNS)]
-    assert (PROTOCOL_COLUMNS | TERMS | {SPOKES: pl.String()}).items() >= frame.schema.items()
+    assert_columns(frame)
+    assert 0 == frame.height
 
 
 @EVERY
@@ -59,12 +77,127 @@ def test_absent_markets(name: str) -> None:
     reading = read(name, known, named)
 
     assert [] == reading.markets
-    assert [(contract("named"), None, name, "absent")] == [
-        (item.market, item.pool, item.protocol, item.reason) for item in reading.unread
+    reason = "the ledger has no contract at this address"
+    assert [Unread(contract("named"), None, name, "absent", f"{reason}; check [[markets]]")] == reading.unread
+    assert [Absent(contract("known"), name, reason)] == reading.absent
+
+
+@EVERY
+def test_two_pools(name: str) -> None:
+    """Both pools of a market are read and priced, in the order of their ids, as what they are, and nothing is said."""
+    ledger = ledger_of(name)
+    tables = computed(name, ledger)
+    assert ledger.reading is not None
+
+    assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+    assert [(contract("A"), 2, 0)] == tables.markets.select("market", "pool_count", "unread_count").rows()
+    assert (
+        sorted((pool_of(name, asset), contract(asset), asset) for asset in ASSETS)
+        == tables.pools.select("pool", "token_address", "symbol").rows()
+    )
+    (market,) = ledger.reading.markets
+    assert {(contract("A"), name, market.name, market.status, market.version, market.wasm_hash, market.oracle, 7)} == {
+        *tables.pools.select(
+            "market", "protocol", "market_name", "market_status", "version", "wasm_hash", "oracle", "decimals"
+        ).rows()
+    }
+    assert_columns(PROTOCOLS[name].project(at(ledger.reading.columns, NOW)))
+
+
+@EVERY
+def test_order_and_repetition_of_candidates(name: str) -> None:
+    """The same markets in another order, or named twice, give the same reading."""
+    ledger = ledger_of(name)
+    named = [candidate_of(name, label) for label in "ACB"]
+    forth, back = (ledger.read(items, listed(name)).result for items in (named, [*named[::-1], *named]))
+
+    assert (forth.markets, forth.columns, forth.absent) == (back.markets, back.columns, back.absent)
+
+
+@EVERY
+def test_something_else_at_the_address(name: str) -> None:
+    """Another contract, and one without code of its own, is unread with what is missing, and costs no market."""
+    ledger = ledger_of(name)
+    ledger.replace(token_instance("T"), instance(contract("asset"), [], executable=STELLAR_ASSET))
+    tables = computed(name, ledger, "T", "asset")
+
+    found = unread_of(tables)
+    reason = "absent" if name == "k2" else "undecodable"  # of K2, a router's list of reserves is missed first
+    assert dict.fromkeys([contract("T"), contract("asset")], reason) == {
+        market: reason for (market, _), (reason, _) in found.items()
+    }
+    assert "missing" in found[contract("T"), None][1]
+    assert 2 == tables.pools.height
+
+
+@EVERY
+def test_nulls_are_refused(name: str) -> None:
+    """A null in what is computed with is a mistake of the caller, and its column is named."""
+    columns = ledger_of(name).read([candidate_of(name, "A")], listed(name)).result.columns
+    of_debt = {
+        "alula": "total_borrowed", "blend": "d_supply", "k2": "total_debt_scaled", "peridot": "total_borrowed",
+        "slender": "debt_supply", "xoxno": "borrowed",
+    }[name]  # fmt: skip
+
+    with pytest.raises(ValueError, match=f"null in {of_debt}"):
+        PROTOCOLS[name].project(at(columns | {of_debt: [None, 1]}, NOW))
+
+
+@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"alula"}))
+def test_token_that_says_nothing(name: str) -> None:
+    """A token that gives no symbol costs its pool the row, with the token's reason, and no other."""
+    ledger = ledger_of(name)
+    ledger.replace(bare_token("XLM"))
+    tables = computed(name, ledger)
+
+    ((pool, (reason, detail)),) = unread_of(tables).items()
+    assert ((contract("A"), pool_of(name, "XLM")), "undecodable") == (pool, reason)
+    assert "METADATA is missing; " in detail
+    assert [pool_of(name, "USDC")] == tables.pools["pool"].to_list()
+
+
+@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"peridot"}))
+def test_decimals_are_the_markets(name: str) -> None:
+    """Amounts count in the decimals that the contract computes with; a token that says otherwise is noticed."""
+    ledger = ledger_of(name)
+    ledger.replace(token_instance("XLM", b"XLM", decimals=9))
+    tables = computed(name, ledger)
+
+    assert {7} == set(tables.pools["decimals"])
+    told = (
+        f"market {contract('A')} computes with 7 decimals of token {contract('XLM')}, which itself says that it has 9"
+    )
+    assert [told] == [notice.split(";")[0] for notice in tables.notices if "computes with" in notice]
+
+
+@EVERY
+def test_code_other_than_listed(name: str) -> None:
+    """Where a list has the hash of a market's code, other code is read all the same, with one notice that says so."""
+    ledger = ledger_of(name)
+    if name == "blend":  # whose code the package knows by itself
+        ledger.replace(pool_instance("A", "v2", wasm_hash=UNKNOWN_CODE))
+    tables = ledger.compute([candidate_of(name, "A")], listed(name, b"\1" * 32))
+    assert ledger.reading is not None
+
+    (market,) = ledger.reading.markets
+    told = [notice for notice in tables.notices if "runs contract code" in notice]
+    assert [f"market {contract('A')} runs contract code {market.wasm_hash}, which is not known for {name}"] == [
+        notice.split(";")[0] for notice in told
     ]
-    assert [(contract("known"), name)] == [(item.market, item.protocol) for item in reading.absent]
-    assert all(item.detail for item in reading.unread)
-    assert all(item.reason for item in reading.absent)
+    assert {contract("A")} == ledger.reading.unknown_code
+    assert (2, []) == (tables.pools.height, tables.unread)
+
+
+@EVERY
+def test_code_that_is_known_or_that_no_list_has(name: str) -> None:
+    """The listed code needs no word, nor does any where no list has a hash: there is nothing to compare with."""
+    unknown = ledger_of(name).read([candidate_of(name, "A")], listed(name)).result
+    code = bytes.fromhex(unknown.markets[0].wasm_hash or "")
+    known = ledger_of(name).read([candidate_of(name, "A")], listed(name, code)).result
+
+    for reading in (unknown, known):
+        assert set() == reading.unknown_code
+        assert [] == [notice for notice in reading.notices if "contract code" in notice]
 
 
 @EVERY

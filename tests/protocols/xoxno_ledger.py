@@ -12,16 +12,16 @@ Contracts are named by labels: the controller A has its entries in the pool cont
 from __future__ import annotations
 
 import asyncio
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from exporter.deployments import MARKET, Deployment, KnownContract, KnownPool
+from exporter.deployments import MARKET, Deployment, KnownPool
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, instance_of
+from exporter.ledger.codec.entries import decode_contract_data, instance_of
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, symbol, u64, vec
+from exporter.ledger.codec.scval_encode import encode_scval, i128, symbol, u64, vec
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet import xoxno
@@ -32,7 +32,19 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.layout import PARAMETERS as PARAMETER_NAMES
 from tests.localnet.direct_source import DirectSource
-from tests.protocols.made_ledger import NOW, MadeLedger, Raw, Written, contract, instance, token_instance
+from tests.protocols.made_ledger import (
+    NOW,
+    MadeLedger,
+    Raw,
+    Written,
+    candidate_of,
+    changed,
+    changed_entry,
+    contract,
+    instance,
+    known,
+    token_instance,
+)
 
 LEDGER = 1_000
 CODE = xoxno.CONTROLLER_WASM_HASH
@@ -62,29 +74,19 @@ def pool_id(hub: int, token: str) -> str:
     return f"{hub}-{contract(token)}"
 
 
-def candidate(label: str, pool: str | None = None, origin: Origin = Origin.DEPLOYMENT) -> Candidate:
-    """A published address, or a pool of it."""
-    return Candidate("xoxno", contract(label), origin, pool)
-
-
-def demanded(label: str) -> Candidate:
-    """An address that the operator named."""
-    return candidate(label, origin=Origin.CONFIGURATION)
+candidate = partial(candidate_of, "xoxno")
+demanded = partial(candidate_of, "xoxno", origin=Origin.CONFIGURATION)
 
 
 def deployment(market: str, pools: Pools = (), pool_contract: str | None = None) -> Deployment:
     """What is known of a controller, with the pools that a list has."""
-    date = datetime.date(2026, 11, 18)
-    roles = {
-        MARKET: market,
-        "pool": pool_contract or f"{market} pool",
-        "price_aggregator": f"{market} aggregator",
-    }
-    contracts = tuple(KnownContract(contract(label), role, "test", date) for role, label in roles.items())
-    known = tuple(
-        KnownPool(contract(market), pool_id(hub, token), contract(token), "test", date, 7) for hub, token in pools
+    roles = {MARKET: market, "pool": pool_contract or f"{market} pool", "price_aggregator": f"{market} aggregator"}
+    contracts = tuple(known(label, role) for role, label in roles.items())
+    listed = tuple(
+        KnownPool(contract(market), pool_id(hub, token), contract(token), "test", contracts[0].date, 7)
+        for hub, token in pools
     )
-    return Deployment("xoxno", "test", contracts, known)
+    return Deployment("xoxno", "test", contracts, listed)
 
 
 def controller(market: str, pool_contract: str | None = None, storage: Mapping[str, Raw] | None = None) -> Written:
@@ -99,21 +101,13 @@ def controller(market: str, pool_contract: str | None = None, storage: Mapping[s
     return instance(contract(market), sorted(stored.items(), key=lambda pair: encode_scval(pair[0])), CODE)
 
 
-def changed(value: ScVal, changes: Mapping[str, Raw]) -> ScVal:
-    """A struct with some fields replaced, added, or with None left out."""
-    fields: dict[str, Raw] = {name: item for (_, name), item in value[1]}
-    fields.update(changes)
-    return struct_map({name: item for name, item in fields.items() if item is not None})
-
-
 def with_fields(written: Written, changes: Mapping[str, Any]) -> Written:
     """An entry of a struct, changed; an amount is an i128, but a time is a u64."""
-    data = decode_contract_data(written[1])
     raw = {
         name: (u64(value) if name == "last_timestamp" else i128(value)) if isinstance(value, int) else value
         for name, value in changes.items()
     }
-    return written[0], encode_contract_data(data._replace(value=changed(data.value, raw)))
+    return changed_entry(written, raw)
 
 
 def parameters(market: str, hub: int, token: str, /, **changes: Any) -> Written:
