@@ -1,6 +1,7 @@
 """Finding every market: lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
 
-known = await look_around(source, ...)      before the reading: where to look
+known = remembered(network, memory)         before the reading: where to look
+around = await look_around(view, ...)       beside it: what events name further
 ... the reading, which verifies ...
 discovered = learn(memory, ...)             after it: what is new, and what to remember
 """
@@ -26,7 +27,7 @@ from exporter.protocols.base import (
     with_contract,
 )
 
-__all__ = ["Discovered", "Surroundings", "candidates", "learn", "look_around"]
+__all__ = ["Discovered", "Surroundings", "candidates", "learn", "look_around", "remembered"]
 
 
 @dataclass(slots=True)
@@ -48,16 +49,24 @@ class Discovered:
     origin: str
 
 
+def remembered(network: Network, memory: Memory) -> Surroundings:
+    """What the lists and earlier runs name."""
+    return Surroundings(_with_learned(network.deployments, memory), list(memory.candidates()))
+
+
 async def look_around(
-    source: LedgerSource, network: Network, modules: Mapping[str, ProtocolModule], memory: Memory
+    view: LedgerView,
+    source: LedgerSource,
+    network: Network,
+    modules: Mapping[str, ProtocolModule],
+    memory: Memory,
 ) -> Surroundings:
     """What earlier runs and events name. It never raises: what goes wrong is a notice.
 
     The memory gets what the events named, and how far they were read; it is for the caller to keep it.
     """
     notices = list(memory.notices)
-    deployments = _with_learned(network.deployments, memory)
-    view = LedgerView(source)
+    deployments: Sequence[Deployment] = remembered(network, memory).deployments
     for name, module in modules.items():
         own = [item for item in deployments if item.protocol == name]
         try:

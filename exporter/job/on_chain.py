@@ -120,7 +120,7 @@ async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | N
         around = None
         if settings.discovery.enabled:
             known = Memory(network_id(opened.network.passphrase)) if memory is None else memory
-            around = await look_around(opened.source, opened.network, PROTOCOLS, known)
+            around = await look_around(LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, known)
 
         async def program(view: LedgerView) -> _Read:
             return await _ask(view, settings, opened, around)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from msgspec import structs
 from exporter.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
-from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around
+from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around, remembered
 from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import ConfigError, NetworkMismatchError, SourceError
@@ -95,12 +94,23 @@ async def read_markets(
 ) -> MarketsRead:
     """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
     known = set() if memory is None else memory.confirmed()
+    named = None if memory is None else remembered(opened.network, memory)
+    tried, around = where_to_look(settings, opened, PROTOCOLS, named), None
+
+    async def program(view: LedgerView) -> list[ProtocolReading]:
+        """Read what is known already while events are asked for; if they name more, read all with that."""
+        nonlocal tried, around
+        reading = read_tried(view, tried, PROTOCOLS, whole=opened.whole)
+        if memory is None or around is not None:
+            return await reading
+        read, around = await _all(reading, look_around(view, opened.source, opened.network, PROTOCOLS, memory))
+        further = where_to_look(settings, opened, PROTOCOLS, around)
+        if further.candidates == tried.candidates:
+            return list(read)
+        tried = further
+        return await read_tried(view, tried, PROTOCOLS, whole=opened.whole)
+
     async with reading_deadline(settings):
-        around = None
-        if memory is not None:
-            around = await look_around(opened.source, opened.network, PROTOCOLS, memory)
-        tried = where_to_look(settings, opened, PROTOCOLS, around)
-        program = partial(read_tried, tried=tried, modules=PROTOCOLS, whole=opened.whole)
         reading = await read_at_one_ledger(opened.source, program, view_limits(settings), router)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
@@ -109,8 +119,8 @@ async def read_markets(
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
         memory.notices.clear()  # those so far are among the other ones
-        named = [candidate for group in tried.candidates.values() for candidate in group]
-        discovered = learn(memory, reading.result, named, known, ledger)
+        every = [candidate for group in tried.candidates.values() for candidate in group]
+        discovered = learn(memory, reading.result, every, known, ledger)
         notices += [*around.notices, *memory.notices]
     entries, calls = dict(reading.entries), reading.calls
     if opened.stored:  # what calls gave follows from the entries that they looked at

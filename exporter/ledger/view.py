@@ -15,8 +15,8 @@ are bounded; where the bound is hit the run fails and nothing is published (docs
 
 Parts of a program may run as tasks side by side. What they ask for in the same breath, that is before all of them
 wait for an answer, goes out in common requests, so that many small readers cost no more than one large one. Calls
-that one part asks for together go out in bundles, where there is a router; a call that a bundle does not certify is
-asked for again alone (docs/adr/0018-router.md).
+wait until no part waits for keys, and go out in bundles, where there is a router; a call that a bundle does not
+certify is asked for again alone (docs/adr/0018-router.md).
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ class LedgerView:
         self._rounds_for_bundles = 0
         self._changed = True
         self._breaths: dict[str, _Breath] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        """Those that ask for keys, until they are answered."""
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
@@ -176,12 +178,15 @@ class LedgerView:
     async def _together(self, kind: str, asked: Sequence[bytes] | Sequence[ContractCall]) -> None:
         """Ask for ``keys`` or ``calls``, along with what other parts of the program ask for before all of them wait.
 
-        Keys and calls do not wait for each other.
+        Calls wait for keys, so that there are few bundles of them, and keys wait for no calls.
         """
         breath = self._breaths.get(kind)
         if breath is None:
             breath = self._breaths[kind] = _Breath()
             breath.task = asyncio.create_task(self._send_when_still(breath))
+            if kind == "keys":
+                self._asking.add(breath.task)
+                breath.task.add_done_callback(self._asking.discard)
         assert breath.task is not None  # made with it
         getattr(breath, kind).update(dict.fromkeys(asked))
         breath.questions += 1
@@ -198,6 +203,9 @@ class LedgerView:
         still = 0
         while still < STILL_TURNS:
             questions = breath.questions
+            if breath.calls and self._asking:
+                await asyncio.wait(self._asking)
+                still = 0
             await asyncio.sleep(0)
             still = still + 1 if breath.questions == questions else 0
         self._end(breath)

@@ -25,6 +25,7 @@ from tests.bench import (
     one_ledger,
     publish,
     render,
+    round_trips,
     soak,
     startup,
 )
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "math": math.run,
     "render": render.run,
     "one-ledger": one_ledger.run,
+    "round-trips": round_trips.run,
     "startup": startup.run,
     "job": job.run,
     "largest": job.largest,

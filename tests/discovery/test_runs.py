@@ -23,7 +23,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, symbol, u32
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
-from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.blend import Event, deploy_event
 from exporter.localnet.made import SOME, MadeNetwork
@@ -249,7 +249,7 @@ async def read_all(
     limits = RpcLimits(requests_per_second=10_000)
     async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
         opened = OpenSource(source, network, [], "local", source.counters)
-        around = await look_around(source, network, PROTOCOLS, memory)
+        around = await look_around(LedgerView(source), source, network, PROTOCOLS, memory)
 
         async def program(view: Any) -> list[ProtocolReading]:
             return await read_protocols(view, settings, opened, PROTOCOLS, around)

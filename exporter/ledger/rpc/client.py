@@ -2,9 +2,11 @@
 
 One call of a method tries endpoints in turn until one gives a usable answer, or the bounds are reached:
 
-    choose an endpoint -> check its network (once) -> keep to its rate -> post -> decode
-          ^                                                                        |
-          +--------------------- wait, as `classify` says <-------- failure -------+
+    choose an endpoint -> keep to its rate -> post -> its network was checked -> decode
+          ^                                                                       |
+          +--------------------- wait, as `classify` says <------- failure -------+
+
+What network an endpoint serves is asked once, along with the first question, and nothing is believed before.
 
 Every answer states the ledger it is of, so endpoints may be mixed. What can fail, and what is done about it, is in
 `failures`. The bounds are those of `RpcLimits`: tries at each endpoint, HTTP requests in a call, the time of a request
@@ -214,13 +216,9 @@ class RpcCaller:
                 again = None
                 if question.keys > endpoint.max_keys:
                     return Split(endpoint.max_keys)
-                outcome: T | Failure | None = await self._check_network(endpoint, budget)
+                outcome = await self._exchange(endpoint, question, progress, budget)
                 if outcome is None:
-                    if not await self._wait_for_slot(endpoint, budget):
-                        continue  # meanwhile the endpoint has asked to be left alone
-                    self._counters.retries += progress.sent > 0
-                    progress.sent += 1
-                    outcome = await self._send(endpoint, question, budget)
+                    continue  # meanwhile the endpoint has asked to be left alone
                 if not isinstance(outcome, Failure):
                     self._pool.succeeded(endpoint, self._timing.clock())
                     return outcome
@@ -241,6 +239,36 @@ class RpcCaller:
                 problem = f"no usable answer within {spent}"
                 break
         raise AllEndpointsFailedError(self._report(question, progress, problem))
+
+    async def _exchange(
+        self, endpoint: Endpoint, question: Question[T], progress: _Progress, budget: Budget
+    ) -> T | Failure | None:
+        """The outcome of asking an endpoint that serves the network; None where it was not asked.
+
+        With its very first check a question goes along, whose answer is dropped unless the check is passed.
+        """
+        if endpoint.network_checks:
+            if (failure := await self._check_network(endpoint, budget)) is not None:
+                return failure
+            return await self._ask_once(endpoint, question, progress, budget)
+        along = self._ask_once(endpoint, question, progress, budget)
+        asking = asyncio.create_task(along)
+        try:
+            if (failure := await self._check_network(endpoint, budget)) is not None:
+                return failure
+            return await asking
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask_once(
+        self, endpoint: Endpoint, question: Question[T], progress: _Progress, budget: Budget
+    ) -> T | Failure | None:
+        if not await self._wait_for_slot(endpoint, budget):
+            return None
+        self._counters.retries += progress.sent > 0
+        progress.sent += 1
+        return await self._send(endpoint, question, budget)
 
     async def _choose(self, progress: _Progress, budget: Budget) -> Endpoint | None:
         """The next endpoint to ask, after waiting where all have been asked; None when none is worth asking."""
@@ -411,7 +439,7 @@ class RpcSource:
 
     Args:
         rpc_urls: 1 to 16 URLs, the preferred ones first. https, or http to this machine.
-        passphrase: of the network that each endpoint must serve; checked before an endpoint's first use.
+        passphrase: of the network that each endpoint must serve; checked before anything that it says is used.
         limits: bounds on time, size, rate and tries.
         transport: what to send HTTP requests through instead of the network.
         timing: clock and chance; for tests.

@@ -39,7 +39,7 @@ from exporter.protocols.k2.layout import (
     shown_parameters,
 )
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
-from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of
+from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of, reward_list_key
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -195,14 +195,18 @@ class _Reader(Collector):
             "borrow_emissions": self.emissions[reserve.debt_token],
         }
 
-    async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """Read the tokens, and what is paid beside the interest; its price is known where it is a reserve's token."""
-        asked = {
+    def reward_contracts(self, entries: Entries) -> dict[tuple[str, str], str | None]:
+        """The reward contracts of the reserves' own tokens, by token and side, as far as these were read."""
+        return {
             (token, side): reward_contract_of(entries[instance_key(token)])
             for reserve in self.reserves.values()
             for side, token in zip(SIDES, (reserve.a_token, reserve.debt_token), strict=True)
+            if instance_key(token) in entries
         }
-        self.emissions = await read_emissions(view, asked)
+
+    async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
+        """Read the tokens, and what is paid beside the interest; its price is known where it is a reserve's token."""
+        self.emissions = await read_emissions(view, self.reward_contracts(entries), entries)
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
@@ -238,8 +242,8 @@ async def read_markets(
     """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
 
     The contracts that the package's lists have are read along with the reserves, so that the third wave asks only for
-    what is not on them, and for what the aTokens hold; rewards take two more where there are any. Raises `SourceError`
-    when the source fails; anything wrong with one market or reserve is in the reading.
+    what is not on them, for what the aTokens hold and for the lists of rewards; what these name is a fourth. Raises
+    `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)
@@ -260,7 +264,12 @@ async def read_markets(
     for reserve in reserves:
         reader.take_reserve(*reserve, entries)
 
-    entries |= await view.read(reader.keys_of_rest())
+    rewards = [
+        reward_list_key(named, token)
+        for (token, _), named in reader.reward_contracts(entries).items()
+        if named is not None
+    ]
+    entries |= await view.read([*reader.keys_of_rest(), *rewards])
     await reader.take_rewards(view, entries)
     reader.balances = await read_balances(
         view, [(asset, reserve.a_token) for (_, asset), reserve in reader.reserves.items()]

@@ -48,34 +48,52 @@ def reward_contract_of(token: Entry | None) -> str | None:
     return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
 
 
-async def read_emissions(view: LedgerView, asked: Mapping[tuple[str, str], str | None]) -> Mapping[str, Emissions]:
-    """What each token's holders are paid, of tokens and sides with their reward contracts. Raises `SourceError`."""
+def reward_list_key(contract: str, token: str) -> bytes:
+    """The ledger key of the list of what a reward contract pays to holders of a token."""
+    return variant_key(contract, "RTL", address(token))
+
+
+async def read_emissions(
+    view: LedgerView, asked: Mapping[tuple[str, str], str | None], known: Mapping[bytes, Entry | None]
+) -> Mapping[str, Emissions]:
+    """What each token's holders are paid, of tokens and sides with their reward contracts. Raises `SourceError`.
+
+    ``known`` has some of the reward lists; what these name is asked for along with the others.
+    """
     named = {pair: contract for pair, contract in asked.items() if contract is not None}
-    lists = {pair: variant_key(contract, "RTL", address(pair[0])) for pair, contract in named.items()}
-    entries = dict(await view.read(lists.values()))
-    keys: dict[tuple[str, str], dict[str, bytes]] = {}
+    lists = {pair: reward_list_key(contract, pair[0]) for pair, contract in named.items()}
+    keys = {
+        pair: _configurations(contract, *pair, known[lists[pair]])
+        for pair, contract in named.items()
+        if lists[pair] in known
+    }
+    entries = dict(await view.read([*lists.values(), *(key for each in keys.values() for key in each or ())]))
+    keys = {pair: _configurations(contract, *pair, entries[lists[pair]]) for pair, contract in named.items()}
+    entries |= await view.read([key for each in keys.values() for key in each or ()])
     found: dict[str, Emissions] = {token: () for token, _ in asked}
-    for pair, contract in named.items():
-        token, side = pair
-        entry = entries[lists[pair]]
-        try:
-            listed = () if entry is None else addresses(entry.value, "RTL", MAX_TOKENS)
-        except DecodeError:
+    for (token, _), each in keys.items():
+        if each is None:
             found[token] = None
             continue
-        parts = address(token), u32(SIDES[side])
-        keys[pair] = {paid: variant_key(contract, "ARC", parts[0], address(paid), parts[1]) for paid in listed}
-    entries |= await view.read([key for each in keys.values() for key in each.values()])
-    for (token, _), each in keys.items():
         try:
             found[token] = tuple(
                 Emission(paid, *configured)
-                for paid, key in each.items()
+                for key, paid in each.items()
                 if (configured := _decode(entries[key])) is not None
             )
         except DecodeError:
             found[token] = None
     return found
+
+
+def _configurations(contract: str, token: str, side: str, listed: Entry | None) -> dict[bytes, str] | None:
+    """The keys of what is paid in each token of a reward list; None where the list cannot be decoded."""
+    try:
+        paid = () if listed is None else addresses(listed.value, "RTL", MAX_TOKENS)
+    except DecodeError:
+        return None
+    holder, number = address(token), u32(SIDES[side])
+    return {variant_key(contract, "ARC", holder, address(each), number): each for each in paid}
 
 
 def _decode(entry: Entry | None) -> tuple[int, int] | None:

@@ -68,7 +68,7 @@ def found(answers: list[EntriesAnswer]) -> dict[bytes, Any]:
 # The network ---------------------------------------------------------------------------------------------------
 
 
-def test_the_network_is_checked_once_before_first_use() -> None:
+def test_the_network_is_checked_once() -> None:
     """Each endpoint is asked for its network before anything else, once, and only when it is used."""
     bench = Bench(A, B, rpc=filled(900), max_in_flight=4)
     bench.rpc.turns = 3
@@ -93,7 +93,7 @@ def test_another_network_is_a_fault_of_the_configuration() -> None:
 
 
 def test_every_waiting_call_learns_of_another_network() -> None:
-    """Calls that wait for the check of the network fail like the one that makes it; none gets data."""
+    """Calls that wait for the check of the network fail like the one that makes it; none gets data that is there."""
     bench = Bench(A, rpc=filled(1))
     bench.rpc.turns = 3
     bench.rpc.passphrases[A] = "another"
@@ -102,7 +102,53 @@ def test_every_waiting_call_learns_of_another_network() -> None:
         return await asyncio.gather(*(source.read_entries([key(0)]) for _ in range(8)), return_exceptions=True)
 
     assert 8 * [NetworkMismatchError] == [type(outcome) for outcome in bench.run(ask)]
-    assert {"getNetwork"} == {call.method for call in bench.rpc.calls}
+
+
+class LateNetwork(FakeRpc):
+    """Says which network it serves after everything else that it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: list[str] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        method = str(json.loads(request.content)["method"])
+        if method == "getNetwork":
+            await asyncio.sleep(0.05)
+        response = await super().handle_async_request(request)
+        self.answered.append(method)
+        return response
+
+
+def test_the_first_question_goes_along_with_the_check() -> None:
+    """It is asked while the network is not known yet, and its answer is given when it is."""
+    late = LateNetwork()
+    bench = Bench(A, rpc=late)
+
+    assert 1_000 == bench.run(lambda source: source.tip())
+    assert ["getHealth", "getNetwork"] == late.answered
+
+
+def test_an_answer_of_another_network_is_not_believed() -> None:
+    """Also where it came before the endpoint said which network it serves."""
+    late = LateNetwork()
+    bench = Bench(A, B, rpc=late)
+    late.passphrases[A] = "another"
+
+    with pytest.raises(NetworkMismatchError):
+        bench.run(lambda source: source.tip())
+    assert ["getHealth", "getNetwork"] == late.answered
+
+
+def test_an_answer_is_not_believed_when_the_check_fails() -> None:
+    """The next endpoint is asked instead, and a further question waits for the check to be passed."""
+    bench = Bench(A, B, rpc=LateNetwork())
+    bench.rpc.network_faults[A].append(fake.status(500))
+
+    async def ask(source: RpcSource) -> list[str]:
+        return [(await source.read_entries([key(0)]))[0].endpoint for _ in range(2)]
+
+    assert [B, B] == bench.run(ask)
 
 
 def test_a_spare_endpoint_of_another_network_is_reported_when_it_is_needed() -> None:

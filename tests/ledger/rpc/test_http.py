@@ -298,7 +298,9 @@ def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
             with pytest.raises(AllEndpointsFailedError, match=words) as caught:
                 await source.tip()
             assert bound > time.perf_counter() - started
-            assert [{kind: 2}] == list(source.counters.errors.values())
+            (errors,) = source.counters.errors.values()
+            assert {kind} == set(errors)
+            assert 2 <= errors[kind] <= 3  # the question beside the check of the network may have failed by itself
             assert "secret" not in str(caught.value)
             assert 500_000 > source.counters.bytes_received
 
@@ -315,7 +317,7 @@ def test_a_good_server_answers_beside_a_hanging_one(monkeypatch: pytest.MonkeyPa
             limits = RpcLimits(request_timeout_s=0.3)
             async with RpcSource([bad_url, good_url], PASSPHRASE, limits=limits) as source:
                 assert [1_000, 1_000] == [await source.tip(), await source.tip()]
-                assert {"getHealth": 2, "getNetwork": 2} == dict(source.counters.requests)
+                assert {"getHealth": 3, "getNetwork": 2} == dict(source.counters.requests)
 
         await serving(well, ask)
 
