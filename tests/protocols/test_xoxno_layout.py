@@ -11,22 +11,15 @@ from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, string, symbol, u32, u64
-from exporter.ledger.observation import Entry
-from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Parameter
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.judges.xoxno_judge import RAY
-from tests.protocols.made_ledger import Written, account, contract, instance, token_instance
-from tests.protocols.xoxno_ledger import CODE, JUDGED, PARAMETERS, STATE, controller, flag, parameters, pool_id, state
+from tests.protocols.made_ledger import Written, account, contract, entry_of, instance
+from tests.protocols.xoxno_ledger import CODE, JUDGED, PARAMETERS, controller, flag, parameters, pool_id, state
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 MAINNET_POOL = "CBXRNDQMAJFG4VUKMKFEMFS75UUXE2SPSNV4LEEFCSNBCN66PYRWBKXO"
-
-
-def entry_of(written: Written) -> Entry:
-    """An entry as it was read."""
-    return Entry(written[0], RawEntry(written[1], 1, 100))
 
 
 @pytest.mark.parametrize(
@@ -105,20 +98,10 @@ def test_paused(paused: scval.ScVal, status: str) -> None:
     assert status == layout.decode_controller(entry_of(controller("A", storage={"Paused": paused}))).status
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (controller("A", storage={"Pool": None}), "field Pool is missing"),
-        (controller("A", storage={"Pool": u32(1)}), "field Pool: expected"),
-        (controller("A", storage={"Pool": address(account("a"))}), "field Pool is no contract"),
-        (instance(contract("A"), None, executable=scval.STELLAR_ASSET), "no wasm code"),
-        (token_instance("A"), "field Pool is missing"),
-    ],
-)
-def test_no_controller(written: Written, message: str) -> None:
-    """An instance without what a controller has is refused, with the field."""
-    with pytest.raises(DecodeError, match=message):
-        layout.decode_controller(entry_of(written))
+def test_no_controller() -> None:
+    """An account that should hold the pools is refused, with the field."""
+    with pytest.raises(DecodeError, match="field Pool is no contract"):
+        layout.decode_controller(entry_of(controller("A", storage={"Pool": address(account("a"))})))
 
 
 def test_entries() -> None:
@@ -139,15 +122,13 @@ def test_entries() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        *(({name: None}, f"field {name} is missing") for name in (*PARAMETERS, "asset_id", "reserve_factor")),
-        *(({name: u64(1)}, f"field {name}: expected") for name in (*PARAMETERS, "asset_decimals")),
         ({"slope2": -1}, "field slope2 is negative"),
         ({"reserve_factor": u32(10_001)}, "reserve_factor is 10001, above 10000"),
         ({"asset_decimals": u32(28)}, "asset_decimals is 28, above 27"),
     ],
 )
 def test_other_parameters(changes: dict[str, Any], message: str) -> None:
-    """Parameters that lack a field, or have one that the contract would not take, are refused with its name."""
+    """Parameters that the contract would not take are refused by name."""
     with pytest.raises(DecodeError, match=message):
         layout.decode_parameters(entry_of(parameters("A", 1, "USDC", **changes)))
 
@@ -155,8 +136,6 @@ def test_other_parameters(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        *(({name: None}, f"field {name} is missing") for name in STATE),
-        *(({name: string("1")}, f"field {name}: expected") for name in STATE),
         ({"cash": -1}, "field cash is negative"),
         ({"supply_index": 0}, "field supply_index is 0, not above 0"),
         ({"borrow_index": 10**36 + 1}, "field borrow_index is 1000"),
@@ -164,7 +143,7 @@ def test_other_parameters(changes: dict[str, Any], message: str) -> None:
     ],
 )
 def test_other_states(changes: dict[str, Any], message: str) -> None:
-    """A state that lacks a field, or has a number that cannot be, is refused with its name."""
+    """A state with a number that cannot be is refused by name."""
     with pytest.raises(DecodeError, match=message):
         layout.decode_state(entry_of(state("A", 1, "USDC", **changes)))
 
@@ -183,14 +162,6 @@ class TestConfigHash:
 
     USDC = (1, "USDC", parameters("A", 1, "USDC"))
     XLM = (2, "XLM", parameters("A", 2, "XLM"))
-
-    def test_form(self) -> None:
-        """It is 16 hex digits, and the same in whatever order the pools come."""
-        found = hash_of(controller("A"), self.USDC, self.XLM)
-
-        assert 16 == len(found)
-        assert int(found, 16) >= 0
-        assert found == hash_of(controller("A"), self.XLM, self.USDC)
 
     @pytest.mark.parametrize(
         "other",
@@ -217,15 +188,15 @@ class TestConfigHash:
         common/src/types/controller.rs:649, ControllerKey, and the pausable module's own key.
         """
         value: scval.ScVal = address(contract("other")) if key == "Pool" else u32(9)
-        hashes = {hash_of(item, self.USDC) for item in (controller("A"), controller("A", storage={key: value}))}
-
-        assert 2 == len(hashes)
+        assert hash_of(controller("A"), self.USDC) != hash_of(controller("A", storage={key: value}), self.USDC)
 
     def test_what_is_state(self) -> None:
-        """Keys of the controller that its own code does not write as configuration change nothing."""
+        """Keys that the controller does not write as configuration change nothing, nor does the order of the pools."""
         more = controller("A", storage={"AccountCounter": u64(99), "Owner": address(contract("owner"))})
 
         assert hash_of(controller("A"), self.USDC) == hash_of(more, self.USDC)
+        in_order, backwards = (self.USDC, self.XLM), (self.XLM, self.USDC)
+        assert hash_of(controller("A"), *in_order) == hash_of(controller("A"), *backwards)
 
 
 def test_indexes_may_be_at_their_bounds() -> None:

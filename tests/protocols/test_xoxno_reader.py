@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from exporter.ledger.codec.scval_encode import address, i128, u32
+from exporter.ledger.codec.scval_encode import address, u32
 from exporter.localnet.xoxno import hub_entry, spoke_entry
-from exporter.protocols.base import Absent, Origin
+from exporter.protocols.base import Origin
 from exporter.protocols.compute import Tables
-from tests.protocols.made_ledger import NOW, bare_token, contract, token_instance
+from tests.protocols.made_ledger import NOW, Written, contract, pools_of, rows_of, unread_of
 from tests.protocols.xoxno_ledger import (
     XoxnoLedger,
     candidate,
@@ -44,16 +45,6 @@ def compute(ledger: XoxnoLedger, *more: tuple[int, str]) -> Tables:
     return ledger.compute([candidate("A")], [deployment("A", [*POOLS, *more])])
 
 
-def read_pools_of(tables: Tables) -> set[tuple[str, str]]:
-    """The (market, pool) pairs that have a row."""
-    return set(tables.pools.select("market", "pool").iter_rows())
-
-
-def unread_of(tables: Tables) -> dict[str | None, tuple[str, str]]:
-    """Reason and detail by pool."""
-    return {item.pool: (item.reason, item.detail) for item in tables.unread}
-
-
 class TestReading:
     """What is read when all is well."""
 
@@ -61,7 +52,7 @@ class TestReading:
         """All listed pools are read, in the order of market and pool id; the market is the controller."""
         tables = compute(three_pools())
 
-        assert ALL == read_pools_of(tables)
+        assert ALL == pools_of(tables)
         assert sorted(ALL) == tables.pools.select("market", "pool").rows()
         assert [(A, "XOXNO Lending", "active", 3, 0, contract("A aggregator"))] == tables.markets.select(
             "market", "name", "status", "pool_count", "unread_count", "oracle"
@@ -73,7 +64,7 @@ class TestReading:
         ledger = three_pools()
         ledger.replace(state("A", 2, "USDC", cash=7, supplied=600 * 10**27), parameters("A", 2, "USDC", slope1=0))
         tables = compute(ledger)
-        rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
+        rows = rows_of(tables)
         first, second = (rows[pool_id(hub, "USDC")] for hub in (1, 2))
 
         assert first["token_address"] == second["token_address"] == contract("USDC")
@@ -102,14 +93,14 @@ class TestReading:
         before = candidate("A", pool_id(2, "USDC"), Origin.REMEMBERED)
         tables = three_pools().compute([candidate("A"), found, before, before], [deployment("A", [(1, "USDC")])])
 
-        assert ALL == read_pools_of(tables)
+        assert ALL == pools_of(tables)
 
     def test_another_pool_contract(self) -> None:
         """The controller decides which contract holds the pools; that the list has another one is said."""
         ledger = three_pools()
         tables = ledger.compute([candidate("A")], [deployment("A", POOLS, "old pool")])
 
-        assert ALL == read_pools_of(tables)
+        assert ALL == pools_of(tables)
         assert [f"market {A} keeps its pools in contract {contract('A pool')}, not in"] == [
             notice.split(f" {contract('old pool')}")[0] for notice in tables.notices
         ]
@@ -122,16 +113,8 @@ class TestReading:
             [candidate("B"), candidate("A")], [deployment("A", POOLS), deployment("B", [(1, "USDC")])]
         )
 
-        assert ALL | {(B, pool_id(1, "USDC"))} == read_pools_of(tables)
+        assert ALL | {(B, pool_id(1, "USDC"))} == pools_of(tables)
         assert {contract("A aggregator"), contract("B aggregator")} == set(tables.pools["oracle"])
-
-    def test_order_of_candidates(self) -> None:
-        """The same candidates in another order give the same reading."""
-        ledger = three_pools()
-        named = [candidate("A", pool_id(*pool), Origin.EVENT) for pool in POOLS]
-        forth, back = (ledger.read(items).result for items in (named, named[::-1]))
-
-        assert (forth.markets, forth.columns) == (back.markets, back.columns)
 
     def test_paused(self) -> None:
         """A paused controller is read all the same, and every pool of it says so."""
@@ -158,7 +141,7 @@ class TestReading:
         ledger = three_pools()
         tables = ledger.compute([demanded("A"), candidate("A", pool_id(1, "XLM"), Origin.EVENT)])
 
-        assert {(A, pool_id(1, "XLM"))} == read_pools_of(tables)
+        assert {(A, pool_id(1, "XLM"))} == pools_of(tables)
         assert ([], [contract("A aggregator")]) == (tables.unpriced, tables.pools["oracle"].to_list())
 
 
@@ -169,7 +152,7 @@ class TestFailures:
         """A listed pool without any entry does not exist: that is said, and it is neither a member nor unread."""
         tables = compute(three_pools(), (2, "SPIKO"), (2, "OTHER"))
 
-        assert ALL == read_pools_of(tables)
+        assert ALL == pools_of(tables)
         assert [3] == tables.markets["pool_count"].to_list()
         assert [] == tables.unread
         assert 1 == len(tables.notices)
@@ -183,39 +166,21 @@ class TestFailures:
             [candidate("A"), candidate("A", pool_id(3, "XLM"), origin)], [deployment("A", POOLS)]
         )
 
-        assert {pool_id(3, "XLM"): "absent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
+        assert {(A, pool_id(3, "XLM")): "absent"} == {place: reason for place, (reason, _) in unread_of(tables).items()}
         assert [(4, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
-    @pytest.mark.parametrize(("gone", "what"), [(state, "State"), (parameters, "Params")])
-    def test_half_a_pool(self, gone: object, what: str) -> None:
-        """A pool of which one entry is missing is unread, with which one; it is not taken for one of nothing."""
+    @pytest.mark.parametrize(("written", "what"), [(state, "State"), (parameters, "Params")])
+    def test_half_a_pool(self, written: Callable[..., Written], what: str) -> None:
+        """A pool of which one entry is missing or archived is unread, with which one; it is not one of nothing."""
         ledger = three_pools()
-        ledger.remove(gone("A", 1, "XLM"))  # type: ignore[operator]
+        ledger.archive(written("A", 1, "XLM"))
+        place, detail = (A, pool_id(1, "XLM")), f"the pool's {what} entry is archived; it can be restored"
+        assert {place: ("archived", detail)} == unread_of(compute(ledger))
+        ledger.remove(written("A", 1, "XLM"))
         tables = compute(ledger)
-
-        assert {pool_id(1, "XLM"): "absent"} == {pool: reason for pool, (reason, _) in unread_of(tables).items()}
+        assert "absent" == unread_of(tables)[place][0]
         assert f"its {what} entry is missing" in tables.unread[0].detail
         assert 2 == tables.pools.height
-
-    @pytest.mark.parametrize(("archived", "what"), [(state, "State"), (parameters, "Params")])
-    def test_archived(self, archived: object, what: str) -> None:
-        """An archived entry makes the pool unread, not zero."""
-        ledger = three_pools()
-        ledger.archive(archived("A", 1, "XLM"))  # type: ignore[operator]
-        tables = compute(ledger)
-
-        assert {pool_id(1, "XLM"): ("archived", f"the pool's {what} entry is archived; it can be restored")} == (
-            unread_of(tables)
-        )
-
-    def test_archived_controller(self) -> None:
-        """A controller that is archived is unread, and not one without pools."""
-        ledger = three_pools()
-        ledger.archive(controller("A"))
-        tables = compute(ledger)
-
-        assert [(A, None, "archived")] == [(item.market, item.pool, item.reason) for item in tables.unread]
-        assert 0 == tables.markets.height
 
     def test_another_token(self) -> None:
         """Parameters that say that they are of another token contradict their key."""
@@ -223,8 +188,8 @@ class TestFailures:
         ledger.replace(parameters("A", 1, "XLM", asset_id=address(contract("USDC"))))
         tables = compute(ledger)
 
-        assert "inconsistent" == unread_of(tables)[pool_id(1, "XLM")][0]
-        assert contract("USDC") in unread_of(tables)[pool_id(1, "XLM")][1]
+        assert "inconsistent" == unread_of(tables)[A, pool_id(1, "XLM")][0]
+        assert contract("USDC") in unread_of(tables)[A, pool_id(1, "XLM")][1]
 
     def test_accrued_in_the_future(self) -> None:
         """A last accrual after the ledger's close means that no time has passed; the pool keeps its row."""
@@ -234,7 +199,7 @@ class TestFailures:
             state("A", 1, "USDC", last_timestamp=NOW * 1_000),
         )
         tables = compute(ledger)
-        rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
+        rows = rows_of(tables)
         later, now = (rows[pool_id(1, token)] for token in ("XLM", "USDC"))
 
         assert [] == tables.unread
@@ -242,38 +207,15 @@ class TestFailures:
         for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index"):
             assert now[name] == later[name]
 
-    def test_undecodable(self) -> None:
-        """A pool with an unknown kind of field is unread with its name; the others are read."""
-        ledger = three_pools()
-        ledger.replace(state("A", 1, "XLM", cash=u32(1)), parameters("A", 2, "USDC", reserve_factor=i128(1)))
-        tables = compute(ledger)
-
-        assert {"undecodable"} == {reason for reason, _ in unread_of(tables).values()}
-        assert "field cash" in unread_of(tables)[pool_id(1, "XLM")][1]
-        assert "field reserve_factor" in unread_of(tables)[pool_id(2, "USDC")][1]
-        assert [(3, 2)] == tables.markets.select("pool_count", "unread_count").rows()
-
     def test_overflow(self) -> None:
         """A pool whose value does not fit costs the others nothing, and is named with the quantity."""
         ledger = three_pools()
         ledger.replace(state("A", 1, "XLM", supplied=2**127 - 1, supply_index=10**28))
         tables = compute(ledger)
 
-        assert "overflow" == unread_of(tables)[pool_id(1, "XLM")][0]
-        assert "value of shares" in unread_of(tables)[pool_id(1, "XLM")][1]
+        assert "overflow" == unread_of(tables)[A, pool_id(1, "XLM")][0]
+        assert "value of shares" in unread_of(tables)[A, pool_id(1, "XLM")][1]
         assert 2 == tables.pools.height
-
-    def test_no_controller(self) -> None:
-        """Something else at the controller's address is unread, with what is missing; an absent one is absent."""
-        ledger = three_pools()
-        ledger.replace(token_instance("T"))
-        tables = ledger.compute([candidate("A"), candidate("T"), candidate("gone")], [deployment("A", POOLS)])
-
-        assert [(contract("T"), None, "undecodable")] == [
-            (item.market, item.pool, item.reason) for item in tables.unread
-        ]
-        assert [Absent(contract("gone"), "xoxno", "the ledger has no contract at this address")] == tables.absent
-        assert ALL == read_pools_of(tables)
 
     def test_a_pool_id_that_is_none(self) -> None:
         """A remembered pool that is no hub and token is named and costs nothing."""
@@ -282,25 +224,7 @@ class TestFailures:
         )
 
         assert ["undecodable"] == [item.reason for item in tables.unread]
-        assert ALL == read_pools_of(tables)
-
-    def test_other_decimals(self) -> None:
-        """Amounts are in the decimals that the market computes with; that the token says others is remarked."""
-        ledger = three_pools()
-        ledger.replace(parameters("A", 1, "XLM", asset_decimals=u32(9)))
-        tables = compute(ledger)
-
-        assert {9, 7} == set(tables.pools["decimals"])
-        assert ["9 decimals"] == [notice[notice.index("9 dec") :][:10] for notice in tables.notices]
-
-    def test_a_token_that_says_nothing(self) -> None:
-        """There is no other source of the symbol, so its pools are unread."""
-        ledger = three_pools()
-        ledger.replace(bare_token("USDC"))
-        tables = compute(ledger)
-
-        assert {pool_id(1, "USDC"), pool_id(2, "USDC")} == set(unread_of(tables))
-        assert {"undecodable"} == {reason for reason, _ in unread_of(tables).values()}
+        assert ALL == pools_of(tables)
 
 
 class TestSpokes:
@@ -308,8 +232,7 @@ class TestSpokes:
 
     def row(self, ledger: XoxnoLedger) -> dict[str, Any]:
         """What is published of USDC in hub 1."""
-        rows = ledger.compute([candidate("A")], [deployment("A", POOLS)]).pools.rows(named=True)
-        return {row["pool"]: row for row in rows}[pool_id(1, "USDC")]
+        return rows_of(compute(ledger))[pool_id(1, "USDC")]
 
     def test_what_is_read(self) -> None:
         """The one spoke that lists the pool, with what its accounts have in it: 990 and 500 of 2000 and 1000 tokens."""
@@ -355,7 +278,7 @@ class TestSpokes:
         """Where their number is not told, or above the bound, the pools are read and nothing is said of spokes."""
         ledger = three_pools()
         ledger.replace(controller("A", storage=storage))
-        tables = ledger.compute([candidate("A")], [deployment("A", POOLS)])
+        tables = compute(ledger)
 
         assert ([], {None}) == (tables.unread, set(tables.pools["can_supply"]))
         assert [True] == [notice in item for item in tables.notices]
@@ -365,7 +288,7 @@ class TestSpokes:
         ledger = three_pools()
         key, data = spoke("A", 1, "USDC")[0]
         ledger.replace(with_fields((key, data), {"loan_to_value": None}))
-        tables = ledger.compute([candidate("A")], [deployment("A", POOLS)])
+        tables = compute(ledger)
 
         assert [] == tables.unread
         assert ["SpokeAsset: field loan_to_value is missing"] == [item.split(": ", 2)[2] for item in tables.notices]
