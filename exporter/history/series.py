@@ -1,11 +1,11 @@
 """The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
-Of what was observed, a series keeps what later runs still need:
+Of what was observed, a series keeps what later runs still need, in parts (`exporter.history.parts`):
 
-- ``recent``: the observations of the week that is open, of which every open bucket is made (a median needs them all);
-- ``pools`` and ``totals``: for each length of bucket, the closed ones that the newest documents hold, and the page
-  before these (`exporter.history.shelves`);
-- ``first_seen``: the lowest ledger of each token.
+- the observations of the week that is open, of which every open bucket is made (a median needs them all);
+- for each length of bucket, the closed ones that the newest documents hold, and the page before these
+  (`exporter.history.shelves`), of pools and of totals;
+- the lowest ledger of each pool.
 
 Only closed buckets are published. Whatever is older stands in pages that never change.
 
@@ -22,34 +22,37 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import TypeVar
 
 import msgspec
 import polars as pl
 
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, LONGEST, OBSERVATIONS, SOURCES, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.damage import refuse_other_rows
 from exporter.history.manifest import data_of
+from exporter.history.parts import Part, Parts, Scratch
 from exporter.history.schema import FRAME_SCHEMA
-from exporter.history.shelves import POOLS, TOTALS, Form, Place, Shelf
-from exporter.history.totals import places_of, totals_of
+from exporter.history.shelves import POOLS, TOTALS, Place
+from exporter.history.totals import Totals, places_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
-"""No part of the API: its ending is none that is served. It may be removed at any time."""
+"""What is kept names its parts here. No part of the API: its ending is none that is served. It may be removed."""
 
-STATE_VERSION = 2
+PARTS_KEY = "state/history-buckets-{side}-{number}.bin"
+"""The parts. There are two sides, written in turn, so that a run that dies while it writes leaves the other whole."""
+
+STATE_VERSION = 3
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
 
+BATCH_ROWS = 100_000
+"""So many observations are taken in together when history files have to be read; of a larger file, all."""
+
 BATCH_FILES = 256
-"""So many history files are read together when many have to be."""
-
-
-def _shelves(form: Form) -> dict[str, Shelf]:
-    return {bucket.name: Shelf(form, bucket) for bucket in BUCKETS}
+"""And so many files."""
 
 
 @dataclass(slots=True)
@@ -62,10 +65,13 @@ class Series:
     through_ledger: int = 0
     through_time: int = 0
     row_count: int = 0
-    recent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OBSERVATIONS))
-    pools: dict[str, Shelf] = field(default_factory=lambda: _shelves(POOLS))
-    totals: dict[str, Shelf] = field(default_factory=lambda: _shelves(TOTALS))
-    first_seen: dict[str, int] = field(default_factory=dict)
+    side: int = 0
+    scratch: Scratch = field(default_factory=Scratch)
+    pools: Parts = field(init=False)
+    totals: Parts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pools, self.totals = (Parts([Part(form, self.scratch)]) for form in (POOLS, TOTALS))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Take in later observations; gives the pages that are complete by now, oldest first.
@@ -77,36 +83,62 @@ class Series:
 
         Raises:
             CheckError: they are of a ledger or a time before those that went in already.
+            StoreError: the folder for temporary files is full.
         """
         self._check_later(observations, ledger, close_time)
-        known = pl.concat([self.recent, observations])
-        time = pl.col("ledger_close_time")
+        for part, rows in self.pools.split(observations):
+            if rows.height:
+                part.observe(rows)
         for bucket in BUCKETS:
-            closed = known.filter((time >= bucket.start(self.through_time)) & (time < bucket.start(close_time)))
-            if closed.height:
-                rows = aggregate(closed, bucket)
-                yield from self.pools[bucket.name].add(rows)
-                yield from self.totals[bucket.name].add(totals_of(rows))
-        self.recent = known.filter(time >= LONGEST.start(close_time))
-        seen = observations.group_by("token_address").agg(pl.col("observed_ledger").min())
-        for token, first in seen.iter_rows():
-            self.first_seen.setdefault(token, first)
+            begin, end = bucket.start(self.through_time), bucket.start(close_time)
+            if begin == end:
+                continue
+            totals = Totals()
+            for part in self.pools:
+                closed = part.observed(begin, end)
+                if closed.height:
+                    rows = aggregate(closed, bucket)
+                    totals.add(rows)
+                    yield from part.close(bucket, rows)
+            for part, rows in self.totals.split(totals.frame()):
+                if rows.height:
+                    yield from part.close(bucket, rows)
+        for part in self.pools:
+            part.forget(before=LONGEST.start(close_time))
+        self.pools.cut()
+        self.totals.cut()
         self.through_ledger, self.through_time = ledger, close_time
         self.row_count += observations.height
 
     def heads(self) -> Iterator[RenderedFile]:
         """Render the newest document of each history."""
-        keys = ("market", "pool", "token_address", "protocol")
-        places = self.recent.group_by(keys).agg(pl.col("observed_ledger").min())
-        pools: dict[Place, int] = {}
-        totals: dict[Place, int] = {}
-        for market, pool, token, protocol, ledger in places.iter_rows():
-            pools[market, pool] = ledger
-            for place in places_of(market, token, protocol):
-                totals[place] = min(ledger, totals.get(place, ledger))
-        for bucket in BUCKETS:
-            yield from self.pools[bucket.name].heads(pools)
-            yield from self.totals[bucket.name].heads(totals)
+        first = pl.col("observed_ledger").min()
+        places: dict[Place, int] = {}
+        for part in self.pools:
+            begun = part.get("begun")
+            for market, token, protocol, ledger in (
+                begun.group_by("market", "token_address", "protocol").agg(first).iter_rows()
+            ):
+                for place in places_of(market, token, protocol):
+                    places[place] = min(ledger, places.get(place, ledger))
+            begun = begun.select("market", "pool", "observed_ledger")
+            for bucket in BUCKETS:
+                yield from part.shelf(bucket).heads(begun)
+        schema = {"scope": pl.String(), "id": pl.String(), "observed_ledger": pl.Int64()}
+        frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
+        for part, begun in self.totals.split(frame):
+            for bucket in BUCKETS:
+                yield from part.shelf(bucket).heads(begun)
+
+    @property
+    def first_seen(self) -> dict[str, int]:
+        """The lowest ledger of each token."""
+        seen: dict[str, int] = {}
+        for part in self.pools:
+            tokens = part.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
+            for token, ledger in tokens.iter_rows():
+                seen[token] = min(ledger, seen.get(token, ledger))
+        return seen
 
     def _check_later(self, observations: pl.DataFrame, ledger: int, close_time: int) -> None:
         first = observations.select(pl.col("observed_ledger").min(), pl.col("ledger_close_time").min()).row(0)
@@ -119,41 +151,61 @@ class Series:
             )
 
 
-class _KeptShelf(msgspec.Struct, frozen=True):
-    closed: bytes
-    cursors: list[tuple[str, str, str]]
-
-
 class _State(msgspec.Struct, frozen=True):
-    """A series as bytes: the frames as Parquet, the rest as it is."""
+    """What is kept of a series beside its parts, of which it has the digests."""
 
     version: int
     through_ledger: int
     through_time: int
     row_count: int
-    recent: bytes
-    pools: dict[str, _KeptShelf]
-    totals: dict[str, _KeptShelf]
-    first_seen: dict[str, int]
+    side: int
+    pools: list[str]
+    totals: list[str]
+
+
+class _KeptPart(msgspec.Struct, frozen=True):
+    """A part as it is kept: its first place, and its frames as Parquet, each with its rows."""
+
+    first: Place
+    frames: dict[str, tuple[bytes, int]]
 
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
     """Load the series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise.
 
     Raises:
-        StoreError: the store cannot be read.
+        StoreError: the store cannot be read, or the folder for temporary files is full.
     """
-    stored = store.get(STATE_KEY)
-    series = None if stored is None else _decode(stored.data)
-    if series is None or series.through_ledger >= before:
+    state = _decode(store.get(STATE_KEY), _State)
+    if state is None or state.version != STATE_VERSION or state.through_ledger >= before:
         return Series()
-    covered = [file for file in _files(manifest, before) if file.first_ledger <= series.through_ledger]
+    covered = [file for file in _files(manifest, before) if file.first_ledger <= state.through_ledger]
     fits = (
         covered
-        and covered[-1].last_ledger == series.through_ledger
-        and sum(file.rows for file in covered) == series.row_count
+        and covered[-1].last_ledger == state.through_ledger
+        and sum(file.rows for file in covered) == state.row_count
     )
-    return series if fits else Series()
+    series = Series(state.through_ledger, state.through_time, state.row_count, state.side)
+    return series if fits and _restore(store, state, series) else Series()
+
+
+def _restore(store: Store, state: _State, series: Series) -> bool:
+    """Fill the parts of a series; False when one is not there as it was kept."""
+    number = 0
+    for parts, digests in ((series.pools, state.pools), (series.totals, state.totals)):
+        found = []
+        for digest in digests:
+            stored = store.get(PARTS_KEY.format(side="ab"[state.side], number=number))
+            kept = _decode(stored, _KeptPart)
+            if stored is None or kept is None or stored.data[:32].hex() != digest:
+                return False
+            part = Part(parts.parts[0].form, series.scratch, kept.first)
+            for name, (data, rows) in kept.frames.items():
+                part.put_bytes(name, data, rows)
+            found.append(part)
+            number += 1
+        parts.parts = found
+    return True
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
@@ -165,8 +217,8 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
         StoreError: a file that the manifest names is missing, not the one that it names, or of other rows.
         CheckError: the history's ledgers and times contradict each other.
     """
-    files = iter([file for file in _files(manifest, before) if file.first_ledger > series.through_ledger])
-    while batch := list(islice(files, BATCH_FILES)):
+    files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
+    for batch in _batches(files):
         by_key = {file.key: file for file in batch}
         read = {key: _observations(stored, by_key[key]) for key, stored in read_many(store, by_key)}
         observations = pl.concat([read[file.key] for file in batch])  # in the order of the ledgers
@@ -175,15 +227,40 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
             yield from series.extend(observations, *newest)
 
 
+def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
+    batch: list[HistoryFile] = []
+    for file in files:
+        if batch and (len(batch) == BATCH_FILES or file.rows + sum(each.rows for each in batch) > BATCH_ROWS):
+            yield batch
+            batch = []
+        batch.append(file)
+    if batch:
+        yield batch
+
+
 def save_series(store: Store, series: Series) -> int:
     """Keep a series for the next run; gives its size in bytes.
 
     Raises:
-        StoreError: the store refused it.
+        StoreError: the store refused it, or the folder for temporary files cannot be read.
     """
-    data = _encode(series)
-    store.put(STATE_KEY, data)
-    return len(data)
+    side = 1 - series.side
+    digests: list[str] = []
+    size = 0
+    for part in (*series.pools, *series.totals):
+        frames = {name: (series.scratch.get(number), rows) for name, (number, rows) in sorted(part.frames.items())}
+        data = _encode(_KeptPart(part.first, frames))
+        store.put(PARTS_KEY.format(side="ab"[side], number=len(digests)), data)
+        digests.append(data[:32].hex())
+        size += len(data)
+    pools = len(series.pools.parts)
+    state = _State(
+        STATE_VERSION, series.through_ledger, series.through_time, series.row_count, side, digests[:pools],
+        digests[pools:],
+    )  # fmt: skip
+    store.put(STATE_KEY, _encode(state))
+    series.side = side
+    return size
 
 
 def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:
@@ -209,13 +286,6 @@ def read_observations(data: bytes) -> pl.DataFrame:
         raise StoreError(f"does not have the columns of a history file: {error}") from error
 
 
-def _to_file_types(frame: pl.DataFrame) -> bytes:
-    wide = [name for name, dtype in frame.schema.items() if dtype == pl.Int128]
-    buffer = io.BytesIO()
-    frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()
-
-
 def _from_file_types(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     columns = []
     for name, dtype in schema.items():
@@ -226,51 +296,19 @@ def _from_file_types(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> 
     return frame.select(columns)
 
 
-def _encode(series: Series) -> bytes:
-    state = msgspec.msgpack.encode(
-        _State(
-            version=STATE_VERSION,
-            through_ledger=series.through_ledger,
-            through_time=series.through_time,
-            row_count=series.row_count,
-            recent=_to_file_types(series.recent),
-            pools={name: _kept(shelf) for name, shelf in series.pools.items()},
-            totals={name: _kept(shelf) for name, shelf in series.totals.items()},
-            first_seen=dict(sorted(series.first_seen.items())),
-        )
-    )
-    return hashlib.sha256(state).digest() + state
+def _encode(kept: msgspec.Struct) -> bytes:
+    data = msgspec.msgpack.encode(kept)
+    return hashlib.sha256(data).digest() + data
 
 
-def _kept(shelf: Shelf) -> _KeptShelf:
-    cursors = sorted((*place, cursor) for place, cursor in shelf.cursors.items())
-    return _KeptShelf(_to_file_types(shelf.closed), cursors)
+_Kept = TypeVar("_Kept", bound=msgspec.Struct)
 
 
-def _restore(shelves: Mapping[str, Shelf], kept: Mapping[str, _KeptShelf]) -> None:
-    for name, shelf in shelves.items():
-        shelf.closed = _from_file_types(pl.read_parquet(io.BytesIO(kept[name].closed)), shelf.form.frame)
-        shelf.cursors = {(one, other): cursor for one, other, cursor in kept[name].cursors}
-
-
-def _decode(data: bytes) -> Series | None:
-    """A series from its bytes; None when they are not whole, or of another version."""
-    digest, state = data[:32], data[32:]
-    if hashlib.sha256(state).digest() != digest:
+def _decode(stored: StoredObject | None, model: type[_Kept]) -> _Kept | None:
+    """What was kept; None when it is missing, not whole, or of another version."""
+    if stored is None or hashlib.sha256(stored.data[32:]).digest() != stored.data[:32]:
         return None
     try:
-        kept = msgspec.msgpack.decode(state, type=_State)
-        if kept.version != STATE_VERSION:
-            return None
-        series = Series(
-            through_ledger=kept.through_ledger,
-            through_time=kept.through_time,
-            row_count=kept.row_count,
-            recent=_from_file_types(pl.read_parquet(io.BytesIO(kept.recent)), OBSERVATIONS),
-            first_seen=kept.first_seen,
-        )
-        _restore(series.pools, kept.pools)
-        _restore(series.totals, kept.totals)
-        return series
-    except (msgspec.DecodeError, KeyError, RecursionError, pl.exceptions.PolarsError):
+        return msgspec.msgpack.decode(stored.data[32:], type=model)
+    except (msgspec.DecodeError, RecursionError):
         return None

@@ -10,7 +10,7 @@ whenever and in however many steps it is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -50,18 +50,15 @@ TOTALS = Form(TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 @dataclass(slots=True)
 class Shelf:
-    """The histories of one form in buckets of one length.
+    """Histories of one form in buckets of one length.
 
-    ``closed`` has the buckets of the newest documents, ``cursors`` the page before each, by place.
+    ``closed`` has the buckets of the newest documents, sorted, ``cursors`` the page before each, by place.
     """
 
     form: Form
     bucket: Bucket
-    closed: pl.DataFrame = field(init=False)
-    cursors: dict[Place, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.closed = pl.DataFrame(schema=self.form.frame)
+    closed: pl.DataFrame
+    cursors: dict[Place, str]
 
     def add(self, rows: pl.DataFrame) -> Iterator[RenderedFile]:
         """Take in buckets that closed, all later than those that are there; gives the pages that are complete now."""
@@ -72,23 +69,20 @@ class Shelf:
         older = spans.filter(pl.col("page").rank("dense", descending=True).over(keys) > self.bucket.pages + 1)
         if older.height:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
-            for place, pages in groupby(self._wire(leaving), key=itemgetter(0, 1)):
+            for place, pages in groupby(self._wire(leaving.sort(*keys, "start")), key=itemgetter(0, 1)):
                 for _, page in groupby(pages, key=itemgetter(2)):
                     yield self._page(place, [self.form.bucket(*row[3:]) for row in page])
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.closed = rows.drop("page").sort(*keys, "start")
 
-    def heads(self, first_ledgers: Mapping[Place, int]) -> Iterator[RenderedFile]:
-        """Render the newest document of each place; of one without a closed bucket yet, that has a first ledger."""
-        begun = set()
-        if self.closed.height:
-            rows = self.closed.with_columns(pl.lit(0).alias("page"))
-            for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
-                buckets = [self.form.bucket(*row[3:]) for row in group]
-                begun.add(place)
-                yield file_of(self._document(place, buckets[-1].last_ledger, buckets))
-        for place in sorted(first_ledgers.keys() - begun):
-            yield file_of(self._document(place, first_ledgers[place], []))
+    def heads(self, begun: pl.DataFrame) -> Iterator[RenderedFile]:
+        """Render the newest document of each place, also of those in ``begun``, with a first ledger, that have none."""
+        rows = self.closed.with_columns(pl.lit(0).alias("page"))
+        for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
+            buckets = [self.form.bucket(*row[3:]) for row in group]
+            yield file_of(self._document(place, buckets[-1].last_ledger, buckets))
+        for *place, ledger in begun.join(self.closed, on=self.form.keys, how="anti").iter_rows():
+            yield file_of(self._document((place[0], place[1]), ledger, []))
 
     def _page(self, place: Place, buckets: list[Any]) -> RenderedFile:
         document = self._document(place, buckets[-1].last_ledger, buckets)
@@ -100,23 +94,19 @@ class Shelf:
         return self.form.document(*place, self.bucket.name, ledger, buckets, self.cursors.get(place))
 
     def _wire(self, rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
-        """Place and page of each row, sorted by these and the start, with the fields of its bucket."""
+        """Place and page of each row, with the fields of its bucket."""
 
         def text(seconds: pl.Expr) -> pl.Expr:
             return pl.from_epoch(seconds, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
 
         start = pl.col("start")
-        return (
-            rows.sort(*self.form.keys, "start")
-            .select(
-                *self.form.keys,
-                "page",
-                text(start).alias("start_time"),
-                text(start + self.bucket.seconds).alias("end_time"),
-                *(
-                    pl.col(name).cast(pl.String) if self.form.frame[name] == pl.Int128 else pl.col(name)
-                    for name in self.form.bucket.__struct_fields__[2:]
-                ),
-            )
-            .iter_rows()
-        )
+        return rows.select(
+            *self.form.keys,
+            "page",
+            text(start).alias("start_time"),
+            text(start + self.bucket.seconds).alias("end_time"),
+            *(
+                pl.col(name).cast(pl.String) if self.form.frame[name] == pl.Int128 else pl.col(name)
+                for name in self.form.bucket.__struct_fields__[2:]
+            ),
+        ).iter_rows()

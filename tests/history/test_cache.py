@@ -9,21 +9,23 @@ import msgspec
 import pytest
 
 from exporter.errors import StoreError
+from exporter.history import parts as history_parts
+from exporter.history.buckets import observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import BATCH_FILES, STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.stores.memory import MemoryStore
-from tests.history.runs import MONDAY, Historian, observe, places
+from tests.history.runs import MONDAY, Historian, frame_of, observe, places
 
 LEDGER = 65_000_000
 
 
-def after_runs(count: int, step: int = 1800) -> Historian:
+def after_runs(count: int, step: int = 1800, pools: int = 2) -> Historian:
     """A store after some runs."""
     historian = Historian(MemoryStore())
     random = Random(count)
     for number in range(count):
         ledger, time = LEDGER + number, MONDAY + number * step
-        historian.run(observe(random, places(1, 2), ledger, time), ledger, time)
+        historian.run(observe(random, places(1, pools), ledger, time), ledger, time)
     return historian
 
 
@@ -31,29 +33,86 @@ def loaded(historian: Historian, before: int) -> Series:
     return load_series(historian.store, read_history_manifest(historian.store), before)
 
 
+def contents(series: Series) -> dict[tuple[str, str], list[tuple[object, ...]]]:
+    """Everything that a series holds, however it is cut into parts."""
+    rows: dict[tuple[str, str], list[tuple[object, ...]]] = {}
+    for form, parts in (("pools", series.pools), ("totals", series.totals)):
+        for part in parts:
+            for name in part.frames:
+                rows.setdefault((form, name), []).extend(part.get(name).iter_rows())
+    return rows
+
+
 def same(one: Series, other: Series) -> bool:
     """Whether two series are the same in everything."""
-    return (
-        (one.through_ledger, one.through_time, one.row_count, one.first_seen)
-        == (other.through_ledger, other.through_time, other.row_count, other.first_seen)
-        and one.recent.sort(one.recent.columns).equals(other.recent.sort(other.recent.columns))
-        and all(
-            mine[name].closed.equals(theirs[name].closed) and mine[name].cursors == theirs[name].cursors
-            for mine, theirs in ((one.pools, other.pools), (one.totals, other.totals))
-            for name in mine
-        )
-    )
+    return (one.through_ledger, one.through_time, one.row_count, contents(one)) == (
+        other.through_ledger, other.through_time, other.row_count, contents(other)
+    )  # fmt: skip
+
+
+def kept_bytes(historian: Historian) -> dict[str, bytes]:
+    found = {info.key: historian.store.get(info.key) for info in historian.store.list("state/")}
+    return {key: stored.data for key, stored in found.items() if stored is not None}
 
 
 def test_what_was_kept_is_what_was_made() -> None:
-    """A series reads back as it was kept, and keeping it again gives the same bytes."""
+    """A series reads back as it was kept, and keeping it twice again gives the same bytes: there are two sides."""
     historian = after_runs(12)
     series = loaded(historian, LEDGER + 12)
-    state = historian.store.get(STATE_KEY)
+    state = kept_bytes(historian)
     save_series(historian.store, series)
+    both = kept_bytes(historian)
 
     assert (LEDGER + 11, 24) == (series.through_ledger, series.row_count)
-    assert state == historian.store.get(STATE_KEY)
+    assert same(series, loaded(historian, LEDGER + 12))
+    for number in (0, 1):
+        one, other = (f"state/history-buckets-{side}-{number}.bin" for side in "ab")
+        assert both[one] == both[other] == state[one]
+    save_series(historian.store, series)
+    assert both | {STATE_KEY: state[STATE_KEY]} == kept_bytes(historian)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_run_that_dies_while_it_keeps_the_state_leaves_the_one_before(before: int) -> None:
+    """Whatever of the new state is written when it dies: the old one is there, or nothing new is."""
+
+    class Dying(MemoryStore):
+        left = 99
+
+        def put(self, key: str, data: bytes) -> bool:
+            """See Store."""
+            self.left -= key.startswith("state/")
+            if self.left < 0:
+                raise StoreError("no space left")
+            return super().put(key, data)
+
+    historian = Historian(store := Dying())
+    for number in range(3):
+        observed = observe(Random(number), places(1, 2), LEDGER + number, MONDAY + number)
+        historian.run(observed, LEDGER + number, MONDAY + number)
+    series = loaded(historian, LEDGER + 3)
+    frame = observe(Random(9), places(1, 2), LEDGER + 3, MONDAY + 9000)
+    list(series.extend(observations_of(frame_of(frame, LEDGER + 3, MONDAY + 9000)), LEDGER + 3, MONDAY + 9000))
+    store.left = before
+    with pytest.raises(StoreError):
+        save_series(store, series)
+
+    assert LEDGER + 2 == loaded(historian, LEDGER + 3).through_ledger
+
+
+def test_a_large_part_is_cut_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a history is cut into parts, also while it goes on, its files are the same."""
+    whole = after_runs(30, step=3600, pools=5)
+    monkeypatch.setattr(history_parts, "PART_ROWS", 40)
+    cut = after_runs(30, step=3600, pools=5)
+    series, one = loaded(cut, LEDGER + 30), loaded(whole, LEDGER + 30)
+
+    assert len(one.pools.parts) == 1
+    assert min(len(series.pools.parts), len(series.totals.parts)) > 2
+    assert same(series, one)
+    for info in whole.store.list("v1/"):
+        ours, theirs = cut.store.get(info.key), whole.store.get(info.key)
+        assert (ours and ours.data) == (theirs and theirs.data), info.key
 
 
 def test_made_anew_it_is_the_same() -> None:
@@ -78,22 +137,23 @@ def test_made_anew_it_is_the_same() -> None:
     assert pages == stepwise
 
 
+@pytest.mark.parametrize("key", [STATE_KEY, "state/history-buckets-b-1.bin"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped", "version"])
-def test_a_damaged_state_is_not_used(damage: str) -> None:
+def test_a_damaged_state_is_not_used(damage: str, key: str) -> None:
     """Whatever happened to the state, it is either whole or not used at all."""
     historian = after_runs(3)
-    state = historian.store.get(STATE_KEY)
+    state = historian.store.get(key)
     assert state is not None
     data = bytearray(state.data)
     if damage == "missing":
-        historian.store.delete([STATE_KEY])
+        historian.store.delete([key])
     elif damage == "version":
         kept = msgspec.msgpack.decode(bytes(data[32:])) | {"version": 0}
         other = msgspec.msgpack.encode(kept)
-        historian.store.put(STATE_KEY, hashlib.sha256(other).digest() + other)
+        historian.store.put(key, hashlib.sha256(other).digest() + other)
     else:
         data[-1] ^= damage == "flipped"
-        historian.store.put(STATE_KEY, bytes(data[: {"empty": 0, "cut": -1}.get(damage, len(data))]))
+        historian.store.put(key, bytes(data[: {"empty": 0, "cut": -1}.get(damage, len(data))]))
 
     assert 0 == loaded(historian, LEDGER + 3).through_ledger
 

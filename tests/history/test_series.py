@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from exporter.errors import CheckError
-from exporter.history.buckets import OBSERVATIONS, observations_of
+from exporter.history import series as series_module
+from exporter.history.buckets import BUCKETS, OBSERVATIONS, observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series, load_series
-from exporter.history.shelves import POOLS, Shelf
 from exporter.stores.memory import MemoryStore
 from exporter.tree.files import FileKind
 from tests.history.bucket_judge import LENGTHS, Observation, start_of
@@ -186,10 +186,9 @@ def test_time_does_not_go_backwards(ledger: int, time: int) -> None:
     historian.run(observe(Random(1), places(1, 1), LEDGER, MONDAY), LEDGER, MONDAY)
     manifest = read_history_manifest(historian.store)
     series = load_series(historian.store, manifest, LEDGER + 1)
-    frame = series.recent
 
     with pytest.raises(CheckError, match=f"the history already has ledger {LEDGER}"):
-        list(series.extend(frame.clear(), ledger, time))
+        list(series.extend(pl.DataFrame(schema=OBSERVATIONS), ledger, time))
 
 
 def regular(length: int, count: int) -> pl.DataFrame:
@@ -230,13 +229,13 @@ def test_a_usual_chart_is_one_request(bucket: str, wanted: int) -> None:
     assert count - 1 == len(newest["data"]) + sum(sizes)
 
 
-def test_pages_of_before_stay_where_they_were() -> None:
+def test_pages_of_before_stay_where_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that was published while newest documents were shorter is the same page still, by the same cursor."""
     rows = regular(LENGTHS["1d"], 12 * 48 + 1)
     newest = rows.select(NEWEST).row(-1)
-    shorter = Series()
-    shorter.pools["1d"] = Shelf(POOLS, replace(shorter.pools["1d"].bucket, pages=1))
-    before = {file.key: file.data for file in shorter.extend(rows, *newest)}
+    with monkeypatch.context() as shorter:
+        shorter.setattr(series_module, "BUCKETS", tuple(replace(bucket, pages=1) for bucket in BUCKETS))
+        before = {file.key: file.data for file in Series().extend(rows, *newest)}
     days = {
         file.key: file.data
         for file in Series().extend(rows, *newest)

@@ -8,7 +8,7 @@ of every line is what the run itself observed, at its ledger's close. Nothing is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,9 +18,10 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, LONGEST, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, LONGEST, Bucket, aggregate, observations_of
+from exporter.history.parts import Part
 from exporter.history.series import Series
-from exporter.history.shelves import Place, Shelf
+from exporter.history.shelves import POOLS, TOTALS, Form, Place, Shelf
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
     NOTHING,
@@ -90,10 +91,13 @@ class Trends:
 
     def of_pools(self) -> Iterator[Trend]:
         """The trend of each pool, in the order of the pools frame."""
-        places = list(self._pools.select("market", "pool").iter_rows())
-        lengths = _lengths(self._series.pools, places)
-        drawn = self._pool_trends(lengths)
-        return (drawn.get(place, Trend(BUCKETS[lengths[place]].name)) for place in places)
+        for part, own in self._series.pools.split(self._pools):
+            places = own.select("market", "pool").rows()
+            lengths = _lengths(part, places)
+            drawn: dict[Place, Trend] = {}
+            for bucket, chosen in _by_bucket(lengths):
+                drawn |= self._pool_trends(part, bucket, chosen)
+            yield from (drawn.get(place, Trend(lengths[place].name)) for place in places)
 
     def of_groups(self, scope: str) -> dict[str, GroupTrend]:
         """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
@@ -101,54 +105,70 @@ class Trends:
         for position, row in enumerate(self._places.iter_rows()):
             place = next(place for place in places_of(*row) if place[0] == scope)
             members.setdefault(place, []).append(position)
-        lengths = _lengths(self._series.totals, list(members))
         names, values = self._pools.select("market", "pool").rows(), self._pools["tvl_usd_cents"].to_list()
         shown = {
             place: [names[i] for i in sorted(own, key=lambda i: (values[i] is None, -(values[i] or 0)))[:LINES]]
             for place, own in members.items()
         }
+        totals: list[tuple[Place, Bucket, list[list[Any]]]] = []
+        for part, own in self._series.totals.split(_frame(TOTALS, members)):
+            for bucket, chosen in _by_bucket(_lengths(part, own.rows())):
+                columns = _columns(part.shelf(bucket), self._totals_now, _TOTALS, chosen)
+                totals += ((place, bucket, columns[place]) for place in columns)
+        wanted: dict[Bucket, set[Place]] = {}
+        for place, bucket, _ in totals:
+            wanted.setdefault(bucket, set()).update(shown[place])
+        pools: dict[tuple[Bucket, Place], Trend] = {}
+        for bucket, chosen in wanted.items():
+            for part, own in self._series.pools.split(_frame(POOLS, chosen)):
+                trends = self._pool_trends(part, bucket, set(own.rows()))
+                pools |= {(bucket, place): trend for place, trend in trends.items()}
         groups = {}
-        for length in sorted(set(lengths.values())):
-            chosen = {place for place, own in lengths.items() if own == length}
-            pools = self._pool_trends({pool: length for place in chosen for pool in shown[place]})
-            totals = _columns(self._series.totals[BUCKETS[length].name], self._totals_now, _TOTALS, chosen)
-            for place, (starts, supplied, borrowed, value, *rest) in totals.items():
-                drawn = tuple((pool, pools[pool]) for pool in shown[place])
-                money = [_cents(column) for column in (supplied, borrowed, value)]
-                groups[place[1]] = GroupTrend(BUCKETS[length].name, drawn, starts, *money, *rest)
+        for place, bucket, (starts, supplied, borrowed, value, *rest) in totals:
+            lines = tuple((pool, pools[bucket, pool]) for pool in shown[place])
+            money = [_cents(column) for column in (supplied, borrowed, value)]
+            groups[place[1]] = GroupTrend(bucket.name, lines, starts, *money, *rest)
         return groups
 
-    def _pool_trends(self, lengths: Mapping[Place, int]) -> dict[Place, Trend]:
-        trends = {}
-        for length in sorted(set(lengths.values())):
-            chosen = {place for place, own in lengths.items() if own == length}
-            bucket = BUCKETS[length].name
-            for place, columns in _columns(self._series.pools[bucket], self._now, _COLUMNS, chosen).items():
-                trends[place] = Trend(bucket, *columns)
-        return trends
+    def _pool_trends(self, part: Part, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
+        columns = _columns(part.shelf(bucket), self._now, _COLUMNS, chosen) if chosen else {}
+        return {place: Trend(bucket.name, *own) for place, own in columns.items()}
 
 
 def _cents(column: Sequence[str | None]) -> Any:
     return [None if value is None else int(value) for value in column]
 
 
-def _lengths(shelves: Mapping[str, Shelf], places: Sequence[Place]) -> dict[Place, int]:
-    """The position in `BUCKETS` of the shortest of which every bucket of a place is at hand, and not too many."""
-    left, lengths = set(places), dict.fromkeys(places, len(BUCKETS) - 1)
-    for number, bucket in enumerate(BUCKETS[:-1]):
-        shelf = shelves[bucket.name]
+def _lengths(part: Part, places: Sequence[Place]) -> dict[Place, Bucket]:
+    """The shortest bucket of which every one of a place is at hand, and not too many."""
+    left, lengths = set(places), dict.fromkeys(places, BUCKETS[-1])
+    for bucket in BUCKETS[:-1]:
+        if not left:
+            break
+        shelf = part.shelf(bucket)
         counts = shelf.closed.group_by(shelf.form.keys).len().iter_rows()
         many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
         suited = left - many - shelf.cursors.keys()
-        lengths.update(dict.fromkeys(suited, number))
+        lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
     return lengths
+
+
+def _by_bucket(lengths: Mapping[Place, Bucket]) -> Iterator[tuple[Bucket, set[Place]]]:
+    for bucket in BUCKETS:
+        chosen = {place for place, own in lengths.items() if own == bucket}
+        if chosen:
+            yield bucket, chosen
+
+
+def _frame(form: Form, places: Iterable[Place]) -> pl.DataFrame:
+    return pl.DataFrame(sorted(places), schema=dict.fromkeys(form.keys, pl.String()), orient="row")
 
 
 def _columns(shelf: Shelf, now: pl.DataFrame, names: Sequence[str], places: set[Place]) -> dict[Place, list[list[Any]]]:
     """The columns of each place as lists: its closed buckets, and what is observed now."""
     keys = shelf.form.keys
-    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
+    wanted = _frame(shelf.form, places)
     rows = pl.concat([shelf.closed.select(*keys, *names), now.select(*keys, *names)]).join(wanted, on=keys, how="semi")
     lists = rows.sort(*keys, "start").group_by(keys, maintain_order=True).agg(*names)
     return {(one, other): columns for one, other, *columns in lists.iter_rows()}
