@@ -13,6 +13,7 @@ from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
 from tests.judges import peridot_judge as judge
 from tests.protocols.at_time import at
+from tests.protocols.judged import agree, columnar, frame_of
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -27,20 +28,15 @@ PLAIN: Vault = {
 }  # fmt: skip
 
 
-def frame_of(vaults: list[Vault]) -> pl.DataFrame:
-    """The raw columns of some vaults."""
-    return pl.DataFrame([exact.column([vault[name] for vault in vaults], name) for name in math.VAULT_COLUMNS])
+def computed(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
+    """What is computed of some vaults, and the errors of those that have no numbers."""
+    return exact.set_aside_failures(frame_of(vaults, math.VAULT_COLUMNS), lambda kept: math.project(at(kept, NOW)))
 
 
 def projected(vault: Vault, now: int = NOW) -> dict[str, int]:
     """What is computed of one vault."""
-    row: dict[str, int] = math.project(at(frame_of([vault]), now)).row(0, named=True)
+    row: dict[str, int] = math.project(at(frame_of([vault], math.VAULT_COLUMNS), now)).row(0, named=True)
     return row
-
-
-def column(*values: int) -> pl.Series:
-    """A column of these values."""
-    return exact.column(values)
 
 
 def test_whole_vault() -> None:
@@ -73,9 +69,7 @@ def test_whole_vault() -> None:
 )
 def test_jump_rate(used: int, rate: int) -> None:
     """The kink belongs to the first slope, and products are rounded down [calc]."""
-    found = math.borrow_rate(column(used), column(20_000), column(180_000), column(4_000_000), column(800_000))
-
-    assert [rate] == found.to_list()
+    assert rate == columnar(math.borrow_rate)(used, 20_000, 180_000, 4_000_000, 800_000)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +87,7 @@ def test_jump_rate(used: int, rate: int) -> None:
 )
 def test_utilization(borrowed: int, cash: int, aside: int, used: int, refused: bool) -> None:
     """It is rounded down and at most 10^6; 0 without debt or divisor; below that the model refuses [calc]."""
-    found = math.utilization(column(borrowed), column(cash), column(aside))
-
-    assert ([used], [refused]) == (found[0].to_list(), found[1].to_list())
+    assert (used, refused) == columnar(math.utilization)(borrowed, cash, aside)
 
 
 def test_the_rate_takes_the_cash_that_is_there() -> None:
@@ -155,9 +147,7 @@ def test_after_the_accrual_the_quote_is_known() -> None:
 def test_code_that_is_not_known() -> None:
     """A vault of which nothing says how it counts has numbers if both ways give the same, and else none."""
     alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
-    found, failures = exact.set_aside_failures(
-        frame_of([alike, BOOSTED | {"boost_rule": 2}, PLAIN]), lambda kept: math.project(at(kept, NOW))
-    )
+    found, failures = computed(alike, BOOSTED | {"boost_rule": 2}, PLAIN)
 
     assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
     assert [1] == list(failures)
@@ -173,17 +163,15 @@ def test_no_exchange_rate(changes: Vault) -> None:
 
 def test_supply_rate_keeps_both_shares_back() -> None:
     """Reserve factor and admin fee are both taken out: U 80 %, borrow 5 %, 10 % kept is 3.6 % [calc]."""
-    assert [36_000] == math.supply_rate(column(50_000), column(800_000), column(100_000)).to_list()
+    assert 36_000 == columnar(math.supply_rate)(50_000, 800_000, 100_000)
     whole = projected(PLAIN | {"reserve_factor": 700_000, "admin_fee": 600_000})
     assert (0, 0) == (whole["stored_supply_apr"], whole["accrued_supply_apr"])
 
 
 def test_simple_interest_over_a_year() -> None:
     """A year at 10 % is a tenth of the debt, whatever the days in between: nothing is compounded [calc]."""
-    year = column(31_536_000)
-    assert [10**9] == math.accrued_interest(column(10**10), column(100_000), year).to_list()
-    assert [1_000] == math.simple_yield_bps(column(100_000)).to_list()
-    assert [9] == math.simple_yield_bps(column(999)).to_list()
+    assert 10**9 == columnar(math.accrued_interest)(10**10, 100_000, 31_536_000)
+    assert [1_000, 9] == [columnar(math.simple_yield_bps)(rate) for rate in (100_000, 999)]
 
 
 def test_clock_behind_the_last_accrual() -> None:
@@ -216,19 +204,11 @@ def test_empty_vault() -> None:
 def test_rate_that_the_contract_refuses() -> None:
     """Above 1000 percent a year the contract does not accrue: such a vault has no numbers, the others keep theirs."""
     now = PLAIN | {"last_update_time": NOW}
-    frame = frame_of([PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517}])
-    found, failures = exact.set_aside_failures(frame, lambda kept: math.project(at(kept, NOW)))
+    found, failures = computed(PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517})
 
     assert [1] == list(failures)
     assert "1000 percent" in str(failures[1])
     assert [80_483, 10_000_000] == found["stored_borrow_apr"].to_list()
-
-
-def test_nulls_are_refused() -> None:
-    """A null in what is computed with is an error, not a number."""
-    frame = frame_of([PLAIN]).with_columns(pl.lit(None).cast(pl.Int128).alias("kink"))
-    with pytest.raises(ValueError, match="null in kink"):
-        math.project(at(frame, NOW))
 
 
 AMOUNTS = st.integers(0, 10**20)
@@ -267,32 +247,10 @@ def hostile_vaults() -> st.SearchStrategy[Vault]:
     )
 
 
-def agree(vaults: list[Vault]) -> None:
-    """What is computed is what the judge says, and exactly those are set aside that the judge refuses."""
-    judged: dict[int, Vault] = {}
-    for row, vault in enumerate(vaults):
-        try:
-            judged[row] = judge.project(vault, NOW)
-        except (OverflowError, ZeroDivisionError):
-            continue
-    found, failures = exact.set_aside_failures(frame_of(vaults), lambda kept: math.project(at(kept, NOW)))
-
-    assert set(range(len(vaults))) - set(judged) == set(failures)
-    assert all(isinstance(error, ExactError) for error in failures.values())
-    names = list(next(iter(judged.values()), {}))
-    assert list(judged.values()) == (found.select(names).rows(named=True) if names else [])
-
-
-@given(st.lists(common_vaults(), min_size=1, max_size=6))
-def test_common_vaults_equal_the_judge(vaults: list[Vault]) -> None:
-    """Vaults as the chain has them come out as the judge says."""
-    agree(vaults)
-
-
-@given(st.lists(common_vaults() | hostile_vaults(), min_size=1, max_size=4))
-def test_hostile_vaults_equal_the_judge(vaults: list[Vault]) -> None:
-    """Beside values of any size the others stay right, and exactly those the judge refuses are set aside."""
-    agree(vaults)
+@given(st.lists(common_vaults() | hostile_vaults(), min_size=1, max_size=6))
+def test_vaults_equal_the_judge(vaults: list[Vault]) -> None:
+    """Vaults of every kind come out as the judge says, and exactly those it refuses are set aside."""
+    agree(vaults, math.VAULT_COLUMNS, math.project, judge.project, NOW)
 
 
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "reward_token")

@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from exporter.deployments import deployments_of
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.balances import balance_call
-from exporter.protocols.base import Absent, Compared, Unread, ViewCall
-from exporter.protocols.peridot import Peridot
-from exporter.protocols.peridot.views import PeridotViews
 from tests.judges import peridot_judge as judge
-from tests.protocols.made_ledger import NOW, Written, account, contract, entry, instance, lastprice, token_instance
+from tests.protocols.made_ledger import (
+    NOW,
+    Written,
+    account,
+    contract,
+    entry,
+    instance,
+    lastprice,
+    rows_of,
+    token_instance,
+    unread_of,
+)
 from tests.protocols.peridot_chain import (
     CODE,
     FIXED_RATE,
@@ -48,32 +54,23 @@ def market() -> PeridotLedger:
     return ledger
 
 
-def reasons(unread: list[Unread]) -> dict[str | None, tuple[str, str]]:
-    """The reason and detail of what was not read, by pool."""
-    return {item.pool: (item.reason, item.detail) for item in unread}
+def xlm_of(ledger: PeridotLedger) -> dict[str, Any]:
+    """What is published of the XLM vault."""
+    return rows_of(ledger.compute([candidate("C")]))[XLM]
+
+
+def reason_of(ledger: PeridotLedger, pool: str | None = XLM) -> tuple[str, str]:
+    """Why the XLM vault, or the market, is not read: reason and detail."""
+    return unread_of(ledger.compute([candidate("C")]))[C, pool]
 
 
 class TestReading:
     """What is read when all is well."""
 
-    def test_vaults_are_pools(self) -> None:
-        """The vaults that the controller lists are the pools, each with its token, in the order of addresses."""
-        tables = market().compute([candidate("C")])
-        rows = tables.pools.rows(named=True)
-
-        assert sorted([(C, XLM, contract("XLM")), (C, USDC, contract("USDC"))]) == [
-            (row["market"], row["pool"], row["token_address"]) for row in rows
-        ]
-        assert [("Peridot", "active", 2, 0)] == tables.markets.select(
-            "name", "status", "pool_count", "unread_count"
-        ).rows()
-        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
-        assert {CODE.hex()} == set(tables.pools["wasm_hash"])
-
     def test_numbers(self) -> None:
         """A vault's numbers are those of the judge at the close time."""
         ledger = market()
-        (row, _) = sorted(ledger.compute([candidate("C")]).pools.rows(named=True), key=lambda row: row["pool"] != XLM)
+        row = xlm_of(ledger)
         vault = vault_of("C", "XLM")
         judged = judge.project(
             {
@@ -207,7 +204,7 @@ class TestReading:
         """A vault without a rate model has the one rate that it keeps itself."""
         ledger = market()
         ledger.remove(stored("XLM vault", "InterestModel", VOID))
-        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        row = xlm_of(ledger)
 
         assert (FIXED_RATE, FIXED_RATE) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
 
@@ -232,10 +229,6 @@ class TestReading:
 class TestTerms:
     """Who may do what with a vault, and how much of it."""
 
-    def row(self, ledger: PeridotLedger) -> dict[str, Any]:
-        """What is published of the XLM vault."""
-        return {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
-
     def closed(self, row: dict[str, Any]) -> list[str]:
         """What cannot be done."""
         return [name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if row[f"can_{name}"] is False]
@@ -253,28 +246,27 @@ class TestTerms:
         """Each pause closes one thing, to its last second."""
         ledger = market()
         ledger.replace(stored("C", name, flags({"XLM vault": True})))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
         assert ([closed], "partly_paused") == (self.closed(row), row["pool_status"])
         for until, expected in ((NOW, [closed]), (NOW - 1, [])):
             ledger.replace(stored("C", f"{name}Until", (scval.MAP, ((address(XLM), u64(until)),))))
-            assert expected == self.closed(self.row(ledger))
+            assert expected == self.closed(xlm_of(ledger))
 
     def test_rates_ready(self) -> None:
         """Nothing can be borrowed before the rates are: the flag says so, or else that there is a model."""
         ledger = market()
         ledger.replace(stored("XLM vault", "RatesReady", (scval.BOOL, False)))
-        assert ["borrow"] == self.closed(self.row(ledger))
+        assert ["borrow"] == self.closed(xlm_of(ledger))
         ledger.remove(stored("XLM vault", "RatesReady", VOID))
-        assert [] == self.closed(self.row(ledger))
+        assert [] == self.closed(xlm_of(ledger))
         ledger.remove(stored("XLM vault", "InterestModel", VOID))
-        assert ["borrow"] == self.closed(self.row(ledger))
+        assert ["borrow"] == self.closed(xlm_of(ledger))
 
     def test_vault_that_the_controller_lacks(self) -> None:
         """It cannot be liquidated; whether it lends is not known, and said so."""
         ledger = market()
         ledger.replace(stored("C", "SupportedMarkets", flags({"USDC vault": True})))
-        rows = ledger.compute([candidate("C"), candidate("C", "XLM vault")]).pools.rows(named=True)
-        row = {row["pool"]: row for row in rows}[XLM]
+        row = rows_of(ledger.compute([candidate("C"), candidate("C", "XLM vault")]))[XLM]
 
         assert (None, None, False) == (row["can_borrow"], row["available_to_borrow"], row["can_liquidate"])
         assert "does not list the vault" in row["can_reason"]
@@ -285,7 +277,7 @@ class TestTerms:
         ledger.replace(stored("C", "PauseDeposit", flags({"XLM vault": True})))
         ledger.remove(stored("XLM vault", "Peridottroller", VOID))
         ledger.replace(stored("XLM vault", "CollateralFactorScaled", u128(123_456)))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
 
         assert (["liquidate"], 1_234, None) == (self.closed(row), row["collateral_factor_bps"], row["can_reason"])
 
@@ -304,21 +296,17 @@ class TestTerms:
             "supply_cap": 10**15, "borrow_cap": 600 * 10**7, "max_utilization_bps": None, "reserve_factor_bps": 1_500,
             "can_be_collateral": True, "can_be_borrowed": True, "available_to_borrow": 150 * 10**7,
         }  # fmt: skip
-        row = self.row(ledger)
+        row = xlm_of(ledger)
 
         assert expected == {name: row[name] for name in expected}
         for owner, name in (("C", "LiquidationIncentiveScaled"), ("XLM vault", "TotalBorrowPrincipal")):
             ledger.remove(stored(owner, name, VOID))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
         assert (800, 600 * 10**7 - row["total_borrowed"]) == (row["liquidation_bonus_bps"], row["available_to_borrow"])
 
 
 class TestRewards:
     """What the controller pays the two sides of a vault, in a token of its own."""
-
-    def row(self, ledger: PeridotLedger) -> dict[str, Any]:
-        """What is published of the XLM vault."""
-        return {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
 
     def speed(self, name: str, value: ScVal) -> Written:
         """A speed of the XLM vault."""
@@ -334,7 +322,7 @@ class TestRewards:
             "supply_reward_per_year": 5 * 31_536_000, "supply_reward_apr_bps": None, "borrow_reward_apr_bps": 0,
             "supply_reward_reason": "no_reward_price", "borrow_reward_reason": "no_emissions",
         }  # fmt: skip
-        row = self.row(ledger)
+        row = xlm_of(ledger)
 
         assert expected == {name: row[name] for name in expected}
 
@@ -342,7 +330,7 @@ class TestRewards:
         """Without speeds, or with speeds of 0, there is nothing; which token it would be is not said."""
         ledger = market()
         ledger.replace(self.speed("BorrowSpeed", u128(0)), stored("C", "PeridotToken", address(contract("PERI"))))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
 
         assert (None, 0, 0, "no_emissions") == (
             row["reward_token"], row["supply_reward_apr_bps"], row["borrow_reward_per_year"],
@@ -358,14 +346,14 @@ class TestRewards:
         ledger.replace(stored("C", "PeridotToken", address(contract("PERI"))))
         ledger.replace(self.speed("SupplySpeed", u64(5)), self.speed("BorrowSpeed", u128(7)))
         ledger.archive(self.speed("BorrowSpeed", u128(7)))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
 
         assert (None, None, "unread") == (
             row["supply_reward_per_second"], row["supply_reward_apr_bps"], row["supply_reward_reason"]
         )  # fmt: skip
         assert (7, "no_reward_price") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
         ledger.remove(stored("C", "PeridotToken", VOID))
-        row = self.row(ledger)
+        row = xlm_of(ledger)
         assert (None, "unread") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
 
 
@@ -377,7 +365,7 @@ class TestBoosted:
         ledger = market()
         ledger.boost("XLM", u128(1234 * 10**7))
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
-        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        row = xlm_of(ledger)
 
         assert (1734 * 10**7, 500 * 10**7) == (row["total_supplied"], row["total_borrowed"])
         assert ledger.source is not None
@@ -390,7 +378,7 @@ class TestBoosted:
         ledger.remove(stored("XLM vault", "ManagedCash", VOID))
         ledger.set_function("XLM vault", "get_available_liquidity", u128(10**9))
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
-        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        row = xlm_of(ledger)
 
         assert 10**9 + 500 * 10**7 == row["total_supplied"]
 
@@ -401,7 +389,7 @@ class TestBoosted:
         ledger.replace(stored("XLM vault", "ManagedCash", u128(10**7)))
         ledger.set_function("XLM vault", "get_total_underlying", u128(499 * 10**7))
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
-        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        row = xlm_of(ledger)
         assert (499 * 10**7, 10_020) == (row["total_supplied"], row["utilization_bps"])
 
         for answer, detail in (
@@ -409,9 +397,7 @@ class TestBoosted:
             ("HostError: trapped", "get_total_underlying()"),
         ):
             ledger.set_function("XLM vault", "get_total_underlying", answer)
-            tables = ledger.compute([candidate("C")])
-            assert [USDC] == tables.pools["pool"].to_list()
-            assert detail in reasons(tables.unread)[XLM][1]
+            assert detail in reason_of(ledger)[1]
 
     @pytest.mark.parametrize(
         ("answer", "detail"),
@@ -428,14 +414,14 @@ class TestBoosted:
         tables = ledger.compute([candidate("C")])
 
         assert [USDC] == tables.pools["pool"].to_list()
-        assert detail in reasons(tables.unread)[XLM][1]
+        assert detail in unread_of(tables)[C, XLM][1]
         assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
     def test_receipt_supply_elsewhere(self) -> None:
         """Where the instance has no supply of the receipt token, the vault is asked for it."""
         ledger = market()
         ledger.replace(vault_instance("XLM vault", None))
-        assert "get_total_ptokens() failed" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "get_total_ptokens() failed" in reason_of(ledger)[1]
         ledger.set_function("XLM vault", "get_total_ptokens", u128(RECEIPTS))
         first, second = ledger.compute([candidate("C")]).pools["supply_index"].to_list()
         assert first == second
@@ -446,7 +432,7 @@ class TestCash:
 
     def rate(self, ledger: PeridotLedger) -> tuple[int, int]:
         """What is lent by the rate model, and what the XLM vault's suppliers own."""
-        row = {row["pool"]: row for row in ledger.compute([candidate("C")]).pools.rows(named=True)}[XLM]
+        row = xlm_of(ledger)
         return row["stored_utilization"], row["total_supplied"]
 
     def test_a_gift_moves_the_rate(self) -> None:
@@ -460,7 +446,7 @@ class TestCash:
         """A missing balance is 0 where the vault counts no cash as its own; else it contradicts it [calc]."""
         ledger = market()
         ledger.remove(balance("XLM", "XLM vault", 0))
-        assert "has no balance of its token" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "has no balance of its token" in reason_of(ledger)[1]
         ledger.replace(stored("XLM vault", "ManagedCash", u128(0)), stored("XLM vault", "LastUpdateTime", u64(NOW)))
         ledger.replace(vault_instance("XLM vault", code=QUOTING_CODE))
         assert (10**6, 488 * 10**7) == self.rate(ledger)
@@ -469,7 +455,7 @@ class TestCash:
         """An archived balance is not 0: the vault is unread; where nothing is lent the rate needs none."""
         ledger = market()
         ledger.archive(balance("XLM", "XLM vault", 0))
-        assert "archived" == reasons(ledger.compute([candidate("C")]).unread)[XLM][0]
+        assert "archived" == reason_of(ledger)[0]
         ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
         assert [] == ledger.compute([candidate("C")]).unread
 
@@ -480,7 +466,7 @@ class TestCash:
         for lose, why in ((ledger.archive, "is archived"), (ledger.remove, "has no balance of its token")):
             lose(balance("XLM", "XLM vault", 0))
             tables = ledger.compute([candidate("C")])
-            row = {row["pool"]: row for row in tables.pools.rows(named=True)}[XLM]
+            row = rows_of(tables)[XLM]
 
             assert (None, None, True) == tuple(
                 row[name] for name in ("available_to_withdraw", "available_to_borrow", "can_withdraw")
@@ -494,7 +480,7 @@ class TestCash:
         ledger = market()
         ledger.replace(token_instance("XLM", b"XLM"), stored("XLM vault", "LastUpdateTime", u64(NOW)))
         call = balance_call(contract("XLM"), XLM)
-        assert "balance() of" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "balance() of" in reason_of(ledger)[1]
         ledger.results[call] = i128(2_500 * 10**7)
         assert 167_336 == self.rate(ledger)[0]
 
@@ -524,10 +510,8 @@ class TestCash:
         ledger = market()
         ledger.boost("XLM", u128(1_988 * 10**7))
         ledger.replace(vault_instance("XLM vault"))
-        tables = ledger.compute([candidate("C")])
 
-        assert [USDC] == tables.pools["pool"].to_list()
-        assert "its code is not known" in reasons(tables.unread)[XLM][1]
+        assert "its code is not known" in reason_of(ledger)[1]
 
     def test_archived_mark(self) -> None:
         """An entry that only tells the code does so archived, too."""
@@ -545,7 +529,7 @@ class TestCash:
             *(stored("XLM vault", name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))
         )
 
-        assert "together above 1" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "together above 1" in reason_of(ledger)[1]
 
     def test_form_of_before_its_cash_was_counted(self) -> None:
         """A vault without ``ManagedCash`` and ``RatesReady`` is of a form that is not read."""
@@ -553,13 +537,13 @@ class TestCash:
         ledger.remove(stored("XLM vault", "ManagedCash", VOID))
         ledger.remove(stored("XLM vault", "RatesReady", VOID))
 
-        assert "form of before 2026" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "form of before 2026" in reason_of(ledger)[1]
 
     def test_nothing_owned(self) -> None:
         """Receipt tokens against nothing: the contract refuses everything, so there are no numbers."""
         ledger = market()
         ledger.replace(*(stored("XLM vault", name, u128(0)) for name in ("ManagedCash", "TotalBorrowed")))
-        found = reasons(ledger.compute([candidate("C")]).unread)[XLM]
+        found = reason_of(ledger)
 
         assert ("inconsistent", True) == (found[0], "receipt tokens without anything" in found[1])
 
@@ -577,45 +561,20 @@ class TestPrices:
         assert ledger.source is not None
         assert lastprice("C oracle", "XLM") not in ledger.source.calls
 
-    @pytest.mark.parametrize(
-        ("price", "age", "reason"),
-        [
-            (1, 600, "valid"),
-            (1, 601, "the price is 10 minutes 1 second old, more than 10 minutes"),
-            (0, 0, "the price is 0, not above zero"),
-            (-1, 0, "the price is -1, not above zero"),
-            (1, -50, "valid"),
-        ],
-    )
-    def test_limits(self, price: int, age: int, reason: str) -> None:
-        """A price of exactly 600 s is good; zero and below are no price."""
-        ledger = market()
-        ledger.set_symbol_price("C", "XLM", "XLM", price, NOW - age)
-        found = dict(ledger.compute([candidate("C")]).pools.select("token_address", "price_reason").iter_rows())
-
-        assert reason == found[contract("XLM")]
-
     def test_no_price(self) -> None:
         """An oracle that fails, knows nothing, or is missing costs the prices, not the pools."""
         ledger = market()
         ledger.set_symbol_price("C", "XLM", "XLM", 1)
         call = ContractCall(contract("C oracle"), "lastprice", (vec(symbol("Other"), symbol("XLM")),))
+        oracle = address(account("somebody"))
         for answer, reason in ((VOID, "has no price"), (i128(1), "expected"), ("HostError: x", "lastprice() failed")):
             ledger.results[call] = answer
             found = dict(ledger.compute([candidate("C")]).pools.select("token_address", "price_reason").iter_rows())
             assert reason in found[contract("XLM")]
+        ledger.replace(stored("C", "Oracle", oracle))
+        assert "the market's oracle is no contract" == xlm_of(ledger)["price_reason"]
         ledger.remove(stored("C", "Oracle", VOID))
-        tables = ledger.compute([candidate("C")])
-        assert ["the market has no oracle"] * 2 == tables.pools["price_reason"].to_list()
-
-    def test_oracle_that_is_no_contract(self) -> None:
-        """An account as oracle is no error: there is no price."""
-        ledger = market()
-        ledger.set_symbol_price("C", "XLM", "XLM", 1)
-        ledger.replace(stored("C", "Oracle", address(account("somebody"))))
-        assert ["the market's oracle is no contract"] * 2 == ledger.compute([candidate("C")]).pools[
-            "price_reason"
-        ].to_list()
+        assert "the market has no oracle" == xlm_of(ledger)["price_reason"]
 
     def test_other_age_is_said(self) -> None:
         """A controller that takes older prices than usual is named: the exporter does not."""
@@ -636,39 +595,16 @@ class TestPrices:
 class TestUnread:
     """What cannot be read is named with its reason."""
 
-    def test_absent_market(self) -> None:
-        """A published controller that is not there is absent; one that the operator named is unread."""
-        ledger = PeridotLedger()
-        absent = Absent(C, "peridot", "the ledger has no contract at this address")
-        assert [absent] == ledger.compute([candidate("C")]).absent
-        assert {None: "absent"} == {item.pool: item.reason for item in ledger.compute([demanded("C")]).unread}
-
     def test_archived(self) -> None:
-        """An archived entry of controller, vault or model costs what depends on it."""
+        """An archived entry of vault or model costs what depends on it, by its name."""
         ledger = market()
         ledger.replace(stored("other", "Kink", u128(1)))
         ledger.replace(stored("USDC vault", "InterestModel", address(contract("other"))))
         ledger.archive(stored("XLM vault", "BorrowIndex", VOID))
         ledger.archive(stored("other", "Kink", VOID))
-        found = reasons(ledger.compute([candidate("C")]).unread)
-        assert ("archived", "the vault's entry BorrowIndex is archived; it can be restored") == found[XLM]
-        assert ("archived", True) == (found[USDC][0], "entry Kink of its rate model" in found[USDC][1])
-
-        ledger.replace(stored("C", "PauseBorrow", flags({})))
-        ledger.archive(stored("C", "PauseBorrow", VOID))
-        assert "archived" == reasons(ledger.compute([candidate("C")]).unread)[None][0]
-
-    @pytest.mark.parametrize("name", ["TotalBorrowed", "BorrowIndex", "LastUpdateTime", "UnderlyingToken"])
-    def test_missing_entry(self, name: str) -> None:
-        """An entry that every vault has is named where it is missing or of another kind."""
-        for change in (None, VOID):
-            ledger = market()
-            written = stored("XLM vault", name, VOID)
-            ledger.remove(written) if change is None else ledger.replace(written)
-            tables = ledger.compute([candidate("C")])
-            assert [USDC] == tables.pools["pool"].to_list()
-            assert "undecodable" == reasons(tables.unread)[XLM][0]
-            assert name in reasons(tables.unread)[XLM][1]
+        found = unread_of(ledger.compute([candidate("C")]))
+        assert ("archived", "the vault's entry BorrowIndex is archived; it can be restored") == found[C, XLM]
+        assert ("archived", True) == (found[C, USDC][0], "entry Kink of its rate model" in found[C, USDC][1])
 
     @pytest.mark.parametrize(
         ("owner", "name", "value", "detail"),
@@ -677,7 +613,6 @@ class TestUnread:
             ("XLM vault", "TotalReserves", u128(2**127), "more than any token has"),
             ("XLM vault", "LastUpdateTime", u64(2**62), "LastUpdateTime is beyond any time"),
             ("XLM vault", "BoostedVault", address(account("a")), "BoostedVault is no contract"),
-            ("model", "Kink", i128(5), "Kink: expected"),
         ],
     )
     def test_hostile_values(self, owner: str, name: str, value: ScVal, detail: str) -> None:
@@ -685,15 +620,14 @@ class TestUnread:
         ledger = market()
         ledger.replace(stored(owner, name, value))
 
-        assert detail in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert detail in reason_of(ledger)[1]
 
     def test_vault_of_another_controller(self) -> None:
         """A vault that says that another contract is its controller contradicts the list."""
         ledger = market()
         ledger.replace(stored("XLM vault", "Peridottroller", address(contract("D"))))
-        tables = ledger.compute([candidate("C")])
 
-        assert ("inconsistent", f"the vault says that its controller is {contract('D')}") == reasons(tables.unread)[XLM]
+        assert ("inconsistent", f"the vault says that its controller is {contract('D')}") == reason_of(ledger)
 
     def test_listed_vault_that_is_not_there(self) -> None:
         """A vault that the controller lists and the ledger lacks is unread, and counts among the market's pools."""
@@ -701,20 +635,10 @@ class TestUnread:
         ledger.remove(vault_instance("XLM vault"))
         tables = ledger.compute([candidate("C")])
 
-        assert "absent" == reasons(tables.unread)[XLM][0]
+        assert "absent" == unread_of(tables)[C, XLM][0]
         assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
         gone = market().compute([demanded("C", "gone vault")])
         assert {contract("gone vault"): "absent"} == {item.pool: item.reason for item in gone.unread}
-
-    def test_something_else_at_the_address(self) -> None:
-        """A contract that lists no vaults and of which none is known is no controller."""
-        ledger = PeridotLedger()
-        ledger.replace(instance(C, [], CODE))
-        assert "SupportedMarkets is missing" in reasons(ledger.compute([demanded("C")]).unread)[None][1]
-        ledger.replace(stored("C", "SupportedMarkets", vec()))
-        assert "SupportedMarkets: expected" in reasons(ledger.compute([demanded("C")]).unread)[None][1]
-        ledger.replace((instance_key(C), token_instance("C")[1][:40]))
-        assert "undecodable" == reasons(ledger.compute([demanded("C")]).unread)[None][0]
 
     def test_controller_without_a_list(self) -> None:
         """Where the list is missing, the vaults that are known are read, and that is said."""
@@ -729,54 +653,12 @@ class TestUnread:
         ledger = market()
         ledger.replace(stored("C", "SupportedMarkets", flags({f"vault {index}": True for index in range(65)})))
 
-        assert "65 vaults, more than 64" in reasons(ledger.compute([candidate("C")]).unread)[None][1]
+        assert "65 vaults, more than 64" in reason_of(ledger, None)[1]
 
     def test_token_without_decimals(self) -> None:
         """A vault has no decimals of its own, so a token that tells none costs the vault."""
         ledger = market()
         ledger.replace(instance(contract("XLM"), None, CODE))
-        assert "its token gives no decimals" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
+        assert "its token gives no decimals" in reason_of(ledger)[1]
         ledger.replace(token_instance("XLM", b"XLM", 39))
-        assert "39 decimals, more than 38" in reasons(ledger.compute([candidate("C")]).unread)[XLM][1]
-
-
-def test_known_deployments() -> None:
-    """Both controllers are known, each with three vaults and what these boost their cash in."""
-    known = [item for item in deployments_of("mainnet") if item.protocol == "peridot"]
-
-    assert [["CCVUFGXK"], ["CCZKDMAP"]] == [[market[:8] for market in item.markets] for item in known]
-    assert [["CBU4Y7CJ", "CBVUJJIJ", "CD3WN3PL"], ["CBRJTPI3", "CBNVNCPE", "CBIOHQFW"]] == [
-        [vault[:8] for vault in item.addresses("vault")] for item in known
-    ]
-    assert [3, 3] == [len(item.addresses("boosted vault")) for item in known]
-
-
-def test_views_are_of_the_stored_state() -> None:
-    """Each of the four views is held against the stored state, and a difference shows."""
-    ledger = market()
-    tables = ledger.compute([candidate("C")])
-    assert ledger.reading is not None
-    calls = [item for item in PeridotViews().calls(ledger.reading) if isinstance(item, ViewCall)]
-    columns = ledger.reading.columns
-    position = columns["pool"].index(XLM)
-    raw = {name: values[position] for name, values in columns.items()}
-    rows = {XLM: next(row for row in tables.pools.rows(named=True) if row["pool"] == XLM) | {"raw": raw}}
-    said = {
-        "get_available_liquidity": 988 * 10**7, "get_total_borrowed": 500 * 10**7, "get_total_reserves": 10 * 10**7,
-        "get_exchange_rate": 14_880_000,
-    }  # fmt: skip
-
-    assert 8 == len(calls)
-    compared: list[Compared] = []
-    for call in calls:
-        compared += PeridotViews().compare(call, u128(said[call.call.function]), rows, NOW)
-    assert [True] * 4 == [item.agrees for item in compared]
-    (wrong,) = PeridotViews().compare(next(c for c in calls if c.pools == (XLM,)), u128(1), rows, NOW)
-    assert not wrong.agrees
-    assert (None, []) == (PeridotViews().time_of(VOID), list(PeridotViews().refused(calls[0], "x", rows)))
-
-
-def test_module() -> None:
-    """The module says that its rates are the base rate only, and asks for no events."""
-    assert Peridot.coverage.limits.startswith("base rate only")
-    assert ({}, ()) == (Peridot().market_wasm_hashes(), Peridot().event_filters(()))
+        assert "39 decimals, more than 38" in reason_of(ledger)[1]

@@ -5,16 +5,14 @@ The vectors marked [test] are those of the contract's own tests; the others are 
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExactOverflowError
-from exporter.numbers import exact
 from exporter.protocols.slender import math
 from tests.judges import slender_judge as judge
 from tests.protocols.at_time import at
+from tests.protocols.judged import agree, columnar, frame_of, one
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000
@@ -28,14 +26,9 @@ PLAIN: Reserve = {
 }  # fmt: skip
 
 
-def frame_of(reserves: list[Reserve]) -> pl.DataFrame:
-    """The raw columns of some reserves."""
-    return pl.DataFrame([exact.column([item[name] for item in reserves], name) for name in math.RESERVE_COLUMNS])
-
-
 def projected(reserve: Reserve, now: int = NOW) -> dict[str, int]:
     """What is computed of one reserve."""
-    row: dict[str, int] = math.project(at(frame_of([reserve]), now)).row(0, named=True)
+    row: dict[str, int] = math.project(at(frame_of([reserve], math.RESERVE_COLUMNS), now)).row(0, named=True)
     return row
 
 
@@ -100,9 +93,7 @@ def test_nobody_owns_what_lies_in_a_reserve_without_shares() -> None:
 )
 def test_accrued_rates_of_the_contract(rate: int, prior: int, seconds: int, accrued: int) -> None:
     """A day at some rates gives what the contract's own tests expect [test]."""
-    found = math.accrued_rate(exact.column([prior]), exact.column([rate]), exact.column([seconds]))
-
-    assert [accrued] == found.to_list()
+    assert accrued == columnar(math.accrued_rate)(prior, rate, seconds)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +120,13 @@ def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: 
 )
 def test_whole_windows(since: int, window: int, seconds: int) -> None:
     """Interest is added in whole windows of time; none before the last update, nor where windows have no length."""
-    found = math.elapsed_seconds(exact.column([NOW - since]), exact.column([window]), NOW)
-
-    assert [seconds] == found.to_list()
+    assert seconds == math.elapsed_seconds(one(NOW - since), one(window), NOW).item()
 
 
 def test_every_step_is_rounded_down() -> None:
     """A month at 7 %: the years are floored to 9 decimals, then the growth, then the rate [calc]."""
-    month = exact.column([2_592_000])
-    found = math.accrued_rate(exact.column([1_234_567_890]), exact.column([70_000_000]), month)
-
     # 82135523 of 10^9 years; 5749486 of growth; floor(1234567890 × 1.005749486)
-    assert [1_241_666_020] == found.to_list()
+    assert 1_241_666_020 == columnar(math.accrued_rate)(1_234_567_890, 70_000_000, 2_592_000)
 
 
 def test_empty_reserve() -> None:
@@ -150,13 +136,6 @@ def test_empty_reserve() -> None:
     assert (ONE, ONE, 0, 0, 0) == tuple(
         row[name] for name in ("collat_coeff", "debt_coeff", "supplied", "borrowed", "utilization_bps")
     )
-
-
-def test_nulls_are_refused() -> None:
-    """A null in what is computed with is an error, not a number."""
-    frame = frame_of([PLAIN]).with_columns(pl.lit(None).cast(pl.Int128).alias("window"))
-    with pytest.raises(ValueError, match="null in window"):
-        math.project(at(frame, NOW))
 
 
 AMOUNTS = st.integers(0, 10**18)
@@ -183,32 +162,10 @@ def hostile_reserves() -> st.SearchStrategy[Reserve]:
     )
 
 
-def agree(reserves: list[Reserve]) -> None:
-    """What is computed is what the judge says, and exactly those are set aside that the judge refuses."""
-    judged: dict[int, Reserve] = {}
-    for row, reserve in enumerate(reserves):
-        try:
-            judged[row] = judge.project(reserve, NOW)
-        except OverflowError:
-            continue
-    found, failures = exact.set_aside_failures(frame_of(reserves), lambda kept: math.project(at(kept, NOW)))
-
-    assert set(range(len(reserves))) - set(judged) == set(failures)
-    assert all(isinstance(error, ExactOverflowError) for error in failures.values())
-    names = list(next(iter(judged.values()), {}))
-    assert list(judged.values()) == (found.select(names).rows(named=True) if names else [])
-
-
-@given(st.lists(common_reserves(), min_size=1, max_size=6))
-def test_common_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
-    """Reserves as the chain may have them come out as the judge says."""
-    agree(reserves)
-
-
-@given(st.lists(common_reserves() | hostile_reserves(), min_size=1, max_size=4))
-def test_hostile_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
-    """Beside values of any size the others stay right, and exactly those the judge refuses are set aside."""
-    agree(reserves)
+@given(st.lists(common_reserves() | hostile_reserves(), min_size=1, max_size=6))
+def test_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
+    """Reserves of every kind come out as the judge says, and exactly those it refuses are set aside."""
+    agree(reserves, math.RESERVE_COLUMNS, math.project, judge.project, NOW)
 
 
 TERMS = {
@@ -292,7 +249,7 @@ def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
 def test_a_borrow_of_whole_shares() -> None:
     """An amount that is a multiple of what a share is worth needs no further share."""
     reserve = PLAIN | TERMS | {"s_supply": ONE, "debt_supply": 0, "util_cap": 10_000, "cash": 10**12}
-    (most,) = math.borrowable(*(exact.column([value]) for value in (ONE, 0, 3 * ONE, 10_000))).to_list()
+    most = columnar(math.borrowable)(ONE, 0, 3 * ONE, 10_000)
 
     assert 3 * ONE == most
     assert judge.may_borrow(reserve, 3 * ONE, most)
