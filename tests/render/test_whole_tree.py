@@ -9,9 +9,12 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from exporter.check.checker import TreeChecker
+from exporter.check.public_urls import links_of
 from exporter.serve.preview import create_app
+from exporter.tree.files import RenderedFile
 from tests.render.rendering import fetch
-from tests.render.whole_tree import documents_of
+from tests.render.whole_tree import documents_of, publish_tree
 
 BLEND_V1 = [
     "util", "r_base", "r_one", "r_two", "r_three", "reactivity", "max_util", "c_factor", "l_factor", "bstop_rate",
@@ -67,3 +70,24 @@ def test_what_is_kept_for_the_next_run_is_not_served(tree: Path) -> None:
     """The state beside the tree is no part of the API."""
     assert (tree / "state/history-buckets.bin").is_file()
     assert 404 == fetch(create_app(tree), "/state/history-buckets.bin").status_code
+
+
+def test_renderers_say_where_their_pages_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The links that a run tells of a page are those that are found in its HTML, for every pool of all protocols."""
+    pages: list[RenderedFile] = []
+    look = TreeChecker.add_rendered
+
+    def kept(checker: TreeChecker, file: RenderedFile) -> None:
+        if file.links is not None:
+            pages.append(file)
+        look(checker, file)
+
+    monkeypatch.setattr(TreeChecker, "add_rendered", kept)
+    publish_tree(tmp_path, runs=2)
+
+    assert {page.key for page in pages} >= {
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("pools/*/*.html")
+    }
+    for page in pages:
+        assert set(links_of(page.key, page.data)) == set(page.links or ()), page.key
+        assert len(page.links or ()) > 20

@@ -1,7 +1,8 @@
 """The small parts that tables are made of, as HTML: short for people, exact on hover and for sorting.
 
 They are functions and not macros of the templates because a site has a million of them, most of them alike. All text
-that comes from the chain is escaped here, as the templates escape theirs.
+that comes from the chain is escaped here, as the templates escape theirs. They give plain strings, which the
+environment of the templates marks as HTML: a mark on each would cost more than the part itself.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from markupsafe import Markup, escape
-
 from exporter.render.site.text import (
     NAME_LENGTH,
     SYMBOL_LENGTH,
     TITLE_LENGTH,
     amount,
     dollars,
+    escaped,
     exact_amount,
     exact_dollars,
     exact_percent,
@@ -31,54 +31,54 @@ _GOOD = ("active", "admin_active")
 
 
 @lru_cache(maxsize=1 << 14)
-def name(text: str, length: int = NAME_LENGTH) -> Markup:
+def name(text: str, length: int = NAME_LENGTH) -> str:
     """A name that the chain gives: cut, isolated from the text around it, and in full on hover."""
     shown, full = named(text, length)
-    title = "" if full is None else f' title="{escape(full)}"'
-    return Markup(f"<bdi{title}>{escape(shown)}</bdi>")
+    title = "" if full is None else f' title="{escaped(full)}"'
+    return f"<bdi{title}>{escaped(shown)}</bdi>"
 
 
 @lru_cache(maxsize=1 << 14)
-def rate(basis_points: int, kind: str) -> Markup:
+def rate(basis_points: int, kind: str) -> str:
     """A cell with a rate; ``kind`` is ``supply`` or ``borrow``."""
-    return Markup(
+    return (
         f'<td class="number {kind}" data-value="{basis_points}" title="{exact_percent(basis_points)}">'
         f"{percent(basis_points)}</td>"
     )
 
 
 @lru_cache(maxsize=1 << 14)
-def use(basis_points: int) -> Markup:
+def use(basis_points: int) -> str:
     """A cell with a utilization, and a bar as long as it."""
-    return Markup(
+    return (
         f'<td class="number minor" data-value="{basis_points}" title="{exact_percent(basis_points)}">'
         f'{percent(basis_points)}<svg class="gauge" viewBox="0 0 100 4" aria-hidden="true"><path d="M0 2H100"/>'
         f'<path class="full" d="M0 2H{min(basis_points // 100, 100)}"/></svg></td>'
     )
 
 
-def money(cents: int | None, reason: str = "", kind: str = "") -> Markup:
+def money(cents: int | None, reason: str = "", kind: str = "") -> str:
     """A cell with an amount of money, or that there is no price, with the reason on hover."""
     kind = kind and f" {kind}"
     if cents is None:
-        title = f' title="{escape(harmless(reason)[:TITLE_LENGTH])}"' if reason else ""
-        return Markup(f'<td class="number none{kind}" data-value=""{title}>{dollars(None)}</td>')
-    return Markup(f'<td class="number{kind}" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>')
+        title = f' title="{escaped(harmless(reason)[:TITLE_LENGTH])}"' if reason else ""
+        return f'<td class="number none{kind}" data-value=""{title}>{dollars(None)}</td>'
+    return f'<td class="number{kind}" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>'
 
 
-def tokens(units: int, decimals: int, cents: int | None) -> Markup:
+def tokens(units: int, decimals: int, cents: int | None) -> str:
     """A cell with an amount of a token, and below it what it is worth."""
     worth = "" if cents is None else f'<span class="worth" title="{exact_dollars(cents)}">{dollars(cents)}</span>'
-    return Markup(
+    return (
         f'<td class="number minor" data-value="{units}" title="{exact_amount(units, decimals)}">'
         f"{amount(units, decimals)}{worth}</td>"
     )
 
 
 @lru_cache(maxsize=1 << 10)
-def status(text: str) -> Markup:
+def status(text: str) -> str:
     """A market's status in the protocol's own words."""
-    return Markup(f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>')
+    return f'<span class="status{" good" if text in _GOOD else ""}">{escaped(words(text))}</span>'
 
 
 _OPEN_FOR = {
@@ -90,67 +90,66 @@ _OPEN_FOR = {
 
 
 @lru_cache(maxsize=1 << 12)
-def gates(supply: bool | None, borrow: bool | None, said: str) -> Markup:
+def gates(supply: bool | None, borrow: bool | None, said: str) -> str:
     """Whether a pool can be lent to and borrowed from now; on hover what its protocol says."""
     known = supply is not None and borrow is not None
     shown = _OPEN_FOR[supply, borrow] if known else "not known"  # type: ignore[index]
-    return Markup(f'<span class="status{" good" if shown == "open" else ""}" title="{escape(said)}">{shown}</span>')
+    return f'<span class="status{" good" if shown == "open" else ""}" title="{escaped(said)}">{shown}</span>'
 
 
-def pool_gates(pool: Mapping[str, Any]) -> Markup:
+def pool_gates(pool: Mapping[str, Any]) -> str:
     """Whether a pool is open, of a row of the pools frame."""
     statuses = [words(status) for status in (pool["market_status"], pool["pool_status"]) if status]
     said = ", ".join(statuses) + (f": {harmless(pool['can_reason'])}" if pool["can_reason"] else "")
     return gates(pool["can_supply"], pool["can_borrow"], said[:TITLE_LENGTH])
 
 
-def pool_row(pool: Mapping[str, Any], root: str, by: str) -> Markup:
+def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
     """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
     state = pool_gates(pool)
-    protocol = f' <span class="quiet minor">{escape(words(pool["protocol"]))}</span>'
+    protocol = f' <span class="quiet minor">{escaped(words(pool["protocol"]))}</span>'
     link = f'<a href="{root}pools/{pool["market"]}/{pool["pool"]}.html">'
     if by == "token":
         head = f"{link}{name(pool['market_name'])}</a>{protocol} {state}"
     else:
         head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a> {state}"
+    supplied, borrowed, reason = pool["supplied_usd_cents"], pool["borrowed_usd_cents"], pool["price_reason"]
     market = ""
     if by == "pool":
         market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a>{protocol}</td>'
-    parts = [
-        rate(pool["supply_apy_bps"], "supply"),
-        rate(pool["borrow_apy_bps"], "borrow"),
-        use(pool["utilization_bps"]),
-    ]
-    for side in ("supplied", "borrowed"):
-        worth = pool[f"{side}_usd_cents"]
-        if by == "pool":
-            parts.append(money(worth, pool["price_reason"], "minor"))
-        else:
-            parts.append(tokens(pool[f"total_{side}"], pool["decimals"], worth))
-    parts.append(money(pool["tvl_usd_cents"], pool["price_reason"]))
+        amounts = money(supplied, reason, "minor") + money(borrowed, reason, "minor")
+    else:
+        decimals = pool["decimals"]
+        amounts = tokens(pool["total_supplied"], decimals, supplied) + tokens(
+            pool["total_borrowed"], decimals, borrowed
+        )
     closed = ' class="closed"' if pool["can_supply"] is False and pool["can_borrow"] is False else ""
-    return Markup(f'<tr{closed}><th scope="row">{head}</th>{market}{"".join(parts)}</tr>')
+    return (
+        f'<tr{closed}><th scope="row">{head}</th>{market}{rate(pool["supply_apy_bps"], "supply")}'
+        f"{rate(pool['borrow_apy_bps'], 'borrow')}{use(pool['utilization_bps'])}{amounts}"
+        f"{money(pool['tvl_usd_cents'], reason)}</tr>"
+    )
 
 
-def address(text: str, explorer: str | None = None) -> Markup:
+def address(text: str, explorer: str | None = None) -> str:
     """An address or id in full; a contract's with a link to where an explorer has it, if one has."""
-    link = f' <a class="out" href="{explorer}{escape(text)}" rel="external">explorer</a>' if explorer else ""
-    return Markup(f'<code class="address">{escape(text)}</code>{link}')
+    link = f' <a class="out" href="{explorer}{escaped(text)}" rel="external">explorer</a>' if explorer else ""
+    return f'<code class="address">{escaped(text)}</code>{link}'
 
 
-def figure(label: str, shown: str, exact: str = "", kind: str = "") -> Markup:
+def figure(label: str, shown: str, exact: str = "", kind: str = "") -> str:
     """One of the large figures that pages begin with, a pair of a list of terms."""
-    title = f' title="{escape(exact)}"' if exact else ""
-    return Markup(f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>')
+    title = f' title="{escaped(exact)}"' if exact else ""
+    return f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escaped(shown)}</dd></div>'
 
 
-def fact(label: str, shown: str | Markup, exact: str = "") -> Markup:
+def fact(label: str, shown: str, exact: str = "") -> str:
     """One line of a list of facts; the value is escaped unless it is HTML already."""
-    title = f' title="{escape(exact)}"' if exact else ""
-    return Markup(f"<div><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>")
+    title = f' title="{escaped(exact)}"' if exact else ""
+    return f"<div><dt>{label}</dt><dd{title}>{escaped(shown)}</dd></div>"
 
 
 @lru_cache(maxsize=1 << 10)
-def code(text: str) -> Markup:
+def code(text: str) -> str:
     """A name of a contract's own, as code."""
-    return Markup(f"<code>{escape(named(text)[0])}</code>")
+    return f"<code>{escaped(named(text)[0])}</code>"

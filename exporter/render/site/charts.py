@@ -251,33 +251,40 @@ def chart(
         lines: at most four, each with a value for each start.
         area: fill what is below the lines.
     """
-    drawn = [line for line in lines if any(value is not None for value in line.values)]
-    legend = "".join(_legend(line, unit) for line in lines)
+    legend, said, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
+    for line in lines:
+        label, known = escape(line.name), [value for value in line.values if value is not None]
+        if not known:
+            legend += f'<li class="k{line.colour}"><bdi>{label}</bdi> {NOTHING}</li>'
+            continue
+        least, most, last = min(known), max(known), known[-1]
+        low, high, now = unit.short(least), unit.short(most), unit.short(last)
+        legend += f'<li class="k{line.colour}"><bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
+        legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
+        said += f" {label}: from {low} to {high}, last {now}."
+        greatest = max(greatest, most)
     head = f'<figure class="chart"><figcaption>{escape(title)}</figcaption><ul class="legend">{legend}</ul>'
-    if not drawn:
+    if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
-    top, step = _scale(max(value for line in drawn for value in line.values if value is not None))
+    top, step = _scale(greatest)
     xs, axis = _time_axis(tuple(starts))
-    parts = [
+    drawn = "".join([_draw(line, xs, top, area) for line in lines])
+    return Markup(
         f'{head}<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="{name}-t {name}-d">'
-        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{_description(unit, starts, drawn)}</desc>',
-        _value_axis(unit, top, step),
-        axis,
-    ]
-    for line in drawn:
-        parts += _draw(line, xs, top, area)
-    parts.append("</svg></figure>")
-    return Markup("".join(parts))
+        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{said}</desc>'
+        f"{_value_axis(unit, top, step)}{axis}{drawn}</svg></figure>"
+    )
 
 
 def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int | None]]], caption: str) -> Markup:
     """The data of charts as a table, the newest first, folded away."""
     heads = "".join(f'<th scope="col" class="number">{escape(title)}</th>' for title, _, _ in columns)
     cells = [
-        ['<td class="number">' + (NOTHING if value is None else full(value)) + "</td>" for value in values]
+        [NOTHING if value is None else full(value) for value in values]
         for full, values in ((unit.full, values) for _, unit, values in columns)
     ]
-    rows = "".join(["".join(row) for row in zip(_row_heads(tuple(starts)), *cells, strict=True)][::-1])
+    row = "%s" + '<td class="number">%s</td>' * len(columns)
+    rows = "".join([row % parts for parts in zip(_row_heads(tuple(starts)), *cells, strict=True)][::-1])
     return Markup(
         f'<details class="data"><summary>The same numbers as a table</summary><div class="scroll" tabindex="0" '
         f'role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
@@ -308,48 +315,38 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple
         y = _BOTTOM - rate * 10_000 * (_BOTTOM - _TOP) // (ones[1] * top)
         return _LEFT + utilization * (_RIGHT - _LEFT) // widest, y
 
-    def said(utilization: int, rate: int) -> str:
-        shown = (fixed_point(value * 100, scale) for value, scale in zip((utilization, rate), scales, strict=True))
-        return "at a utilization of {}{thin}% borrowing costs {}{thin}% a year".format(*shown, thin=_THIN)
-
-    path = "L".join(f"{x} {y}" for x, y in (place(*point) for point in points))
-    dots = "".join(
-        f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{said(*point)}</title></circle>'
-        for kind, radius, point in (*(("knot", 6, point) for point in points), ("dot k2", 10, now))
-        for x, y in (place(*point),)
+    places, said = [place(*point) for point in points], [_costs(*point, *scales) for point in points]
+    path = "L".join([f"{x} {y}" for x, y in places])
+    knots = "".join(
+        [
+            f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{told}</title></circle>'
+            for (x, y), told in zip(places, said, strict=True)
+        ]
     )
-    labels = [
-        (x, f"{part}{_THIN}%")
-        for part in range(0, widest * 100 // ones[0] + 1, 25)
-        for x in (_LEFT + part * ones[0] // 100 * (_RIGHT - _LEFT) // widest,)
-    ]
+    (x, y), told = place(*now), _costs(*now, *scales)
     shown = percent(now[0] * 10_000 // ones[0]), percent(now[1] * 10_000 // ones[1])
     return Markup(
         '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
         f'<li class="k2">Now <b>{shown[1]}</b> at <b>{shown[0]}</b></li>{beyond}</ul>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
         '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
-        f'<desc id="curve-d">{"; ".join(said(*point) for point in points)}. Now: {said(*now)}.</desc>'
-        f'{_value_axis(RATE, top, step)}{_axis_labels(labels)}<path class="line k3" d="M{path}"/>{dots}</svg></figure>'
+        f'<desc id="curve-d">{"; ".join(said)}. Now: {told}.</desc>'
+        f'{_value_axis(RATE, top, step)}{_use_axis(widest, ones[0])}<path class="line k3" d="M{path}"/>{knots}'
+        f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{told}</title></circle></svg></figure>'
     )
 
 
-def _legend(line: Line, unit: Unit) -> str:
-    last = next((value for value in reversed(line.values) if value is not None), None)
-    shown = NOTHING if last is None else f'<b title="{unit.full(last)}">{unit.short(last)}</b>'
-    known = [value for value in line.values if value is not None]
-    if known and min(known) != max(known):
-        shown += f' <span class="range">({unit.short(min(known))} to {unit.short(max(known))})</span>'
-    return f'<li class="k{line.colour}"><bdi>{escape(line.name)}</bdi> {shown}</li>'
+@lru_cache(maxsize=1 << 12)
+def _costs(utilization: int, rate: int, utilization_decimals: int, rate_decimals: int) -> str:
+    used, paid = fixed_point(utilization * 100, utilization_decimals), fixed_point(rate * 100, rate_decimals)
+    return f"at a utilization of {used}{_THIN}% borrowing costs {paid}{_THIN}% a year"
 
 
-def _description(unit: Unit, starts: Sequence[int], lines: Sequence[Line]) -> str:
-    parts = [f"{moment(starts[0])} to {moment(starts[-1])}."]
-    for line in lines:
-        known = [value for value in line.values if value is not None]
-        least, greatest, last = (unit.short(value) for value in (min(known), max(known), known[-1]))
-        parts.append(f"{escape(line.name)}: from {least} to {greatest}, last {last}.")
-    return " ".join(parts)
+@lru_cache(maxsize=1 << 8)
+def _use_axis(widest: int, one: int) -> str:
+    """The axis of utilizations from zero to the widest, in units of which so many are one."""
+    parts = range(0, widest * 100 // one + 1, 25)
+    return _axis_labels([(_LEFT + part * one // 100 * (_RIGHT - _LEFT) // widest, f"{part}{_THIN}%") for part in parts])
 
 
 def _scale(greatest: int) -> tuple[int, int]:
@@ -374,18 +371,18 @@ def _value_axis(unit: Unit, top: int, step: int) -> str:
 
 
 @lru_cache(maxsize=1 << 8)
-def _time_axis(starts: tuple[int, ...]) -> tuple[list[int], str]:
-    """Where each start lies, and the axis below."""
+def _time_axis(starts: tuple[int, ...]) -> tuple[list[str], str]:
+    """Where each start lies, as a point of a path begins, and the axis below."""
     first, last = starts[0], starts[-1]
     span = last - first
     if not span:
         middle = (_LEFT + _RIGHT) // 2
-        return [middle] * len(starts), _axis_labels([(middle, _day_and_time(first))])
-    xs = [_LEFT + (start - first) * (_RIGHT - _LEFT) // span for start in starts]
+        return [f"{middle} "] * len(starts), _axis_labels([(middle, _day_and_time(first))])
+    xs = [f"{_LEFT + (start - first) * (_RIGHT - _LEFT) // span} " for start in starts]
     step = next((step for step in _STEPS if span <= step * _TICKS), _YEARLY)
     ticks = range(-(-first // step) * step, last + 1, step)
     if len(ticks) < 2:
-        ends = [(xs[0], _day_and_time(first)), (xs[-1], _day_and_time(last))]
+        ends = [(_LEFT, _day_and_time(first)), (_RIGHT, _day_and_time(last))]
         return xs, _axis_labels(ends)
     return xs, _axis_labels(
         [(_LEFT + (tick - first) * (_RIGHT - _LEFT) // span, _tick_label(tick, step)) for tick in ticks]
@@ -420,44 +417,40 @@ def _day_and_time(time: int) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]}, {at:%H:%M}"
 
 
-def _draw(line: Line, xs: Sequence[int], top: int, area: bool) -> Iterator[str]:
-    height = _BOTTOM - _TOP
-    colour = line.colour
-    strokes, fills = [], []
+def _draw(line: Line, xs: Sequence[str], top: int, area: bool) -> str:
+    """The line, and what is below it if it is an area; nothing where no value is known."""
+    colour, values, height = line.colour, line.values, _BOTTOM - _TOP
+    strokes = fills = ""
     points: list[str] = []
-    for points, begin, end in _segments(line.values, xs, top, height):
+    for begin, end in _known(values):
+        known: Sequence[int] = values[begin:end]  # type: ignore[assignment]
+        points = [x + _YS[value * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
         path = " ".join(points)
-        strokes.append(f"M{path}" if len(points) > 1 else f"M{path}h0")
-        fills.append(f"M{path} {end} {_BOTTOM} {begin} {_BOTTOM}Z")
-    if area:
-        yield f'<path class="area k{colour}" d="{"".join(fills)}"/>'
-    yield f'<path class="line k{colour}" d="{"".join(strokes)}"/>'
+        strokes += f"M{path}" if len(points) > 1 else f"M{path}h0"
+        fills += f"M{path} {xs[end - 1]}{_BOTTOM} {xs[begin]}{_BOTTOM}Z"
+    if not points:
+        return ""
     x, _, y = points[-1].partition(" ")
-    yield f'<circle class="dot k{colour}" cx="{x}" cy="{y}" r="8"/>'
+    below = f'<path class="area k{colour}" d="{fills}"/>' if area else ""
+    return f'{below}<path class="line k{colour}" d="{strokes}"/><circle class="dot k{colour}" cx="{x}" cy="{y}" r="8"/>'
 
 
-def _segments(
-    values: Sequence[int | None], xs: Sequence[int], top: int, height: int
-) -> Iterator[tuple[list[str], int, int]]:
-    """The points of each run of values that are known, with where it begins and ends."""
+_YS = [str(_BOTTOM - up) for up in range(_BOTTOM - _TOP + 1)]
+"""The ordinates of a plot, by how far they are above its axis."""
+
+
+def _known(values: Sequence[int | None]) -> Iterator[tuple[int, int]]:
+    """Where each run of values that are known begins, and where it ended."""
     if None not in values:
-        known: Sequence[int] = values  # type: ignore[assignment]
-        yield [f"{x} {_BOTTOM - value * height // top}" for x, value in zip(xs, known, strict=True)], xs[0], xs[-1]
+        yield 0, len(values)
         return
-    points: list[str] = []
-    begin = end = 0
-    for x, value in zip(xs, values, strict=True):
-        if value is None:
-            if points:
-                yield points, begin, end
-            points = []
-            continue
-        if not points:
-            begin = x
-        end = x
-        points.append(f"{x} {_BOTTOM - value * height // top}")
-    if points:
-        yield points, begin, end
+    begin = None
+    for position, value in enumerate((*values, None)):
+        if value is None and begin is not None:
+            yield begin, position
+            begin = None
+        elif value is not None and begin is None:
+            begin = position
 
 
 @lru_cache(maxsize=1 << 8)

@@ -143,7 +143,7 @@ class _Site:
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
         page = environment().get_template(f"{template}.html.j2").render(self._context(key), **context)
-        return _html(key, page)
+        return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
     def _context(self, key: str) -> dict[str, Any]:
         """What every template needs for a page under this key."""
@@ -228,7 +228,8 @@ class _Site:
             if shape not in self.pool_pieces:
                 context = self._context(key) | {"has": shape}
                 self.pool_pieces[shape] = Pieces("pool", values, context)
-            yield _html(key, self.pool_pieces[shape].page(values))
+            data, links = self.pool_pieces[shape].page(values)
+            yield RenderedFile(key, data, FileKind.DOCUMENT, links=links)
 
     def _market_pages(
         self, markets: Sequence[Row], by_market: dict[str, list[Row]], trends: dict[str, GroupTrend]
@@ -271,10 +272,6 @@ class _Site:
         for page in pages_of(pools, name):
             charts = _group_charts(trend, labels) if trend is not None and page.number == 1 else ()
             yield self._page(page.key, template, page=page, charts=charts, bucket=bucket, **context)
-
-
-def _html(key: str, page: str) -> RenderedFile:
-    return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
 
 def _curves(tables: Tables) -> dict[tuple[str, str], Markup]:

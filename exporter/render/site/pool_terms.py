@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
@@ -49,7 +50,7 @@ def operations(row: Row) -> Markup:
     return _lines(_operations(row))
 
 
-def _operations(row: Row) -> Iterator[Markup]:
+def _operations(row: Row) -> Iterator[str]:
     for label, gate, room, unbounded in _DOINGS:
         if row[gate] is None:
             yield fact(label, f"{_UNKNOWN}: {text.cut(row['can_reason'] or 'the protocol does not say', 200)}")
@@ -77,7 +78,7 @@ def risk(row: Row) -> Markup:
     return _lines(_risk(row))
 
 
-def _risk(row: Row) -> Iterator[Markup]:
+def _risk(row: Row) -> Iterator[str]:
     if row["risk_scope"] is None:
         yield fact("Terms", _UNKNOWN)
         return
@@ -126,7 +127,7 @@ def rewards(row: Row) -> Markup:
     return _lines(_rewards(row))
 
 
-def _rewards(row: Row) -> Iterator[Markup]:
+def _rewards(row: Row) -> Iterator[str]:
     symbol = text.cut(row["reward_symbol"] or "the reward token", 14)
     for label, side in (("To suppliers", "supply"), ("To borrowers", "borrow")):
         reason, apr = row[f"{side}_reward_reason"], row[f"{side}_reward_apr_bps"]
@@ -144,7 +145,7 @@ def _rewards(row: Row) -> Iterator[Markup]:
     if row["reward_price_source"]:
         source = text.cut(row["reward_price_source"], 200)
         price = text.fixed_point(row["reward_price"], row["reward_price_decimals"])
-        yield fact(f"Price of {escape(symbol)}", f"{price} USD ({source})")
+        yield fact(f"Price of {text.escaped(symbol)}", f"{price} USD ({source})")
 
 
 def backstop(row: Row) -> Markup:
@@ -152,7 +153,7 @@ def backstop(row: Row) -> Markup:
     return _lines(_backstop(row))
 
 
-def _backstop(row: Row) -> Iterator[Markup]:
+def _backstop(row: Row) -> Iterator[str]:
     if row["lp_tokens"] is None:
         yield fact("Size", "not known: it could not be read")
         return
@@ -187,16 +188,17 @@ def _gate(is_open: bool) -> str:
     return "open" if is_open else "closed"
 
 
+@lru_cache(maxsize=1 << 12)
 def _percent(basis_points: int | None) -> str:
     """As people write it: ``50 %``, ``97.5 %``."""
     return _UNKNOWN if basis_points is None else f"{text.fixed_point(basis_points, 2)}\N{NARROW NO-BREAK SPACE}%"
 
 
-def _amount(label: str, row: Row, units: int, before: str = "") -> Markup:
+def _amount(label: str, row: Row, units: int, before: str = "") -> str:
     symbol = text.cut(row["symbol"], 14)
     exact = f"{text.exact_amount(units, row['decimals'])} {symbol}"
     return fact(label, f"{before}{text.amount(units, row['decimals'])} {symbol}", exact)
 
 
-def _lines(facts: Iterator[Markup]) -> Markup:
-    return Markup("\n").join(facts)
+def _lines(facts: Iterator[str]) -> Markup:
+    return Markup("\n".join(facts))

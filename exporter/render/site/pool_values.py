@@ -7,9 +7,10 @@ once for each shape, which says what there is at all, and a page is its pieces w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from exporter.protocols.base import Parameter
 from exporter.render.site import cells, pool_terms, text
@@ -104,13 +105,16 @@ def pool_values(
         worth = row.get(f"{gap}_usd_cents")
         plain[gap] = text.amount(row[column], decimals) + ("" if worth is None else f" · {text.dollars(worth)}")
         plain[f"exact_{gap}"] = text.exact_amount(row[column], decimals)
-    return {name: str(escape(value)) for name, value in plain.items()} | {
+    escaped = text.escaped("\0".join(plain.values())).split("\0")  # all at once; no text has a NUL in it
+    return dict(zip(plain, escaped, strict=True)) | {
         "symbol": cells.name(symbol, text.SYMBOL_LENGTH),
         "long_symbol": cells.name(symbol, 24),
         "market_name": cells.name(market),
         "long_market": cells.name(market, 40),
         "status": cells.status(row["market_status"]),
-        "parameters": "\n".join(map(_parameter, parameters)),
+        "parameters": "\n".join(
+            [_parameter(item.name, item.value, item.decimals, item.no_limit) for item in parameters]
+        ),
         "gates": cells.pool_gates(row),
         "operations": pool_terms.operations(row),
         "risk": pool_terms.risk(row),
@@ -129,7 +133,7 @@ _AMOUNTS = (
 )
 
 
-def _parameter(parameter: Parameter) -> str:
-    exact = text.fixed_point(parameter.value, parameter.decimals)
-    name = cells.code(parameter.name)
-    return cells.fact(name, "no limit", exact) if parameter.no_limit else cells.fact(name, exact)
+@lru_cache(maxsize=1 << 13)
+def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> str:
+    exact, label = text.fixed_point(value, decimals), cells.code(name)
+    return cells.fact(label, "no limit", exact) if no_limit else cells.fact(label, exact)

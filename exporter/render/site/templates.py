@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -62,29 +63,40 @@ def environment() -> jinja2.Environment:
         "price": text.price,
         "yields": text.yields,
         "moment": text.moment,
-        **{function.__name__: function for function in _CELLS},
+        **{function.__name__: _marked(function) for function in _CELLS},
         "symbol_length": SYMBOL_LENGTH,
     }
     return made
 
 
+def _marked(cell: Callable[..., str]) -> Callable[..., Markup]:
+    """The cell as the templates call it: what it gives is HTML."""
+    return lambda *values: Markup(cell(*values))
+
+
 class Pieces:
     """A template that is rendered once, with gaps: a page is its pieces with values between them.
 
-    The template finds the gaps by their names as fields of ``it``. A value is HTML; who gives it has escaped it.
+    The template finds the gaps by their names as fields of ``it``. A value is HTML; who gives it has escaped it. All
+    links of the page are the template's: they begin with its ``root``, and no value brings others.
     """
 
     def __init__(self, template: str, gaps: Iterable[str], context: Mapping[str, Any]) -> None:
         marks = {name: Markup(f"\0{name}\0") for name in gaps}
-        parts = environment().get_template(f"{template}.html.j2").render(context, it=marks).split("\0")
-        self._texts, self._names = parts[::2], parts[1::2]
+        rendered = environment().get_template(f"{template}.html.j2").render(context, it=marks)
+        parts = rendered.split("\0")
+        self._parts, self._names = [part.encode() for part in parts], parts[1::2]
+        inside = re.compile(rf'(?:href|src)="{re.escape(context["root"])}([^"]*)"')
+        links = [f"/{link}" for link in dict.fromkeys(inside.findall(rendered))]
+        self._links = tuple(link for link in links if "\0" not in link)
+        self._led = "\n".join(link for link in links if "\0" in link).split("\0")
+        self._led_by = self._led[1::2]
 
-    def page(self, values: Mapping[str, str]) -> str:
-        """The page with these values in the gaps."""
-        parts = [""] * (len(self._texts) + len(self._names))
-        parts[::2] = self._texts
-        parts[1::2] = [values[name] for name in self._names]
-        return "".join(parts)
+    def page(self, values: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
+        """The page with these values in the gaps, and where it leads inside the tree."""
+        self._parts[1::2] = [values[name].encode("utf-8", "replace") for name in self._names]
+        self._led[1::2] = [values[name] for name in self._led_by]
+        return b"".join(self._parts), (*self._links, *"".join(self._led).splitlines())
 
 
 def static_files() -> Iterator[RenderedFile]:

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.ledger.codec import strkey
@@ -220,11 +220,20 @@ def named(text: str, length: int = NAME_LENGTH) -> tuple[str, str | None]:
     return shown, None if shown == full else full[:TITLE_LENGTH]
 
 
+def escaped(text: str) -> str:
+    """A text as HTML, as the templates write it. What is marked as HTML stays as it is."""
+    if type(text) is not str:
+        return str(escape(text))
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&#34;").replace("'", "&#39;")
+
+
 def short_address(address: str) -> str:
     """The beginning and end of an address or a pool's id: ``CAS3…OWMA``."""
     return address if len(address) <= 12 else f"{address[:4]}…{address[-4:]}"
 
 
+@lru_cache(maxsize=1 << 12)
 def words(name: str) -> str:
     """A name in the protocols' own spelling as words: ``admin_on_ice`` is ``admin on ice``."""
     return harmless(name).replace("_", " ")
