@@ -26,7 +26,7 @@ from exporter.archive.archive_files import (
 )  # fmt: skip
 from exporter.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_of, kind_of
 from exporter.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
-from exporter.archive.ledger_headers import LedgerHeader, checked_chain, decode_ledger_header
+from exporter.archive.ledger_headers import checked_chain, decode_ledger_header
 from exporter.archive.scp_messages import ScpRecord, decode_scp_record
 from exporter.archive.transaction_sets import decode_transactions_record
 from exporter.errors import ArchiveError, DecodeError
@@ -40,6 +40,7 @@ from exporter.ledger.codec.entries import (
     decode_contract_data,
     instance_of,
 )  # fmt: skip
+from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_scval
 from exporter.ledger.source import RawEntry
 

@@ -16,11 +16,11 @@ from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import Checkpoint, HistoryArchive
 from exporter.archive.history_state import HOT_ARCHIVE_PROTOCOL
-from exporter.archive.ledger_headers import LedgerHeader
 from exporter.archive.scp_messages import Externalized, nodes_of
 from exporter.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 from exporter.archive.transaction_sets import empty_set, set_hash
 from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.ledger.codec.ledger_header import LedgerHeader
 
 MAX_NEWEST_TRIED = 8
 VALUE_AT = 36

@@ -50,7 +50,7 @@ class LakeLedgers:
     def close_of(self, ledger: int) -> tuple[int, int]:
         """See `Ledgers`."""
         header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
-        return header.close_time, header.protocol
+        return header.close_time, header.protocol_version
 
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:

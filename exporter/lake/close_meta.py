@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import DecodeError
-from exporter.lake import xdr_walk as xdr
-from exporter.lake.xdr_walk import word
+from exporter.ledger.codec import xdr_walk as xdr
+from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
+from exporter.ledger.codec.xdr_walk import word
 
 CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
 EVICTED: Final = 5
@@ -30,7 +31,6 @@ _CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, T
 _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
 """Of a change, and of the entry in it."""
 
-_long = struct.Struct(">Q").unpack_from
 _MAX_TRANSACTIONS: Final = 1 << 16
 
 
@@ -48,85 +48,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """A ledger's header: its own bytes, their SHA-256, and the fields of it that a reader needs."""
-
-    data: bytes
-    hash: bytes
-    sequence: int
-    protocol: int
-    previous_hash: bytes
-    close_time: int
-    value_kind: int
-    """The kind of StellarValue, 0 to 4 (CAP-83, CAP-88)."""
-    tx_set_hash: bytes
-    result_hash: bytes
-    bucket_list_hash: bytes
-    value_end: int = 0
-    """Where in ``data`` the StellarValue ends."""
-
-    @property
-    def empty_by_decree(self) -> bool:
-        """Whether the network dropped the set of transactions it had agreed on: there is none (CAP-83)."""
-        return self.value_kind in (2, 4)
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerClose:
     """What a ledger's meta says, walked to its last byte."""
 
-    header: Header
-    meta_version: int
+    header: LedgerHeader
     transactions: int
     failed: int
     changes: tuple[Change, ...]
 
 
-_VALUE_TAIL: Final = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}
-"""Bytes after a StellarValue's kind; 3 and 4 begin with the close time in milliseconds, as u64."""
-
-
-def read_header(data: bytes, position: int) -> tuple[Header, int]:
-    """The LedgerHeaderHistoryEntry at a position, and its end. Raises `DecodeError` where its hash is not its own."""
-    stated = data[position : position + 32]
-    begin = position + 32
-    (protocol,) = word(data, begin)
-    (close_time,) = _long(data, begin + 68)
-    position = begin + 76
-    (upgrades,) = word(data, position)
-    position += 4
-    if upgrades > 6:
-        raise DecodeError(f"a ledger header with {upgrades} upgrades, where 6 is the most")
-    for _ in range(upgrades):
-        position = xdr.opaque(data, position)
-    (kind,) = word(data, position)
-    if kind not in _VALUE_TAIL:
-        raise DecodeError(f"unknown kind of ledger header: {kind}")
-    position += 4 + _VALUE_TAIL[kind]
-    value_end = position - begin
-    result_hash, bucket_list_hash = data[position : position + 32], data[position + 32 : position + 64]
-    (sequence,) = word(data, position + 64)
-    position += 64 + 4 + 8 + 8 + 4 + 8 + 4 + 4 + 4 + 128
-    (extension,) = word(data, position)
-    if extension > 1:
-        raise DecodeError(f"unknown extension of a ledger header: {extension}")
-    position += 12 if extension else 4
-    body = data[begin:position]
-    digest = hashlib.sha256(body).digest()
-    if digest != stated:
-        raise DecodeError(f"the header of ledger {sequence} has the hash {digest.hex()}, not {stated.hex()} as it says")
-    (extension,) = word(data, position)
-    if extension:
-        raise DecodeError(f"unknown extension of a ledger header's history entry: {extension}")
-    previous, tx_set_hash = data[begin + 4 : begin + 36], data[begin + 36 : begin + 68]
-    header = Header(
-        body, digest, sequence, protocol, previous, close_time, kind, tx_set_hash, result_hash, bucket_list_hash,
-        value_end,
-    )  # fmt: skip
-    return header, position + 4
-
-
-def header_of(meta: bytes, position: int = 0) -> Header:
+def header_of(meta: bytes, position: int = 0) -> LedgerHeader:
     """The header alone of the LedgerCloseMeta that begins at a position. Raises `DecodeError`."""
     try:
         return read_header(meta, _start(meta, position)[1])[0]
@@ -135,26 +66,19 @@ def header_of(meta: bytes, position: int = 0) -> Header:
 
 
 def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
-    """Walk the one LedgerCloseMeta that the bytes are. Raises `DecodeError`, also where more bytes follow it.
+    """Walk the one LedgerCloseMeta that the bytes are. What contracts of ``events_of`` (their ids) published is in it.
 
-    What contracts of ``events_of`` (their ids) published stands among the changes.
+    The header's hash, the hash of the transaction set and the hash of the results are verified, since passing over the
+    first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and
+    where more bytes follow.
     """
-    close, end = walk_at(meta, 0, events_of)
+    try:
+        close, end = _walk(meta, 0, events_of)
+    except (struct.error, IndexError):
+        raise DecodeError("the bytes end inside a ledger's meta") from None
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
     return close
-
-
-def walk_at(meta: bytes, position: int, events_of: frozenset[bytes] = frozenset()) -> tuple[LedgerClose, int]:
-    """Walk the LedgerCloseMeta that begins at a position; gives the position after it, too.
-
-    The header's hash, the hash of the transaction set and the hash of the results are verified, since passing over the
-    first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form.
-    """
-    try:
-        return _walk(meta, position, events_of)
-    except (struct.error, IndexError):
-        raise DecodeError("the bytes end inside a ledger's meta") from None
 
 
 def _start(meta: bytes, position: int) -> tuple[int, int]:
@@ -200,8 +124,8 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
         position = _transaction_meta(meta, position, found, seen)
         if version == 2:
             position = _changes(meta, position, late)
-    if results.digest() != header.result_hash and not (header.sequence == 1 and not count):
-        raise DecodeError(f"ledger {header.sequence}: the results are not those that the header commits to")
+    if results.digest() != header.result_hash and not (header.ledger == 1 and not count):
+        raise DecodeError(f"ledger {header.ledger}: the results are not those that the header commits to")
     found += late
     upgrades = xdr.count_at(meta, position, 12)
     position += 4
@@ -223,7 +147,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
         position += 4
     if position > len(meta):
         raise DecodeError("the bytes end inside a ledger's meta")
-    return LedgerClose(header, version, count, failed, tuple(found)), position
+    return LedgerClose(header, count, failed, tuple(found)), position
 
 
 def _changes(data: bytes, position: int, found: list[Change]) -> int:
@@ -374,7 +298,7 @@ def _envelope(data: bytes, position: int) -> int:
     return xdr.opaque(data, position)
 
 
-def _pass_transaction_set(data: bytes, position: int, header: Header, version: int) -> int:
+def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, version: int) -> int:
     """Where the transaction set ends: where the hash of its bytes is the one that the header commits to.
 
     So envelopes are never taken apart, whatever their form. A digest is only taken where what follows can be the
@@ -391,16 +315,16 @@ def _pass_transaction_set(data: bytes, position: int, header: Header, version: i
     for end in _possible_ends(data, begin, version):
         running.update(data[done:end])
         done = end
-        if running.digest() == header.tx_set_hash:
+        if running.digest() == header.transaction_set_hash:
             return end
     running = hashlib.sha256(data[position : position + 32] if legacy else b"")
     view = memoryview(data)
     for end in range(begin, len(data) + 1, 4):
         if end > begin:
             running.update(view[end - 4 : end])
-        if running.copy().digest() == header.tx_set_hash:
+        if running.copy().digest() == header.transaction_set_hash:
             return end
-    raise DecodeError(f"ledger {header.sequence}: the transaction set is not the one that the header commits to")
+    raise DecodeError(f"ledger {header.ledger}: the transaction set is not the one that the header commits to")
 
 
 _RESULT_CODE: Final = rb"(?:\0\0\0[\0\x01]|\xff\xff\xff[\xe0-\xff])"

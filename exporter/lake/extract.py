@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from exporter.deployments.networks import network_id
 from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
-from exporter.lake import xdr_walk
 from exporter.lake.changes import ChangesWriter, Gap, RangeFacts
-from exporter.lake.close_meta import EVENT, Change, Header, header_of, walk
+from exporter.lake.close_meta import EVENT, Change, header_of, walk
 from exporter.lake.objects import Batch, Lake, LakeConfig
 from exporter.lake.replay import ttl_key
 from exporter.lake.watch import Watch
+from exporter.ledger.codec.ledger_header import LedgerHeader
+from exporter.ledger.codec.xdr_walk import ledger_key
 
 _TTL = b"\0\0\0\x09"
 
@@ -70,7 +71,7 @@ def extract(work: RangeOfLedgers) -> Extracted:
             continue
         size += len(meta)
         chain.take(header)
-        writer.add(ledger, header.close_time, header.protocol, changes)
+        writer.add(ledger, header.close_time, header.protocol_version, changes)
     first_hash, last_hash = chain.ends(work.first, work.last)
     facts = RangeFacts(work.first, work.last, first_hash, last_hash, tuple(chain.gaps), touched, size)
     return Extracted(*writer.finish(facts), facts)
@@ -112,9 +113,9 @@ def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
     header = header_of(raw, start)
     starts = [start]
     while len(starts) <= batch.last - batch.first:
-        place = raw.find(header.hash, start + 40 + len(header.data))
+        place = raw.find(header.hash, start + 40 + len(header.content))
         if place < 0:
-            raise DecodeError(f"{batch.key}: no ledger follows {header.sequence}, though there should be one")
+            raise DecodeError(f"{batch.key}: no ledger follows {header.ledger}, though there should be one")
         start = _start_before(raw, place - 36)
         header = header_of(raw, start)
         starts.append(start)
@@ -149,7 +150,7 @@ def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
     seen: set[bytes] = set()
     for place in watch.places(meta):
         try:
-            key = meta[place : xdr_walk.ledger_key(meta, place)]
+            key = meta[place : ledger_key(meta, place)]
         except (DecodeError, IndexError, ValueError):
             continue
         if key not in seen:
@@ -164,24 +165,24 @@ class _Chain:
     def __init__(self, passphrase: str) -> None:
         self._network_id = bytes.fromhex(network_id(passphrase))
         self._network = passphrase
-        self._last: Header | None = None
-        self._first: Header | None = None
+        self._last: LedgerHeader | None = None
+        self._first: LedgerHeader | None = None
         self.gaps: list[Gap] = []
 
-    def follow(self, meta: bytes, ledger: int) -> Header:
+    def follow(self, meta: bytes, ledger: int) -> LedgerHeader:
         """The header of a ledger that is to follow. Raises `DecodeError` where it does not, or is another network's."""
         header = header_of(meta)
-        if header.sequence != ledger:
-            raise DecodeError(f"the header is of ledger {header.sequence}, not of {ledger}")
-        if self._last is not None and self._last.sequence == ledger - 1 and header.previous_hash == self._last.hash:
+        if header.ledger != ledger:
+            raise DecodeError(f"the header is of ledger {header.ledger}, not of {ledger}")
+        if self._last is not None and self._last.ledger == ledger - 1 and header.previous_hash == self._last.hash:
             return header
         if signed_for(header, self._network_id) is False:
             raise DecodeError(f"it is of another network than {self._network!r}")
-        if self._last is not None and self._last.sequence == ledger - 1:
+        if self._last is not None and self._last.ledger == ledger - 1:
             raise DecodeError(f"it does not follow ledger {ledger - 1}: its header names another one before it")
         return header
 
-    def take(self, header: Header) -> None:
+    def take(self, header: LedgerHeader) -> None:
         """Go on from a header."""
         self._first = self._first or header
         self._last = header
@@ -192,15 +193,15 @@ class _Chain:
 
     def ends(self, first: int, last: int) -> tuple[str, str]:
         """The hash that the range follows, and the one it ends with; empty where that ledger is lost."""
-        begins = self._first is not None and self._first.sequence == first
-        ends = self._last is not None and self._last.sequence == last
+        begins = self._first is not None and self._first.ledger == first
+        ends = self._last is not None and self._last.ledger == last
         return (
             self._first.previous_hash.hex() if begins and self._first else "",
             self._last.hash.hex() if ends and self._last else "",
         )
 
 
-def signed_for(header: Header, network: bytes) -> bool | None:
+def signed_for(header: LedgerHeader, network: bytes) -> bool | None:
     """Whether the closing value is signed for a network (its id); None where a header carries no signature.
 
     It shows which network a header was made for, and not that the network agreed on it.
@@ -210,7 +211,7 @@ def signed_for(header: Header, network: bytes) -> bool | None:
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 
-    data = header.data
+    data = header.content
     end = header.value_end
     set_hash = data[36:68] if header.value_kind == 1 else data[end - 172 : end - 140]
     validator, signature = data[end - 100 : end - 68], data[end - 64 : end]

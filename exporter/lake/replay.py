@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import LakeError
-from exporter.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, LedgerClose
+from exporter.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
 from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at
 from exporter.ledger.source import RawEntry
 
@@ -79,16 +79,12 @@ class ReplayedState:
             elif entry.live_until is not None:
                 self._lives[ttl_key(key)] = entry.live_until
 
-    def apply(self, close: LedgerClose) -> list[bytes]:
-        """Take a ledger's changes in; gives the keys of contract data and code whose value they set or took away.
-
-        Raises:
-            LakeError: the ledger is not after the one that the state is of.
-        """
-        return self.take(close.header.sequence, close.header.protocol, close.changes)
-
     def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> list[bytes]:
-        """As `apply`, for a ledger's changes of which those that nobody wants may be left out. Raises `LakeError`."""
+        """Take a ledger's changes in; those that nobody wants may be left out.
+
+        Gives the keys of contract data and code whose value they set or took away. Raises `LakeError` where the ledger
+        is not after the one that the state is of.
+        """
         if ledger <= self.ledger:
             raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
         self.ledger = ledger

@@ -28,7 +28,7 @@ def write_tables(lake: Path, first: int, last: int, folder: Path) -> Path:
             closed = datetime.fromtimestamp(header.close_time, UTC)
             rows["ledgers"].append(
                 {
-                    "sequence": ledger, "closed_at": closed, "protocol_version": header.protocol,
+                    "sequence": ledger, "closed_at": closed, "protocol_version": header.protocol_version,
                     "ledger_hash": header.hash.hex(), "previous_ledger_hash": header.previous_hash.hex(),
                 }
             )  # fmt: skip

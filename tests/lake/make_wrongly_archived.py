@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from exporter.lake import wrongly_archived
 from exporter.lake.close_meta import key_of_entry
-from exporter.lake.xdr_walk import ledger_entry
+from exporter.ledger.codec.xdr_walk import ledger_entry
 
 
 def packed(source: Path) -> bytes:

@@ -22,7 +22,6 @@ from exporter.lake.close_meta import (
     UPDATED,
     LedgerClose,
     header_of,
-    read_header,
     walk,
 )
 from tests.lake.real_ledgers import facts, frames, meta_of
@@ -47,8 +46,8 @@ def test_ledgers_of_real_networks(real_data: Path) -> None:
         close = walk(meta_of(real_data, fact["file"]))
 
         assert (fact["ledger"], fact["protocol"], fact["close_time"]) == (
-            close.header.sequence,
-            close.header.protocol,
+            close.header.ledger,
+            close.header.protocol_version,
             close.header.close_time,
         )
         assert fact["ledger_hash"] == close.header.hash.hex()
@@ -76,7 +75,7 @@ def test_streams_of_core(real_data: Path) -> None:
         closes: list[LedgerClose] = []
         for meta in frames(real_data / "core-meta" / fact["file"]):
             close = walk(meta)
-            if closes and close.header.sequence == closes[-1].header.sequence + 1:
+            if closes and close.header.ledger == closes[-1].header.ledger + 1:
                 assert closes[-1].header.hash == close.header.previous_hash
             closes.append(close)
         ledgers += len(closes)
@@ -115,54 +114,6 @@ def test_what_was_before_is_what_stood(real_data: Path) -> None:
                 seen.add(change.key)
 
     assert compared > 100
-
-
-def header(kind: int, body: bytes, *, sequence: int = 70_000_000, close_time: int = 1_800_000_000) -> bytes:
-    """A LedgerHeaderHistoryEntry of one kind of StellarValue."""
-    value = bytes(32) + struct.pack(">QI", close_time, 0) + struct.pack(">I", kind) + body
-    fields = struct.pack(">qqIQIII", 10, 10, 1, 1, 100, 5_000_000, 100)
-    content = struct.pack(">I", 30) + b"\x01" * 32 + value + b"\x02" * 32 + b"\x03" * 32
-    content += struct.pack(">I", sequence) + fields + bytes(128) + struct.pack(">I", 0)
-    return hashlib.sha256(content).digest() + content + struct.pack(">I", 0)
-
-
-SIGNED = struct.pack(">I", 0) + bytes(32) + struct.pack(">I", 64) + bytes(64)
-DROPPED = b"\x09" * 32 + b"\x01" * 32 + struct.pack(">I", 29)
-MILLISECONDS = struct.pack(">Q", 1_800_000_000_250)
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "length", "empty"),
-    [
-        (0, b"", 324, False),
-        (1, SIGNED, 428, False),
-        (2, DROPPED + SIGNED, 496, True),
-        (3, MILLISECONDS + SIGNED, 436, False),
-        (4, MILLISECONDS + DROPPED + SIGNED, 504, True),
-    ],
-)
-def test_every_kind_of_header(kind: int, body: bytes, length: int, empty: bool) -> None:
-    """All kinds of header up to protocol 30 are read, also those that state milliseconds or a set that was dropped."""
-    data = header(kind, body)
-    read, end = read_header(data, 0)
-
-    assert (len(data), length) == (end, len(read.data))
-    assert (70_000_000, 1_800_000_000, empty) == (read.sequence, read.close_time, read.empty_by_decree)
-
-
-def test_a_header_of_another_hash_is_refused() -> None:
-    """A header is not believed where its hash is not the one it states."""
-    data = bytearray(header(1, SIGNED))
-    data[40] ^= 1
-
-    with pytest.raises(DecodeError, match="the header of ledger 70000000 has the hash"):
-        read_header(bytes(data), 0)
-
-
-def test_an_unknown_kind_of_header_is_refused() -> None:
-    """What a later protocol brings is named, not guessed."""
-    with pytest.raises(DecodeError, match="unknown kind of ledger header: 5"):
-        read_header(header(5, SIGNED), 0)
 
 
 def test_damage_is_refused_or_harmless(real_data: Path) -> None:

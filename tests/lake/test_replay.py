@@ -16,12 +16,12 @@ from exporter.lake.close_meta import (
     STATE,
     UPDATED,
     Change,
-    Header,
     LedgerClose,
     walk,
 )
 from exporter.lake.replay import ReplayedState, WronglyArchived, ttl_key
 from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key
+from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.codec.strkey import encode_contract
@@ -35,8 +35,10 @@ PASSING = data_key(CONTRACT, symbol("State"), TEMPORARY)
 
 def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
     """A ledger with these changes."""
-    header = Header(b"", bytes(32), ledger, protocol, bytes(32), 1_700_000_000, 1, bytes(32), bytes(32), bytes(32))
-    return LedgerClose(header, 2, 1, 0, changes)
+    header = LedgerHeader(
+        b"", bytes(32), ledger, protocol, bytes(32), 1_700_000_000, 1, bytes(32), bytes(32), bytes(32)
+    )
+    return LedgerClose(header, 1, 0, changes)
 
 
 def value(kind: int, content: ScVal, ledger: int, key: bytes = KEY) -> Change:
@@ -56,11 +58,16 @@ def content(entry: RawEntry | None, key: bytes = KEY) -> bytes | None:
     return None if entry is None else entry.data[8 + len(key) - 4 :]
 
 
+def apply(replayed: ReplayedState, close: LedgerClose) -> None:
+    """Take in what a ledger changed."""
+    replayed.take(close.header.ledger, close.header.protocol_version, close.changes)
+
+
 def state(*closes: LedgerClose, wrong: dict[bytes, WronglyArchived] | None = None) -> ReplayedState:
     """Nothing, and then these ledgers."""
     replayed = ReplayedState({}, 0, wrong=wrong)
     for item in closes:
-        replayed.apply(item)
+        apply(replayed, item)
     return replayed
 
 
@@ -106,7 +113,7 @@ def test_eviction_keeps_the_last_value_and_restoring_gives_what_it_gives() -> No
     begun = close(5, value(CREATED, u32(1), 5), life(CREATED, 50))
     evicted = state(begun, close(60, Change(EVICTED, KEY, None), Change(EVICTED, ttl_key(KEY), None)))
     archived = evicted.entry(KEY)
-    evicted.apply(close(70, value(RESTORED, u32(1), 70), life(RESTORED, 500)))
+    apply(evicted, close(70, value(RESTORED, u32(1), 70), life(RESTORED, 500)))
     restored = evicted.entry(KEY)
 
     assert (encode_scval(u32(1)), ARCHIVED) == (content(archived), archived and archived.live_until)
@@ -132,7 +139,7 @@ def test_the_wrong_values_of_protocol_23() -> None:
         close(5, value(CREATED, u32(2), 5), life(CREATED, 50)), close(60, Change(EVICTED, KEY, None)), wrong=wrong
     )
     during = replayed.entry(KEY)
-    replayed.apply(close(61, protocol=24))
+    apply(replayed, close(61, protocol=24))
     after = replayed.entry(KEY)
 
     assert encode_scval(u32(1)) == content(during)
@@ -152,14 +159,14 @@ def test_evicted_and_restored_by_core(real_data: Path) -> None:
         replayed = ReplayedState({}, 0)
         for meta in frames(path):
             ledger = walk(meta)
-            if ledger.header.sequence <= replayed.ledger:
+            if ledger.header.ledger <= replayed.ledger:
                 replayed = ReplayedState({}, 0)
             for change in ledger.changes:
                 before = replayed.entry(change.key) if change.kind == RESTORED and change.key[3] != 9 else None
                 if before is not None and change.entry is not None:
                     assert before.data == change.entry[4:-4], path.name
                     restored += 1
-            replayed.apply(ledger)
+            apply(replayed, ledger)
     if not restored:
         pytest.skip("there is no core-meta in the folder of real data")
 
