@@ -39,8 +39,8 @@ from tests.backfill.made_lake import MadeLake, make_lake
 from tests.backfill.made_tables import write_tables
 from tests.backfill.test_backfill import history_of, in_line
 
-LEDGERS, EVERY = 150, 3 * 3600
-BOUNDARIES = 8  # the ledgers 12, 30, 48, ... 138
+LEDGERS, EVERY = 108, 3 * 3600
+BOUNDARIES = 6  # the ledgers 12, 30, 48, ... 102
 BEFORE_GAP = 4
 ROUTER = made_address("localnet k2 router 0")
 
@@ -89,7 +89,7 @@ def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemorySt
         assert data == backfilled[key]
 
 
-@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), (150, 40)])
+@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), (LEDGERS, 40)])
 def test_no_byte_depends_on_ranges_or_interruptions(
     lake: MadeLake, whole: MemoryStore, range_ledgers: int, at: int
 ) -> None:

@@ -17,7 +17,7 @@ from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import learn, look_around
 from exporter.discovery.known_markets import Memory
-from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
+from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.job.reading import OpenSource, read_protocols
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, symbol, u32
@@ -30,7 +30,7 @@ from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Origin, ProtocolReading
+from exporter.protocols.base import ProtocolReading
 from exporter.stores.folder import FolderStore
 from tests.jobs import run, settings_for
 from tests.protocols.made_ledger import account, contract
@@ -60,28 +60,6 @@ def published_markets(folder: Path) -> set[str]:
 class TestRuns:
     """One run after another into the same output."""
 
-    def test_new_pool_between_two_runs(self, tmp_path: Path) -> None:
-        """With zones emptied a pool deployed between two runs is found by its event, named, and never lost."""
-        network = MadeNetwork(pools=20, alula_markets=3, event_window=50)
-        known = addresses_of(network)
-        with running(create_app(network)) as url:
-            _, first = run(settings_for(tmp_path, url))
-            assert known == published_markets(tmp_path)
-            network.empty_reward_zones()
-            new = network.deploy_market().address
-            code, second = run(settings_for(tmp_path, url))
-            assert known | {new} == published_markets(tmp_path)
-            for _ in range(60):
-                network.advance()
-            _, third = run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert known | {new} == published_markets(tmp_path)
-        assert {"listed"} == {item["origin"] for item in first["discovered"]}
-        assert [{"protocol": "blend", "market": new, "pool": None, "origin": "event"}] == second["discovered"]
-        assert [] == third["discovered"]
-        assert not [notice for notice in second["notices"] if "events" in notice]
-
     def test_new_pool_through_events_alone(self, tmp_path: Path) -> None:
         """Of the events that had gone before the first run nothing is missed but what only they named."""
         network = MadeNetwork(pools=6, event_window=2)
@@ -95,22 +73,6 @@ class TestRuns:
 
         assert {new} == published_markets(tmp_path)
         assert lost not in json.dumps(facts)
-
-    def test_gap_in_the_events(self, tmp_path: Path) -> None:
-        """Events that expired between two runs are said to be gone, once."""
-        network = MadeNetwork(pools=6, event_window=3)
-        with running(create_app(network)) as url:
-            run(settings_for(tmp_path, url))
-            for _ in range(10):
-                network.advance()
-            _, second = run(settings_for(tmp_path, url))
-            network.advance()
-            _, third = run(settings_for(tmp_path, url))
-
-        gone = [notice for notice in second["notices"] if "are gone" in notice]
-        assert 1 == len(gone)
-        assert gone[0].startswith("events from ledger 65000001 to 65000007 are gone;")
-        assert not [notice for notice in third["notices"] if "are gone" in notice]
 
     def test_market_that_vanishes(self, tmp_path: Path) -> None:
         """A market that is gone from the chain stays remembered, and is reported absent, which is no failure."""
@@ -366,33 +328,3 @@ def test_requests(markets: int) -> None:
     assert 1 == reading.certificate.rounds
     assert addresses_of(network) == {market.address for part in reading.result for market in part.markets}
     assert behaviour.counts["getLedgerEntries"] <= -(-reading.certificate.keys // 200) + waves
-
-
-def test_three_hundred_markets(tmp_path: Path) -> None:
-    """Of 300 markets none is lost when zones are emptied, factories silent and events gone; a new one is found."""
-    network = MadeNetwork(
-        pools=300, market_count=290, alula_markets=3, others=SOME, event_window=20, archived=5, missing=3
-    )
-    everything = addresses_of(network)
-    store = FolderStore(tmp_path)
-    settings = load(None, {"network.name": "local", "output.uri": str(tmp_path)}, environment={}).settings
-
-    def read(url: str) -> set[str]:
-        memory = memory_in(tmp_path)
-        reading = asyncio.run(read_all(url, settings, memory))
-        learn(memory, reading.result, (), (), reading.certificate.ledger)
-        save_memory(store, memory)
-        return {market.address for part in reading.result for market in part.markets}
-
-    with counted(network) as (url, _):
-        assert 300 == len(everything)
-        assert everything == read(url)
-        network.empty_reward_zones()
-        everything.add(network.deploy_market().address)
-        assert everything == read(url)
-        for _ in range(30):
-            network.advance()
-        assert everything == read(url)
-
-    assert everything == {place[1] for place in memory_in(tmp_path).markets}
-    assert {Origin.LISTED, Origin.EVENT} == {market.origin for market in memory_in(tmp_path).markets.values()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -677,21 +678,21 @@ def _run_schedule(seed: int, together: bool = False) -> str:
     return "read without call"
 
 
-def test_random_schedules() -> None:
+@pytest.mark.parametrize("schedules", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_random_schedules(schedules: int) -> None:
     """Over thousands of schedules the result is the chain's true state at the ledger it names, or a refusal."""
-    outcomes = [_run_schedule(seed) for seed in range(4000)]
+    counts = Counter(_run_schedule(seed) for seed in range(schedules))
 
-    print(*sorted(set(zip(outcomes, map(outcomes.count, outcomes), strict=True))))
-    counts = {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
-    assert counts["read"] > 2000, counts  # most schedules can be read, so the comparison above was made
+    assert counts["read"] > schedules / 2, counts  # most schedules can be read, so the comparison above was made
     assert counts["refused"] > 0, counts
 
 
-def test_random_schedules_of_two_programs_at_once() -> None:
+@pytest.mark.parametrize("schedules", [500, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_random_schedules_of_two_programs_at_once(schedules: int) -> None:
     """Programs that run together and ask for the same things see the same state, over any schedule."""
-    outcomes = [_run_schedule(seed, together=True) for seed in range(1000)]
+    counts = Counter(_run_schedule(seed, together=True) for seed in range(schedules))
 
-    assert outcomes.count("read") > 400, {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
+    assert counts["read"] > 0.4 * schedules, counts
 
 
 @pytest.mark.parametrize(("spacing", "ledgers", "taken"), [(1, 40, 141), (64, 40, 127), (64, 20, 121)])
