@@ -1,7 +1,7 @@
 """The contract state after a ledger, carried from one ledger to the next by the changes that each one made.
 
     state = ReplayedState(entries_at_the_start)
-    state.apply(close)                  # ledger by ledger, none left out that touches what is watched
+    state.take(ledger, protocol, changes)  # ledger by ledger, none left out that touches what is watched
     state.entry(key)                    # as a reader at that ledger sees it
 
 What the changes do not say in so many words: a temporary entry is gone once its time is over, a persistent one is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -36,23 +36,50 @@ def true_state(chain: Chain, keys: Mapping[bytes, object], ledger: int) -> State
     return state
 
 
+def standing(*keys: bytes) -> Chain:
+    """A chain that has these keys, and one ledger more than its first."""
+    chain = Chain()
+    for key in keys:
+        chain.put(key, b"value")
+    chain.close_ledger()
+    return chain
+
+
+def busy_chain(*busy: bytes, quiet: Iterable[bytes] = (), ledgers: int = 0) -> Chain:
+    """A chain on which keys change at every ledger, after so many in which nothing did, and others never."""
+    chain = Chain()
+    for key in quiet:
+        chain.put(key, b"value")
+    for _ in range(ledgers):
+        chain.close_ledger()
+
+    def change(chain: Chain) -> None:
+        for key in busy:
+            chain.put(key, f"{key.decode()} at {chain.ledger + 1}".encode())
+
+    chain.on_close = change
+    chain.close_ledger()
+    return chain
+
+
+def states_of(keys: Sequence[bytes]) -> Callable[[LedgerView], Awaitable[State]]:
+    """A program that reads keys."""
+
+    async def program(view: LedgerView) -> State:
+        return {key: data_of(entry) for key, entry in (await view.read(keys)).items()}
+
+    return program
+
+
 class TestFinishing:
     """The transaction ends in few rounds where it can."""
 
     def test_quiet_chain_takes_one_round(self) -> None:
         """On a chain that stands still everything is read once, 200 keys a request."""
-        chain = Chain()
-        for key in QUIET:
-            chain.put(key, b"value")
-        chain.close_ledger()
-        source = ChainSource(chain)
+        source = ChainSource(standing(*QUIET))
+        reading = asyncio.run(read_at_one_ledger(source, states_of(QUIET)))
 
-        async def program(view: LedgerView) -> int:
-            return sum(entry is not None for entry in (await view.read(QUIET)).values())
-
-        reading = asyncio.run(read_at_one_ledger(source, program))
-
-        assert 1000 == reading.result
+        assert dict.fromkeys(QUIET, (b"value", False)) == reading.result
         assert 1 == reading.certificate.rounds
         assert 101 == reading.certificate.ledger
         assert 5 == len(source.log)
@@ -64,24 +91,9 @@ class TestFinishing:
         busy = [f"busy {number}".encode() for number in range(5)]
         keys = QUIET + busy
         rng.shuffle(keys)
-        chain = Chain()
-        for key in keys:
-            chain.put(key, b"value")
-        for _ in range(50):
-            chain.close_ledger()
-
-        def change(chain: Chain) -> None:
-            for key in busy:
-                chain.put(key, f"at {chain.ledger + 1}".encode())
-
-        chain.on_close = change
-        chain.close_ledger()
+        chain = busy_chain(*busy, quiet=keys, ledgers=50)
         source = ChainSource(chain, requests_per_ledger=3)
-
-        async def program(view: LedgerView) -> State:
-            return {key: data_of(entry) for key, entry in (await view.read(keys)).items()}
-
-        reading = asyncio.run(read_at_one_ledger(source, program))
+        reading = asyncio.run(read_at_one_ledger(source, states_of(keys)))
 
         assert true_state(chain, reading.result, reading.certificate.ledger) == reading.result
         assert reading.certificate.rounds <= 4
@@ -140,31 +152,19 @@ class TestFinishing:
         busy = [f"busy {number}".encode() for number in range(3)]
         keys = [*QUIET[:400], *busy]
         rng.shuffle(keys)
-        chain = Chain()
-        for key in [*keys, b"oracle"]:
-            chain.put(key, b"7")
-        for _ in range(50):
-            chain.close_ledger()
-
-        def change(chain: Chain) -> None:
-            for key in busy:
-                chain.put(key, f"at {chain.ledger + 1}".encode())
-
-        chain.on_close = change
-        chain.functions["price"] = lambda reader: number_result(int(reader.get(b"oracle") or b"0"))
-        chain.close_ledger()
+        chain = busy_chain(*busy, quiet=[*keys, b"oracle"], ledgers=50)
+        chain.functions["price"] = lambda reader: number_result(len(reader.get(b"oracle") or b""))
         source = ChainSource(chain, requests_per_ledger=3)
         calls = [ContractCall(f"oracle {number}", "price") for number in range(30)]
 
         async def program(view: LedgerView) -> tuple[State, list[object]]:
-            entries = {key: data_of(entry) for key, entry in (await view.read(keys)).items()}
-            return entries, [result.value for result in await view.call(calls)]
+            return await states_of(keys)(view), [result.value for result in await view.call(calls)]
 
         reading = asyncio.run(read_at_one_ledger(source, program))
         state, prices = reading.result
 
         assert true_state(chain, state, reading.certificate.ledger) == state
-        assert [(10, 7)] * 30 == prices
+        assert [(10, len(b"value"))] * 30 == prices
         assert 0 == reading.certificate.uncertified_calls
         assert reading.certificate.rounds <= 4
 
@@ -204,19 +204,6 @@ async def read_late(view: LedgerView, key: bytes) -> Mapping[bytes, Entry | None
     """Read a key while the request of whoever asked for it first is in flight."""
     await pause(2 * STILL_TURNS)
     return await view.read([key])
-
-
-def busy_chain(*keys: bytes) -> Chain:
-    """A chain on which keys change at every ledger."""
-    chain = Chain()
-
-    def change(chain: Chain) -> None:
-        for key in keys:
-            chain.put(key, f"{key.decode()} at {chain.ledger + 1}".encode())
-
-    chain.on_close = change
-    chain.close_ledger()
-    return chain
 
 
 class TestProgramsThatAskTwiceAtOnce:
@@ -302,17 +289,9 @@ def requests_of(source: ChainSource) -> list[int]:
 class TestPartsTogether:
     """What parts of a program ask for side by side goes out in common requests."""
 
-    def chain(self) -> Chain:
-        """A chain that stands still and has all quiet keys."""
-        chain = Chain()
-        for key in QUIET:
-            chain.put(key, b"value")
-        chain.close_ledger()
-        return chain
-
     def test_one_request(self) -> None:
         """Six parts that ask for ten keys each, some of them nested in further tasks, cost one request a wave."""
-        source = ChainSource(self.chain())
+        source = ChainSource(standing(*QUIET))
 
         async def part(view: LedgerView, number: int) -> int:
             first = await view.read(QUIET[10 * number : 10 * number + 10])
@@ -329,7 +308,7 @@ class TestPartsTogether:
 
     def test_known_keys_wait_for_nothing(self) -> None:
         """A part whose keys are known goes on at once."""
-        source = ChainSource(self.chain())
+        source = ChainSource(standing(*QUIET))
 
         async def program(view: LedgerView) -> int:
             await view.read(QUIET[:5])
@@ -362,13 +341,13 @@ class TestPartsTogether:
             raise SourceError("all parts failed")
 
         with pytest.raises(SourceError, match="all parts failed"):
-            asyncio.run(read_at_one_ledger(Failing(self.chain()), program))
+            asyncio.run(read_at_one_ledger(Failing(standing(*QUIET)), program))
 
         assert ["down"] * 4 == seen
 
     def test_cancelled_part(self) -> None:
         """A part that is cancelled costs the others nothing; when all are, the request is not sent."""
-        source = ChainSource(self.chain())
+        source = ChainSource(standing(*QUIET))
 
         async def program(view: LedgerView) -> list[int]:
             parts = [asyncio.create_task(view.read([key])) for key in QUIET[:3]]
@@ -391,7 +370,7 @@ class TestPartsTogether:
     @settings(max_examples=60, deadline=None)
     def test_bound(self, parts: list[list[list[int]]], seed: int) -> None:
         """Any parts of any waves see the true state, in at most ceil(keys / 200) requests and one a wave."""
-        chain = self.chain()
+        chain = standing(*QUIET)
         source = ChainSource(chain, seed=seed)
 
         async def part(view: LedgerView, waves: list[list[int]]) -> State:
@@ -460,7 +439,7 @@ class TestCertificate:
         async def program(view: LedgerView) -> State:
             listed = (await view.read([b"list"]))[b"list"]
             assert listed is not None
-            return {key: data_of(entry) for key, entry in (await view.read([listed.raw.data])).items()}
+            return await states_of([listed.raw.data])(view)
 
         reading = asyncio.run(read_at_one_ledger(ChainSource(chain, requests_per_ledger=1), program))
 
@@ -493,12 +472,10 @@ class TestRefusing:
     def test_deadline(self) -> None:
         """Once the time is up nothing more is asked, however many rounds are left."""
         source = ChainSource(busy_chain(b"a", b"b"), requests_per_ledger=1, keys_per_request=1)
-
-        async def program(view: LedgerView) -> None:
-            await view.read([b"a", b"b"])
+        limits = ViewLimits(max_rounds=1000, max_seconds=-1)
 
         with pytest.raises(NoCommonLedgerError, match="after 1 rounds"):
-            asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_rounds=1000, max_seconds=-1)))
+            asyncio.run(read_at_one_ledger(source, states_of([b"a", b"b"]), limits))
 
         assert 2 == len(source.log)
 
@@ -516,22 +493,11 @@ class TestRefusing:
 
     def test_more_busy_entries_than_a_request_holds(self) -> None:
         """Entries that change at every ledger and never fit one request are refused, naming a key."""
-        chain = Chain()
         busy = [f"busy {number}".encode() for number in range(4)]
-
-        def change(chain: Chain) -> None:
-            for key in busy:
-                chain.put(key, f"at {chain.ledger + 1}".encode())
-
-        chain.on_close = change
-        chain.close_ledger()
-        source = ChainSource(chain, requests_per_ledger=1, keys_per_request=2)
-
-        async def program(view: LedgerView) -> None:
-            await view.read(busy)
+        source = ChainSource(busy_chain(*busy), requests_per_ledger=1, keys_per_request=2)
 
         with pytest.raises(NoCommonLedgerError, match=busy[0].hex()[:8]) as caught:
-            asyncio.run(read_at_one_ledger(source, program))
+            asyncio.run(read_at_one_ledger(source, states_of(busy)))
 
         assert 3 == caught.value.exit_code
 
@@ -574,11 +540,8 @@ class TestRefusing:
         """A ledger that lists more keys than the bound is refused before they are asked for."""
         source = ChainSource(Chain())
 
-        async def program(view: LedgerView) -> None:
-            await view.read(QUIET)
-
         with pytest.raises(NoCommonLedgerError, match="999 ledger keys at most"):
-            asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_keys=999)))
+            asyncio.run(read_at_one_ledger(source, states_of(QUIET), ViewLimits(max_keys=999)))
 
         assert [] == source.log
 
@@ -703,9 +666,6 @@ def test_a_checkpoint_is_taken_where_one_will_do(spacing: int, ledgers: int, tak
     for _ in range(ledgers + 1):
         chain.close_ledger()
 
-    async def program(view: LedgerView) -> object:
-        return await view.read([b"quiet"])
-
-    reading = asyncio.run(read_at_one_ledger(ChainSource(chain), program, ViewLimits(spacing=spacing)))
+    reading = asyncio.run(read_at_one_ledger(ChainSource(chain), states_of([b"quiet"]), ViewLimits(spacing=spacing)))
 
     assert taken == reading.certificate.ledger

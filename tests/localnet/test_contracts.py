@@ -22,20 +22,13 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.blend import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
-    BUDGET_EXCEEDED,
-    ROUTER_WASM_HASH,
-    Contracts,
-    Host,
     Simulation,
     Token,
     TokenLayout,
-    TrapError,
     asset_entry,
     oracle_instance,
     price_entry,
     price_key,
-    router_entries,
-    run_router,
 )
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.made_assets import Feed, FeedKind, made_account
@@ -115,40 +108,6 @@ def test_an_expired_temporary_price_is_none() -> None:
     assert VOID == result(price(chain, LEDGER + 1))
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "error"),
-    [
-        ("lastprice", (), "Error(WasmVm, UnexpectedSize)"),
-        ("decimals", (VOID,), "Error(WasmVm, UnexpectedSize)"),
-        ("lastprice", (VOID,), "Error(Contract, #2)"),
-        ("lastprice", ((scval.VEC, None),), "Error(Contract, #2)"),
-        ("lastprice", ((scval.VEC, (symbol("Other"), symbol("USD"))),), "Error(Contract, #2)"),
-        ("lastprice", ((scval.VEC, (symbol("Stellar"), symbol("USD"))),), "Error(Value, UnexpectedType)"),
-        ("x_last_price", (), "Error(WasmVm, MissingValue)"),
-    ],
-)
-def test_wrong_calls_of_an_oracle_trap(function: str, arguments: tuple[Any, ...], error: str) -> None:
-    """Unknown functions and wrong arguments fail as they do on the network."""
-    simulation = CODE.simulate(oracle_chain(), LEDGER, ContractCall(ORACLE, function, arguments))
-
-    assert (simulation.error or "").startswith(f"HostError: {error}")
-
-
-def test_a_contract_that_is_not_there_or_has_no_code_traps() -> None:
-    """Without an instance, or with a wasm hash that has no stand-in, a call fails."""
-    data = entries.ContractData(
-        TOKEN,
-        (scval.LEDGER_KEY_CONTRACT_INSTANCE, None),
-        PERSISTENT,
-        (scval.CONTRACT_INSTANCE, scval.ContractInstance(scval.WASM, bytes(32), None, None)),
-    )
-    chain = chain_of((entries.instance_key(TOKEN), entries.encode_contract_data(data)))
-
-    for contract in (ORACLE, TOKEN):
-        simulation = CODE.simulate(chain, LEDGER, ContractCall(contract, "decimals"))
-        assert (simulation.error or "").startswith("HostError: Error(Storage, MissingValue)")
-
-
 TOKENS = {
     "native": Token(TOKEN, "native", 7, TokenLayout.STELLAR_ASSET, ISSUER),
     "asset": Token(TOKEN, "USDC", 7, TokenLayout.STELLAR_ASSET, ISSUER, ISSUER),
@@ -223,77 +182,6 @@ def values(simulation: Simulation) -> tuple[ScVal, ...]:
 def of_kind(network: MadeNetwork, kind: FeedKind) -> Feed:
     """A feed of a kind."""
     return next(feed for feed in network.feeds if feed.kind is kind)
-
-
-def test_failing_calls(network: MadeNetwork) -> None:
-    """A contract's own error is passed on, any other is hidden; one that may not fail fails the whole."""
-    unknown, normal = of_kind(network, FeedKind.UNKNOWN), of_kind(network, FeedKind.NORMAL)
-    found = values(
-        simulate(
-            network,
-            price_of(unknown),
-            price_of(normal),
-            invocation(normal.oracle.contract, "no_such"),
-            invocation(CALLER_CONTRACT, "decimals"),
-            invocation(ROUTER, "exec", address(CALLER), vec()),
-        )
-    )
-    hidden = (scval.ERROR, (2, 6))
-
-    assert (scval.ERROR, (0, 2)) == found[0]
-    assert scval.MAP == found[1][0]
-    assert (hidden, hidden, hidden) == found[2:]  # no function, no contract, and nobody calls back who is running
-    whole = simulate(network, price_of(normal), price_of(unknown, may_fail=False))
-    assert whole.result is None
-    assert whole.error is not None
-    assert whole.error.startswith("HostError: Error(Contract, #2)")
-
-
-CALLER_CONTRACT = "CCM23MFAJHDWUMF3IM3UPUI4ZUFFKX6OWJNJRUKO2W6MUTQNQWWFH7DC"
-"""A contract that the made network does not have."""
-
-
-def test_budget() -> None:
-    """What no contract may survive fails the whole, also where a call may fail."""
-
-    def spend(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-        if function == "spend":
-            raise TrapError(BUDGET_EXCEEDED)
-        return i128(1)
-
-    (key, data), (code, wasm) = router_entries(ROUTER)
-    other = data.replace(ROUTER_WASM_HASH, b"\1" * 32).replace(key[8:40], b"\2" * 32)
-    spender = entries.decode_contract_data(other).contract
-    written = {key: data, code: wasm, entries.instance_key(spender): other}
-    chain = Chain({each: RawEntry(found, 1, 1000) for each, found in written.items()}, start_ledger=10, start_time=50)
-    contracts = Contracts({ROUTER_WASM_HASH: run_router, b"\1" * 32: spend})
-
-    def run(*functions: str) -> Simulation:
-        calls = vec(*(invocation(spender, function) for function in functions))
-        return contracts.simulate(chain, 10, ContractCall(ROUTER, "exec", (address(CALLER), calls)))
-
-    assert (i128(1), i128(1)) == values(run("earn", "earn"))
-    assert (run("earn", "spend").error or "").startswith(f"HostError: {BUDGET_EXCEEDED}")
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "error"),
-    [
-        ("run", (address(CALLER), vec()), "Error(WasmVm, MissingValue)"),
-        ("exec", (address(CALLER),), "Error(WasmVm, UnexpectedSize)"),
-        ("exec", (u32(1), vec()), "Error(Value, UnexpectedType)"),
-        ("exec", (address(CALLER), u32(1)), "Error(Value, UnexpectedType)"),
-        ("exec", (address(CALLER), vec(u32(1))), "Error(Value, UnexpectedType)"),
-        ("exec", (address(CALLER), vec(vec(address(ROUTER), symbol("exec"), vec()))), "Error(Value, UnexpectedType)"),
-    ],
-)
-def test_wrong_calls(network: MadeNetwork, function: str, arguments: tuple[ScVal, ...], error: str) -> None:
-    """What is no call of the router traps as a contract of these arguments does; v0's calls of three are not v1's."""
-    call = ContractCall(ROUTER, function, arguments)
-    simulation = network.contracts.simulate(network.chain, network.chain.latest, call)
-
-    assert simulation.error is not None
-    assert error in simulation.error
 
 
 def test_an_archived_entry_is_written() -> None:

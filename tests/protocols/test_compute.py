@@ -18,7 +18,6 @@ from exporter.ledger.tokens import Token
 from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
-from exporter.protocols.blend.reader import COLUMNS
 from exporter.protocols.compute import Bounded, Tables, compute
 from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.render.assets_pages import check_pools, snapshots
@@ -166,14 +165,6 @@ class TestPrices:
         assert ledger.source is not None
         assert 1 == ledger.source.calls.count(lastprice("A oracle", "XLM"))
 
-    def test_oracle_that_is_an_account(self) -> None:
-        """A market whose oracle is no contract has no prices, and is read all the same."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(pool_instance("A", "v2", oracle="GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"))
-        tables = tables_of(ledger)
-
-        assert ["the market's oracle is no contract"] == [item.reason for item in tables.unpriced]
-
 
 class TestValues:
     """Values of pools and markets."""
@@ -251,18 +242,6 @@ class TestValues:
 
 class TestUnread:
     """What has no exact result."""
-
-    def test_overflow_in_one_reserve(self) -> None:
-        """A reserve near the end of 128 bits is unread with the quantity that does not fit; no other is touched."""
-        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
-        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=2**127 - 1, b_rate=2 * 10**12))
-        tables = tables_of(ledger)
-
-        assert [(A, contract("XLM"), "overflow")] == [(item.market, item.pool, item.reason) for item in tables.unread]
-        assert "total supply" in tables.unread[0].detail
-        assert "row" not in tables.unread[0].detail
-        assert 2 == tables.pools.height
-        assert [1, 0] == tables.markets.sort("pool_count", descending=True)["unread_count"].to_list()
 
     def test_more_digits_than_the_history_has(self) -> None:
         """A number that 128 bits hold and 38 digits do not makes its pool unread, named with the number."""
@@ -649,8 +628,3 @@ class TestTerms:
             "available_to_withdraw": 0, "can_withdraw": True,
         } == {name: row[name] for name in given}  # fmt: skip
         assert {"borrow_cap", "collateral_factor_bps"} == {item.field for item in tables.bounded}
-
-
-def test_reader_columns_are_enough() -> None:
-    """The columns that the reader promises are those of the frame's identity and of the math."""
-    assert {"market", "pool", "token_address", "oracle", "decimals"} <= set(COLUMNS)

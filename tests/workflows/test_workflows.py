@@ -151,11 +151,3 @@ def test_no_key_of_aws_is_stored() -> None:
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
 
     assert {"EXPORTER_RPC_URLS"} == secrets
-
-
-def test_checks_of_workflows(project_root: Path) -> None:
-    """scripts/check has the schema and the audit of workflows, the audit such that none is passed over."""
-    text = (project_root / "scripts" / "check").read_text()
-
-    assert "check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml" in text
-    assert re.search(r"zizmor .*--strict-collection .*\.github/workflows", text)

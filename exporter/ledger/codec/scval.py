@@ -72,13 +72,8 @@ class ContractInstance(NamedTuple):
 
 _u32 = struct.Struct(">I").unpack_from
 _two_u32 = struct.Struct(">II").unpack_from
-_i32 = struct.Struct(">i").unpack_from
-_u64 = struct.Struct(">Q").unpack_from
-_i64 = struct.Struct(">q").unpack_from
-_u128 = struct.Struct(">QQ").unpack_from
 _i128 = struct.Struct(">qQ").unpack_from
-_u256 = struct.Struct(">QQQQ").unpack_from
-_i256 = struct.Struct(">qQQQ").unpack_from
+_Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 
 _symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked once
 _MAX_CACHED_SYMBOLS = 1 << 14
@@ -135,48 +130,26 @@ def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     return (ERROR, (error_type, code)), position + 8
 
 
-def _read_u32(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (U32, _u32(data, position)[0]), position + 4
+def _number(kind: int, layout: str) -> _Read:
+    """Reads a number of up to 64 bits."""
+    unpack, size = struct.Struct(layout).unpack_from, struct.calcsize(layout)
+
+    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+        return (kind, unpack(data, position)[0]), position + size
+
+    return read
 
 
-def _read_i32(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (I32, _i32(data, position)[0]), position + 4
+def _wide(kind: int, size: int, *, signed: bool) -> _Read:
+    """Reads a number of so many bytes."""
 
+    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+        content = data[position : position + size]
+        if len(content) != size:
+            raise DecodeError("the bytes end inside a value")
+        return (kind, int.from_bytes(content, "big", signed=signed)), position + size
 
-def _read_u64(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (U64, _u64(data, position)[0]), position + 8
-
-
-def _read_i64(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (I64, _i64(data, position)[0]), position + 8
-
-
-def _read_timepoint(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (TIMEPOINT, _u64(data, position)[0]), position + 8
-
-
-def _read_duration(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (DURATION, _u64(data, position)[0]), position + 8
-
-
-def _read_u128(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    high, low = _u128(data, position)
-    return (U128, high << 64 | low), position + 16
-
-
-def _read_i128(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    high, low = _i128(data, position)
-    return (I128, high << 64 | low), position + 16
-
-
-def _read_u256(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    a, b, c, d = _u256(data, position)
-    return (U256, a << 192 | b << 128 | c << 64 | d), position + 32
-
-
-def _read_i256(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    a, b, c, d = _i256(data, position)
-    return (I256, a << 192 | b << 128 | c << 64 | d), position + 32
+    return read
 
 
 def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
@@ -192,19 +165,12 @@ def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
     return data[start:end], padded
 
 
-def _read_bytes(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    content, position = read_opaque(data, position)
-    return (BYTES, content), position
+def _opaque(kind: int) -> _Read:
+    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+        content, position = read_opaque(data, position)
+        return (kind, content), position
 
-
-def _read_string(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    content, position = read_opaque(data, position)
-    return (STRING, content), position
-
-
-def _read_tag(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    content, position = read_opaque(data, position)
-    return (EXECUTABLE_TAG, content), position
+    return read
 
 
 def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
@@ -354,13 +320,11 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
     return (CONTRACT_INSTANCE, ContractInstance(executable, wasm_hash, external, storage)), position
 
 
-def _read_nonce(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    return (LEDGER_KEY_NONCE, _i64(data, position)[0]), position + 8
-
-
-_READERS: Final[tuple[Callable[[bytes, int, int], tuple[ScVal, int]], ...]] = (
-    _read_bool, lambda _data, position, _depth: (_VOID_VALUE, position), _read_error, _read_u32, _read_i32, _read_u64,
-    _read_i64, _read_timepoint, _read_duration, _read_u128, _read_i128, _read_u256, _read_i256, _read_bytes,
-    _read_string, _read_symbol, _read_vec, _read_map, _read_address_value, _read_instance,
-    lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position), _read_nonce, _read_tag,
+_READERS: Final[tuple[_Read, ...]] = (
+    _read_bool, lambda _data, position, _depth: (_VOID_VALUE, position), _read_error, _number(U32, ">I"),
+    _number(I32, ">i"), _number(U64, ">Q"), _number(I64, ">q"), _number(TIMEPOINT, ">Q"), _number(DURATION, ">Q"),
+    _wide(U128, 16, signed=False), _wide(I128, 16, signed=True), _wide(U256, 32, signed=False),
+    _wide(I256, 32, signed=True), _opaque(BYTES), _opaque(STRING), _read_symbol, _read_vec, _read_map,
+    _read_address_value, _read_instance, lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position),
+    _number(LEDGER_KEY_NONCE, ">q"), _opaque(EXECUTABLE_TAG),
 )  # fmt: skip

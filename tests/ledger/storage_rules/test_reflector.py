@@ -174,8 +174,8 @@ def test_release_6_reads_old_entries_for_a_day(since: int | None, new: bool) -> 
 def real_state(real_data: Path) -> ReplayedState:
     """What mainnet's ledger 53,312,000 wrote."""
     close = walk(meta_of(real_data, REAL_LEDGER))
-    state = ReplayedState({}, close.header.sequence - 1)
-    state.apply(close)
+    state = ReplayedState({}, close.header.ledger - 1)
+    state.take(close.header.ledger, close.header.protocol_version, close.changes)
     return state
 
 
