@@ -16,8 +16,8 @@ from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, counted
 from exporter.history.export import Moment, parse_moment
 from exporter.lake.boundaries import LakeLedgers, Ledgers, find_range
+from exporter.lake.extracted_tables import Tables
 from exporter.lake.objects import Lake, LakeConfig, decode_config
-from exporter.lake.tables import Tables
 from exporter.ledger.codec import strkey
 from exporter.stores import open_store
 

@@ -46,7 +46,7 @@ from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.job.reading import OpenSource, read_protocols, view_limits
 from exporter.lake.boundaries import boundaries, last_before
-from exporter.lake.changes import (
+from exporter.lake.change_files import (
     ChangesWriter,
     Gap,
     LedgerChanges,
@@ -57,11 +57,11 @@ from exporter.lake.changes import (
 )
 from exporter.lake.close_meta import STATE
 from exporter.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
+from exporter.lake.extracted_tables import Tables, extract_rows
 from exporter.lake.objects import LakeConfig
 from exporter.lake.proof import UNKNOWN_CODE, Tally
 from exporter.lake.replay import ReplayedState
 from exporter.lake.replayed_source import ReplayedSource
-from exporter.lake.tables import Tables, extract_rows
 from exporter.lake.wrongly_archived import wrongly_archived
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS

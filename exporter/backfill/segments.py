@@ -21,7 +21,7 @@ from exporter.discovery import Surroundings
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.parquet import render_history
 from exporter.job.reading import OpenSource, read_protocols, view_limits
-from exporter.lake.changes import LedgerChanges, read_changes, read_ledgers
+from exporter.lake.change_files import LedgerChanges, read_changes, read_ledgers
 from exporter.lake.close_meta import EVENT
 from exporter.lake.contract_event import decode_event
 from exporter.lake.proof import Prover, Tally
@@ -72,7 +72,7 @@ class Watched:
 class Segment:
     """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
 
-    The changes are the two files of `exporter.lake.changes`, so that neither side holds them as so many objects.
+    The changes are the two files of `exporter.lake.change_files`, so that neither side holds them as so many objects.
     ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
     """
 

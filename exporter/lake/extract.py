@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from exporter.deployments.networks import network_id
 from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
-from exporter.lake.changes import ChangesWriter, Gap, RangeFacts
+from exporter.lake.change_files import ChangesWriter, Gap, RangeFacts
 from exporter.lake.close_meta import EVENT, Change, header_of, walk
 from exporter.lake.objects import Batch, Lake, LakeConfig
 from exporter.lake.replay import ttl_key
@@ -45,7 +45,7 @@ class RangeOfLedgers:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The two files of a range (`exporter.lake.changes`), and what is to be known of it."""
+    """The two files of a range (`exporter.lake.change_files`), and what is to be known of it."""
 
     changes: bytes = field(repr=False)
     ledgers: bytes = field(repr=False)

@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from exporter.errors import DecodeError
-from exporter.lake.changes import LedgerChanges
+from exporter.lake.change_files import LedgerChanges
 from exporter.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
 from exporter.lake.transition_rules import RULES, Look, Rule, Step, Transition
 from exporter.ledger.codec import strkey

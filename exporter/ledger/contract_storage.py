@@ -24,7 +24,7 @@ from exporter.ledger.storage_rules import (
     redstone,
     redstone_sep40,
     reflector,
-    tokens,
+    token_contract,
     xoxno_aggregator,
     xoxno_oracle,
 )
@@ -34,7 +34,7 @@ NOT_FROM_STORAGE: Final = "not from storage: "
 """How the error begins of a call that entries do not answer."""
 
 RULES: Final[Sequence[Rule]] = (
-    tokens, reflector, aggregator, redstone_sep40, xoxno_aggregator, xoxno_oracle, k2_oracle, redstone,
+    token_contract, reflector, aggregator, redstone_sep40, xoxno_aggregator, xoxno_oracle, k2_oracle, redstone,
     first_aggregator, peridot_vault,
 )  # fmt: skip
 """In the order in which a contract is compared with them: first those that its instance tells."""

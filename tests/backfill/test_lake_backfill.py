@@ -25,7 +25,7 @@ from exporter.cli import main
 from exporter.deployments.local import made_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
-from exporter.lake.changes import read_ledgers
+from exporter.lake.change_files import read_ledgers
 from exporter.lake.extract import RangeOfLedgers, extract
 from exporter.lake.objects import Lake, decompress
 from exporter.ledger.codec import strkey

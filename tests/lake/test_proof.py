@@ -14,7 +14,7 @@ import pytest
 from exporter.archive.archive_files import FolderFiles
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.deployments.local import made_address
-from exporter.lake.changes import LedgerChanges
+from exporter.lake.change_files import LedgerChanges
 from exporter.lake.close_meta import CREATED, UPDATED, Change
 from exporter.lake.proof import Prover, Tally
 from exporter.ledger.source import RawEntry

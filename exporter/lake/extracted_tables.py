@@ -30,7 +30,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from exporter.errors import ConfigError, DecodeError
-from exporter.lake.changes import ChangesWriter, Gap, RangeFacts
+from exporter.lake.change_files import ChangesWriter, Gap, RangeFacts
 from exporter.lake.close_meta import CREATED, EVICTED, REMOVED, RESTORED, UPDATED, Change
 from exporter.lake.extract import Extracted, RangeOfLedgers
 from exporter.lake.watch import Watch

@@ -16,10 +16,10 @@ import pytest
 from exporter.deployments.local import made_address
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
-from exporter.lake.changes import read_changes, read_ledgers
+from exporter.lake.change_files import read_changes, read_ledgers
 from exporter.lake.close_meta import CREATED, REMOVED, UPDATED, Change
 from exporter.lake.extract import Extracted, RangeOfLedgers
-from exporter.lake.tables import DataRow, LifeRow, Tables, extract_rows
+from exporter.lake.extracted_tables import DataRow, LifeRow, Tables, extract_rows
 from exporter.ledger.codec.scval_encode import symbol, u32, vec
 from exporter.localnet.contracts import stored_entry
 
