@@ -1,7 +1,8 @@
 """The history: one immutable Parquet file a run, exact in every reader, the same bytes for the same frame.
 
 A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. It has the rows of
-one run, so only the two columns that tell one file from another have statistics, and only texts have dictionaries.
+one run, so only the two columns that tell one file from another have statistics, and only columns whose values come
+again have dictionaries. Level 12 of the compression takes 7 % off a run of 1,000 pools; beyond it, time grows faster.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 
 ROW_GROUP_ROWS = 100_000
+
+REPEATED = (
+    "decimals", "oracle_price", "price_timestamp", "collateral_factor_bps", "liquidation_threshold_bps",
+    "liability_factor_bps", "max_utilization_bps",
+)  # fmt: skip
+"""Numbers that many pools of a run share."""
+
 _NAMED_IN_MESSAGE = 3
 
 
@@ -115,7 +123,8 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
         buffer,
         table.schema,
         compression="zstd",
-        use_dictionary=column_names(ParquetType.UTF8),
+        compression_level=12,
+        use_dictionary=[*column_names(ParquetType.UTF8), *REPEATED],
         write_statistics=["observed_ledger", "ledger_close_time"],
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
