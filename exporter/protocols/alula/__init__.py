@@ -7,19 +7,14 @@ utilization is rounded down, as in Alula's own service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import polars as pl
-
-from exporter.deployments import Deployment
-from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.layout import FROZEN
 from exporter.protocols.alula.math import project_pools
 from exporter.protocols.alula.terms import POOL_STATUSES
 from exporter.protocols.alula.views import AlulaViews
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Coverage, ProtocolModule
 
 
 class Alula(ProtocolModule):
@@ -53,12 +48,5 @@ class Alula(ProtocolModule):
     max_price_age = 360
     """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
     views = AlulaViews()
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates; a market manager does not list its markets, and deployments only tell known code."""
-        return await reader.read_markets(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)
+    read = staticmethod(reader.read_markets)
+    project = staticmethod(project_pools)

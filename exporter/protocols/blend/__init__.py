@@ -14,8 +14,7 @@ import polars as pl
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools, rate_curves
@@ -55,6 +54,9 @@ class Blend(ProtocolModule):
     """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
     takes_future_prices = True
     views = BlendViews()
+    read = staticmethod(reader.read_pools)
+    project = staticmethod(project_pools)
+    complete = staticmethod(with_factories)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code of both generations of pools."""
@@ -68,19 +70,6 @@ class Blend(ProtocolModule):
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
         """The pool that was deployed. Raises `DecodeError`."""
         return [pool_in(event)]
-
-    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:
-        """The deployments with the factories that only their backstops name, as that of v2.1. Raises `SourceError`."""
-        return await with_factories(view, deployments)
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates and every pool in the reward zones of the deployments' backstops."""
-        return await reader.read_pools(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)
 
     def rate_curves(
         self, pools: pl.DataFrame, parameters: Sequence[Sequence[Parameter]]

@@ -6,14 +6,9 @@ the ledger's close time (docs/protocols/k2.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import polars as pl
-
-from exporter.deployments import Deployment
-from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.k2 import reader
 from exporter.protocols.k2.math import project_pools
 from exporter.protocols.k2.views import K2Views
@@ -52,12 +47,5 @@ class K2(ProtocolModule):
     max_price_age = 86_400
     """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
     views = K2Views()
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates; the deployments say which contracts to read along."""
-        return await reader.read_markets(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)
+    read = staticmethod(reader.read_markets)
+    project = staticmethod(project_pools)

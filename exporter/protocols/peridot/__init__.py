@@ -7,14 +7,9 @@ it earns there is in the totals but in no rate (docs/protocols/peridot.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import polars as pl
-
-from exporter.deployments import Deployment
-from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.math import project_pools
 from exporter.protocols.peridot.views import PeridotViews
@@ -65,12 +60,5 @@ class Peridot(ProtocolModule):
     """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
     takes_future_prices = True
     views = PeridotViews()
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates, with the vaults that they or the deployments list."""
-        return await reader.read_markets(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)
+    read = staticmethod(reader.read_markets)
+    project = staticmethod(project_pools)

@@ -5,14 +5,10 @@ Its instance is often archived; what then becomes of it is in docs/adr/0016-peri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-import polars as pl
-
-from exporter.deployments import Deployment
-from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import project_pools
@@ -53,16 +49,9 @@ class Slender(ProtocolModule):
     max_price_age = 86_400
     """A price older than this is refused, however long the pool's own limit is."""
     views = SlenderViews()
+    read = staticmethod(reader.read_markets)
+    project = staticmethod(project_pools)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code that the one pool was deployed with."""
         return {WASM_HASH: VERSION}
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates; the deployments only tell which code is known."""
-        return await reader.read_markets(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)

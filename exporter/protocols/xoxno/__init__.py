@@ -7,16 +7,9 @@ operation. The market is the controller, the contract that users call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import polars as pl
-
-from exporter.deployments import Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.oracles import Quote
-from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Coverage, ProtocolModule
 from exporter.protocols.xoxno import events, prices, reader
 from exporter.protocols.xoxno.math import project_pools
 from exporter.protocols.xoxno.views import XoxnoViews
@@ -50,28 +43,8 @@ class Xoxno(ProtocolModule):
         "unlisted": "no spoke lists the token: nothing new can be opened",
     }
     views = XoxnoViews()
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """None: of the deployed code's hash only the two ends are published, 52ed959d…fd9b."""
-        return {}
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """The controller's creations, and the pool contract's updates of parameters and states."""
-        return events.event_filters(deployments)
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
-        """The pools that an event names and no list of the package has. Raises `DecodeError`."""
-        return events.candidates_in(event)
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates, with the pools that deployments and candidates name: the chain lists none."""
-        return await reader.read_markets(view, candidates, deployments)
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        return project_pools(columns)
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """The aggregator's own verdict, then its limit of age for the token (see `exporter.protocols.xoxno.prices`)."""
-        return prices.price_failure(quote, close_time)
+    read = staticmethod(reader.read_markets)
+    project = staticmethod(project_pools)
+    event_filters = staticmethod(events.event_filters)
+    candidates_in = staticmethod(events.candidates_in)
+    price_failure = staticmethod(prices.price_failure)
