@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, code_key
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     i128,
@@ -28,13 +26,19 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNWRAPPED_NONE,
     WRONG_ARGUMENTS,
     Entry,
     Host,
     TrapError,
+    boolean,
+    fields_of,
+    instance_entry,
     made_wasm,
+    one_address,
     run_oracle,
     stored_entry,
+    variants,
     wasm_hash,
 )
 
@@ -319,7 +323,7 @@ def market_instance(market: Market) -> Entry:
         "DeployerHost": address(market.manager),
         "InsolvencyLtvBps": i128(9_850),
         "InsuranceFund": address(market.insurance_fund),
-        "IsOwned": _bool(True),
+        "IsOwned": boolean(True),
         "MarketStatus": vec(symbol(STATUSES[market.status])),
         "MaxPositions": u32(10),
         "MinCollateralValueCents": i128(500),
@@ -327,7 +331,7 @@ def market_instance(market: Market) -> Entry:
         "Oracle": address(market.oracle),
         "UpdateInQueuePeriod": u64(UPGRADE_DELAY),
     }
-    return _instance(market.address, MARKET_WASM_HASH, storage)
+    return instance_entry(market.address, MARKET_WASM_HASH, variants(storage))
 
 
 def pool_list(market: Market) -> Entry:
@@ -353,7 +357,7 @@ def cached_price_entry(market: str, token: str, price: int, time: int) -> Entry:
 
 def manager_entries(manager: str, admin: str, markets: list[Market]) -> list[Entry]:
     """A market manager's instance, and its word for each market that it deployed it; it has no list of them."""
-    entries = [_instance(manager, MANAGER_WASM_HASH, {"Admin": address(admin)})]
+    entries = [instance_entry(manager, MANAGER_WASM_HASH, variants({"Admin": address(admin)}))]
     for market in markets:
         key = vec(symbol("DeployedMarket"), address(market.address))
         entries.append(stored_entry(manager, key, u64(UPGRADE_DELAY)))
@@ -395,52 +399,37 @@ def pool_value(pool: Pool) -> ScVal:
 def config_value(config: PoolConfig) -> ScVal:
     """The struct ``PoolConfig`` with its parts."""
     curve = {name: i128(getattr(config.curve, name)) for name in config.curve.__slots__}
-    fees = {
-        f"{operation}_bps": u32(0)
-        for operation in (
-            "add_collateral_fee", "deposit_fee", "remove_collateral_fee", "repay_fee", "withdraw_fee",
-        )
+    free = (
+        "add_collateral_fee_bps",
+        "deposit_fee_bps",
+        "remove_collateral_fee_bps",
+        "repay_fee_bps",
+        "withdraw_fee_bps",
+    )
+    rates = dict.fromkeys(free, 0) | {
+        "borrow_fee_bps": config.borrow_fee_bps, "flash_loan_fee_bps": 9, "take_rate_bps": config.take_rate_bps,
+        "withdraw_max_scarcity_fee_bps": 200,
     }  # fmt: skip
-    fees |= {
-        "borrow_fee_bps": u32(config.borrow_fee_bps),
-        "flash_loan_fee_bps": u32(9),
-        "take_rate_bps": u32(config.take_rate_bps),
-        "withdraw_max_scarcity_fee_bps": u32(200),
-        "operation_fee_beneficiaries": VOID,
-        "referrers": VOID,
-        "take_rate_beneficiaries": VOID,
-    }
+    fees = {name: u32(value) for name, value in rates.items()}
+    fees |= dict.fromkeys(("operation_fee_beneficiaries", "referrers", "take_rate_beneficiaries"), VOID)
     health = {
-        "close_ltv_bps": i128(config.close_ltv_bps),
-        "liability_factor_bps": i128(10_000),
-        "liquidation_close_factor_bps": i128(5_000),
-        "max_liquidation_incentive_bps": i128(config.liquidation_incentive_bps),
-        "open_ltv_bps": i128(config.open_ltv_bps),
-        "supply_limit": i128(config.supply_limit),
-        "utilization_ratio_limit_bps": i128(config.utilization_limit_bps),
-        "withdraw_scarcity_cooldown_s": u64(3_600),
-        "withdraw_scarcity_limit_bps": i128(500),
-    }
+        "close_ltv_bps": config.close_ltv_bps, "liability_factor_bps": 10_000, "liquidation_close_factor_bps": 5_000,
+        "max_liquidation_incentive_bps": config.liquidation_incentive_bps, "open_ltv_bps": config.open_ltv_bps,
+        "supply_limit": config.supply_limit, "utilization_ratio_limit_bps": config.utilization_limit_bps,
+        "withdraw_scarcity_limit_bps": 500,
+    }  # fmt: skip
+    limits = {name: i128(value) for name, value in health.items()} | {"withdraw_scarcity_cooldown_s": u64(3_600)}
     return struct_map(
         {
             "accrual_model": vec(symbol("Compounded")),
             "fee_config": struct_map(fees),
-            "health_config": struct_map(health),
+            "health_config": struct_map(limits),
             "interest_rate_model": vec(symbol("Kinked"), struct_map(curve)),
             "ir_reactivity_constant": u32(config.reactivity),
             "status": struct_map({"flags": u32(config.flags)}),
             "target_utilization_ratio_bps": i128(config.target_utilization_bps),
         }
     )
-
-
-def _instance(contract: str, wasm: bytes, storage: dict[str, ScVal]) -> Entry:
-    pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
-    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
-
-
-def _bool(value: bool) -> ScVal:
-    return (scval.BOOL, value)
 
 
 INTERNAL_ERROR = "Error(Contract, #0)"
@@ -452,7 +441,6 @@ NON_POSITIVE_ORACLE_PRICE = "Error(Contract, #502)"
 
 _MAX_PRICE_AGE = 360  # seconds
 _STATUS = {name: ordinal for ordinal, name in enumerate(STATUSES)}
-_UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"  # what unwrapping a missing value in wasm ends as
 
 
 def run_market(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -464,12 +452,7 @@ def run_market(host: Host, contract: str, function: str, arguments: tuple[ScVal,
         return _market_data(host, contract, storage)
     if function != "get_pool_data":
         raise TrapError(MISSING_FUNCTION)
-    if len(arguments) != 1:
-        raise TrapError(WRONG_ARGUMENTS)
-    kind, pool = arguments[0]
-    if kind != scval.ADDRESS:
-        raise TrapError("Error(Value, UnexpectedType)")
-    return _pool_data(host, contract, storage, pool, POOL_DOES_NOT_EXIST)
+    return _pool_data(host, contract, storage, one_address(arguments), POOL_DOES_NOT_EXIST)
 
 
 def _market_data(host: Host, contract: str, storage: dict[str, ScVal]) -> ScVal:
@@ -486,18 +469,11 @@ def _market_data(host: Host, contract: str, storage: dict[str, ScVal]) -> ScVal:
 
 def _global_state(storage: dict[str, ScVal]) -> ScVal:
     names = {
-        "admin": "Admin",
-        "bad_debt_lock_d": "BadDebtLockDuration",
-        "deployer": "DeployerHost",
-        "insolvency_ltv_bps": "InsolvencyLtvBps",
-        "insurance_fund": "InsuranceFund",
-        "is_owned": "IsOwned",
-        "max_positions": "MaxPositions",
-        "min_collateral_value_cents": "MinCollateralValueCents",
-        "name": "Name",
-        "oracle": "Oracle",
-        "update_in_queue_period": "UpdateInQueuePeriod",
-    }
+        "admin": "Admin", "bad_debt_lock_d": "BadDebtLockDuration", "deployer": "DeployerHost",
+        "insolvency_ltv_bps": "InsolvencyLtvBps", "insurance_fund": "InsuranceFund", "is_owned": "IsOwned",
+        "max_positions": "MaxPositions", "min_collateral_value_cents": "MinCollateralValueCents", "name": "Name",
+        "oracle": "Oracle", "update_in_queue_period": "UpdateInQueuePeriod",
+    }  # fmt: skip
     ((_, status),) = storage["MarketStatus"][1]
     return struct_map({name: storage[key] for name, key in names.items()} | {"status": u32(_STATUS[status])})
 
@@ -518,7 +494,7 @@ def _pool_data(host: Host, contract: str, storage: dict[str, ScVal], address: st
             "apy": yields,
             "d_token_rate_ceil_bps": i128(debt_rate),
             "j_token_rate_floor_bps": i128(supply_rate),
-            "oracle_asset_price": i128(_price(host, contract, storage, _fields(stored)["token_address"])),
+            "oracle_asset_price": i128(_price(host, contract, storage, fields_of(stored)["token_address"])),
             "pool": stored,
             "total_available_adjusted": i128(pool.available),
             "total_supply": i128(pool.supply),
@@ -536,7 +512,7 @@ def _price(host: Host, contract: str, storage: dict[str, ScVal], token: str) -> 
     quote = _call_oracle(host, storage, "lastprice", vec(symbol("Stellar"), address(token)))
     if quote[0] == scval.VOID:
         raise TrapError(ORACLE_DOES_NOT_KNOW_ASSET_PRICE)
-    fields = _fields(quote)
+    fields = fields_of(quote)
     if fields["price"] <= 0:
         raise TrapError(NON_POSITIVE_ORACLE_PRICE)
     if not 0 <= host.timestamp - fields["timestamp"] <= _MAX_PRICE_AGE:
@@ -554,13 +530,13 @@ def _call_oracle(host: Host, storage: dict[str, ScVal], function: str, *argument
 
 def pool_from(value: ScVal) -> Pool:
     """A pool as its entry's struct has it."""
-    fields = _fields(value)
-    config = _fields((scval.MAP, fields["config"]))
+    fields = fields_of(value)
+    config = fields_of((scval.MAP, fields["config"]))
     (_, model), curve = config["interest_rate_model"]
     if model != "Kinked":
-        raise TrapError(_UNWRAPPED_NONE)
-    health = _fields((scval.MAP, config["health_config"]))
-    fees = _fields((scval.MAP, config["fee_config"]))
+        raise TrapError(UNWRAPPED_NONE)
+    health = fields_of((scval.MAP, config["health_config"]))
+    fees = fields_of((scval.MAP, config["fee_config"]))
     same = (name for name in Pool.__slots__ if name not in ("address", "symbol", "name", "decimals", "config"))
     return Pool(
         address=fields["pool_address"],
@@ -568,7 +544,7 @@ def pool_from(value: ScVal) -> Pool:
         name=fields["name"].decode(),
         decimals=fields["token_decimals"],
         config=PoolConfig(
-            curve=Curve(**_fields(curve)),
+            curve=Curve(**fields_of(curve)),
             take_rate_bps=fees["take_rate_bps"],
             borrow_fee_bps=fees["borrow_fee_bps"],
             open_ltv_bps=health["open_ltv_bps"],
@@ -578,7 +554,7 @@ def pool_from(value: ScVal) -> Pool:
             utilization_limit_bps=health["utilization_ratio_limit_bps"],
             reactivity=config["ir_reactivity_constant"],
             target_utilization_bps=config["target_utilization_ratio_bps"],
-            flags=_fields((scval.MAP, config["status"]))["flags"],
+            flags=fields_of((scval.MAP, config["status"]))["flags"],
         ),
         **{name: fields[name] for name in same},
     )
@@ -587,8 +563,3 @@ def pool_from(value: ScVal) -> Pool:
 def _storage(instance: ContractInstance) -> dict[str, ScVal]:
     """The instance storage by the variants that are its keys."""
     return {key[1][0][1]: value for key, value in instance.storage or () if key[0] == scval.VEC}
-
-
-def _fields(value: ScVal) -> dict[str, Any]:
-    """A struct's fields with the payloads of their values."""
-    return {name: payload for (_, name), (_, payload) in value[1]}

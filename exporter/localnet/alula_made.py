@@ -9,16 +9,13 @@ second one only queued. Any more have statuses and sizes of all kinds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec.entries import PERSISTENT, code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
+from exporter.ledger.codec.entries import PERSISTENT
 from exporter.ledger.source import RawEntry
 from exporter.localnet.alula import (
     BPS,
     MARKET_WASM,
-    MARKET_WASM_HASH,
     STATUSES,
     Curve,
     Market,
@@ -32,8 +29,9 @@ from exporter.localnet.alula import (
     queued_entry,
 )
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token, asset_entry, oracle_instance, price_entry
+from exporter.localnet.contracts import Entry, Token, asset_entry, oracle_instance, price_entry, wasm_entry
 from exporter.localnet.made_assets import made_account
+from exporter.localnet.made_markets import MadeMarkets, holds, renewed
 
 ORACLE_DECIMALS = 14
 _ACTIVE, _BORROW_FROZEN, _FROZEN = 0, 1, 5
@@ -49,7 +47,7 @@ _CURVES = (
 )
 
 
-class AlulaMarkets:
+class AlulaMarkets(MadeMarkets):
     """The made markets; ``markets`` says what is in them, ``stale`` is the token whose price is old.
 
     At each `advance`, ``changes_per_ledger`` pools of markets that are not frozen change as a user's operation changes
@@ -68,22 +66,20 @@ class AlulaMarkets:
         changes_per_ledger: int = 1,
     ) -> None:
         """Make ``count`` markets of some of the tokens, as of ``start_time`` (unix seconds)."""
-        self._random = Random(f"alula {seed}")  # apart from the network's own, which is the same with them or without
-        self.changes_per_ledger = changes_per_ledger
+        super().__init__("alula", seed, changes_per_ledger)
         self.oracle = made_address("localnet alula oracle")
         self.manager = made_address("localnet alula market manager")
         self.admin = made_account("localnet alula admin")
         self.stale = tokens[3].contract
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, pool) for market in self.markets for pool in market.pools if pool.total_j_tokens]
-        if len(settled) < archived + missing or min(archived, missing) < 0:
-            raise ValueError("there are not that many Alula pools to be archived or missing")
-        broken = self._random.sample(settled, archived + missing)
-        self.archived, self.missing = broken[:archived], broken[archived:]
+        self.archived, self.missing = self.broken("Alula pools", settled, archived, missing)
         for market, pool in self.missing:
             market.missing.append(pool)
         self._active = [
-            pair for pair in settled if pair[0].status < _FROZEN and not any(pair[1] is pool for _, pool in broken)
+            pair
+            for pair in settled
+            if pair[0].status < _FROZEN and not any(pair[1] is pool for _, pool in self.archived + self.missing)
         ]
         used = {pool.address for market in self.markets for pool in market.pools}
         self._prices = {token.contract: token.price for token in tokens if token.contract in used}
@@ -93,8 +89,7 @@ class AlulaMarkets:
         """All entries as of the first ledger, closed at ``time``."""
         if not self.markets:
             return
-        code = b"\0\0\0\x07\0\0\0\0" + MARKET_WASM_HASH + encode_opaque(MARKET_WASM)
-        yield self._old(ledger, (code_key(MARKET_WASM_HASH), code))
+        yield self._old(ledger, wasm_entry(MARKET_WASM))
         yield self._old(ledger, oracle_instance(self.oracle, ORACLE_DECIMALS))
         for entry in manager_entries(self.manager, self.admin, self.markets):
             yield self._old(ledger, entry)
@@ -109,7 +104,7 @@ class AlulaMarkets:
             for token in market.queued:
                 yield self._old(ledger, queued_entry(market, token, time - 3_600))
             for pool in market.pools:
-                if not _holds(market.missing, pool):
+                if not holds(market.missing, pool):
                     age = (time - pool.last_accrual_timestamp) // 5
                     modified = max(ledger - age, 1)
                     archived = any(pool is other for _, other in self.archived)
@@ -124,16 +119,13 @@ class AlulaMarkets:
             self._priced_at = time
             for token in self._prices:
                 if token != self.stale:
-                    moved = self._prices[token] * self._random.randint(-30, 30) // 10_000
-                    self._prices[token] = max(self._prices[token] + moved, 10**8)
+                    self._prices[token] = self.moved(self._prices[token])
                     written = price_entry(self.oracle, token, self._prices[token], time, PERSISTENT)
                     yield Change(*written, ledger + _INSTANCE_LIFE)
         for market, pool in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
             operation = pool.operate(self._random, time, market.status < 3, market.status == _ACTIVE)
             key, data = pool_entry(market, pool)
-            before = chain.entry(key, ledger - 1)
-            left = ((before.live_until if before else None) or 0) - ledger
-            yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+            yield renewed(chain, ledger, (key, data), _LIFE, _RENEW_BELOW)
             if operation in ("borrow", "remove_collateral") and pool.address != self.stale:  # these look at prices
                 cached = cached_price_entry(market.address, pool.address, self._prices[pool.address], time)
                 yield Change(*cached, ledger + _CACHED_PRICE_LIFE)
@@ -194,12 +186,4 @@ class AlulaMarkets:
         return pool
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
-        """An entry that was written at some time before the first ledger."""
-        key, data = entry
-        return key, RawEntry(
-            data, max(ledger - self._random.randint(1, 400_000), 1), ledger + self._random.randint(400_000, _LIFE)
-        )
-
-
-def _holds(pools: list[Pool], pool: Pool) -> bool:
-    return any(pool is other for other in pools)
+        return self.before(ledger, entry, 400_000, _LIFE)

@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -55,6 +55,8 @@ MISSING_FUNCTION = "Error(WasmVm, MissingValue)"
 WRONG_ARGUMENTS = "Error(WasmVm, UnexpectedSize)"
 REENTRY = "Error(Context, InvalidAction)"
 UNEXPECTED_TYPE = "Error(Value, UnexpectedType)"
+UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"
+"""What unwrapping a missing value in wasm ends as."""
 
 _RESOURCES = struct.pack(">IIIq", 1_000_000, 1_000, 0, 50_000)  # instructions, read and write bytes, fee in stroops
 MIN_RESOURCE_FEE = 50_000
@@ -194,8 +196,39 @@ def stored_entry(contract: str, key: ScVal, value: ScVal, durability: int = PERS
     return data_key(contract, key, durability), data
 
 
+def instance_entry(contract: str, code: bytes, pairs: Iterable[tuple[ScVal, ScVal]]) -> Entry:
+    """The instance of a contract of wasm code, with what it keeps there."""
+    return _instance(contract, ContractInstance(WASM, code, None, tuple(pairs)))
+
+
+def variants(storage: Mapping[str, ScVal]) -> list[tuple[ScVal, ScVal]]:
+    """What stands under Rust enum variants without values, in the order of their names."""
+    return [(vec(symbol(name)), storage[name]) for name in sorted(storage)]
+
+
 def _instance(contract: str, instance: ContractInstance) -> Entry:
     return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+
+
+def boolean(value: bool) -> ScVal:
+    """A yes or no."""
+    return (scval.BOOL, value)
+
+
+def fields_of(value: ScVal) -> dict[str, Any]:
+    """A struct's fields with the payloads of their values."""
+    return {name: payload for (_, name), (_, payload) in value[1]}
+
+
+def one_address(arguments: tuple[ScVal, ...]) -> str:
+    """The strkey that is a function's one argument."""
+    if len(arguments) != 1:
+        raise TrapError(WRONG_ARGUMENTS)
+    kind, payload = arguments[0]
+    if kind != scval.ADDRESS:
+        raise TrapError(UNEXPECTED_TYPE)
+    found: str = payload
+    return found
 
 
 # SEP-40 price oracles. An oracle's instance storage has ``Decimals`` and ``Durability``. Each asset it knows has a
@@ -242,7 +275,7 @@ def run_oracle(host: Host, contract: str, function: str, arguments: tuple[ScVal,
     decimals = storage_of(instance, _DECIMALS)
     durability = storage_of(instance, _DURABILITY)
     if decimals is None or durability is None:
-        raise TrapError("Error(WasmVm, InvalidAction)")  # what unwrapping a missing value in wasm ends as
+        raise TrapError(UNWRAPPED_NONE)
     if function == "decimals":
         if arguments:
             raise TrapError(WRONG_ARGUMENTS)

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     i128,
@@ -29,12 +27,18 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNEXPECTED_TYPE,
+    UNWRAPPED_NONE,
     WRONG_ARGUMENTS,
     Code,
     Entry,
     Host,
     TrapError,
+    boolean,
+    fields_of,
+    instance_entry,
     made_wasm,
+    one_address,
     storage_of,
     stored_entry,
     wasm_hash,
@@ -216,7 +220,7 @@ def router_instance(market: Market) -> Entry:
         "PCONFIG": address(market.configurator),
         "TREASURY": address(market.treasury),
     }
-    return _instance(market.address, ROUTER_WASM_HASH, _symbols(storage))
+    return instance_entry(market.address, ROUTER_WASM_HASH, _symbols(storage))
 
 
 def reserve_list(market: Market) -> Entry:
@@ -274,7 +278,7 @@ def rates_instance(market: Market) -> Entry:
     model = market.defaults
     storage = {"BVR": model.base, "OU": model.optimal, "VS1": model.slope1, "VS2": model.slope2}
     values = {name: u128(value) for name, value in storage.items()} | {"ADMIN": address(market.admin)}
-    return _instance(market.rates, RATES_WASM_HASH, _symbols(values))
+    return instance_entry(market.rates, RATES_WASM_HASH, _symbols(values))
 
 
 def rates_entry(market: Market, reserve: Reserve) -> Entry:
@@ -291,7 +295,7 @@ def rates_entry(market: Market, reserve: Reserve) -> Entry:
 
 def oracle_instance(oracle: str, admin: str, *, fresh: bool = True) -> Entry:
     """The instance of an oracle; without ``fresh`` it has the functions of the published source alone."""
-    return _instance(oracle, ORACLE_WASM_HASH, _symbols({"Admin": address(admin), "Fresh": boolean(fresh)}))
+    return instance_entry(oracle, ORACLE_WASM_HASH, _symbols({"Admin": address(admin), "Fresh": boolean(fresh)}))
 
 
 def price_entry(oracle: str, token: str, price: int, time: int) -> Entry:
@@ -304,11 +308,6 @@ def price_key(token: str) -> ScVal:
     return vec(symbol("LastPriceData"), vec(symbol("Stellar"), address(token)))
 
 
-def boolean(value: bool) -> ScVal:
-    """A bool."""
-    return (scval.BOOL, value)
-
-
 def _token(market: Market, reserve: Reserve, token: str, prefix: str, state: dict[str, ScVal]) -> Entry:
     state |= {
         "decimals": u32(reserve.decimals),
@@ -319,7 +318,7 @@ def _token(market: Market, reserve: Reserve, token: str, prefix: str, state: dic
     storage = [(vec(symbol("State")), struct_map(state))]
     if market.incentives is not None:
         storage.insert(0, (vec(symbol("IncentivesContract")), address(market.incentives)))
-    return _instance(token, TOKEN_WASM_HASH, tuple(storage))
+    return instance_entry(token, TOKEN_WASM_HASH, storage)
 
 
 def reward_entries(market: Market, reserve: Reserve) -> Iterator[Entry]:
@@ -331,12 +330,8 @@ def reward_entries(market: Market, reserve: Reserve) -> Iterator[Entry]:
         yield stored_entry(contract, vec(symbol("ARC"), address(token), address(paid), u32(side)), struct_map(value))
 
 
-def _symbols(storage: dict[str, ScVal]) -> tuple[tuple[ScVal, ScVal], ...]:
-    return tuple((symbol(name), storage[name]) for name in sorted(storage))
-
-
-def _instance(contract: str, wasm: bytes, storage: tuple[tuple[ScVal, ScVal], ...]) -> Entry:
-    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, storage)))
+def _symbols(storage: dict[str, ScVal]) -> list[tuple[ScVal, ScVal]]:
+    return [(symbol(name), storage[name]) for name in sorted(storage)]
 
 
 MATH_OVERFLOW, RESERVE_NOT_FOUND = "Error(Contract, #37)", "Error(Contract, #24)"
@@ -346,7 +341,6 @@ PRICE_TOO_OLD, ASSET_NOT_WHITELISTED = "Error(Contract, #4)", "Error(Contract, #
 """Of the oracle."""
 
 MAX_PRICE_AGE = 3_600
-_UNEXPECTED_TYPE = "Error(Value, UnexpectedType)"
 _BATCHES = ("get_asset_prices_vec", "get_asset_prices_vec_fresh")
 
 
@@ -363,7 +357,7 @@ def run_router(host: Host, contract: str, function: str, arguments: tuple[ScVal,
         "get_reserve_data", "get_current_reserve_data", "get_current_liquidity_index", "get_current_var_borrow_idx",
     ):  # fmt: skip
         raise TrapError(MISSING_FUNCTION)
-    stored = host.data(contract, reserve_key(_address(arguments)))
+    stored = host.data(contract, reserve_key(one_address(arguments)))
     if stored is None:
         raise TrapError(RESERVE_NOT_FOUND)
     if function == "get_reserve_data":
@@ -385,8 +379,8 @@ def run_token(host: Host, contract: str, function: str, arguments: tuple[ScVal, 
     """The code of aTokens and debt tokens: the scaled total, and the total at the router's current index."""
     state = storage_of(host.instance(contract), vec(symbol("State")))
     if state is None:
-        raise TrapError("Error(WasmVm, InvalidAction)")
-    fields = _fields(state)
+        raise TrapError(UNWRAPPED_NONE)
+    fields = fields_of(state)
     if arguments:
         raise TrapError(WRONG_ARGUMENTS)
     if function in ("decimals", "name", "symbol"):
@@ -414,7 +408,7 @@ def run_oracle(host: Host, contract: str, function: str, arguments: tuple[ScVal,
         raise TrapError(WRONG_ARGUMENTS)
     kind, assets = arguments[0]
     if kind != scval.VEC:
-        raise TrapError(_UNEXPECTED_TYPE)
+        raise TrapError(UNEXPECTED_TYPE)
     return vec(*(_price(host, contract, asset) for asset in assets or ()))
 
 
@@ -423,7 +417,7 @@ def run_rates(host: Host, contract: str, function: str, arguments: tuple[ScVal, 
     host.instance(contract)
     if function != "get_asset_interest_rate_params":
         raise TrapError(MISSING_FUNCTION)
-    asset = _address(arguments)
+    asset = one_address(arguments)
     return host.data(contract, vec(symbol("APARAMS"), (scval.ADDRESS, asset))) or VOID
 
 
@@ -434,13 +428,13 @@ def _price(host: Host, contract: str, asset: ScVal) -> ScVal:
     found = host.data(contract, price_key(parts[1][1]))
     if found is None:
         raise TrapError(ASSET_NOT_WHITELISTED)
-    if not 0 <= host.timestamp - _fields(found)["timestamp"] <= MAX_PRICE_AGE:
+    if not 0 <= host.timestamp - fields_of(found)["timestamp"] <= MAX_PRICE_AGE:
         raise TrapError(PRICE_TOO_OLD)
     return found
 
 
 def _current_indexes(stored: ScVal, time: int) -> tuple[int, int]:
-    fields = _fields(stored)
+    fields = fields_of(stored)
     reserve = Reserve(
         asset="",
         symbol="",
@@ -456,21 +450,6 @@ def _current_indexes(stored: ScVal, time: int) -> tuple[int, int]:
     if time < reserve.last_update:
         raise TrapError(MATH_OVERFLOW)
     return reserve.indexes_at(time)
-
-
-def _address(arguments: tuple[ScVal, ...]) -> str:
-    if len(arguments) != 1:
-        raise TrapError(WRONG_ARGUMENTS)
-    kind, payload = arguments[0]
-    if kind != scval.ADDRESS:
-        raise TrapError(_UNEXPECTED_TYPE)
-    found: str = payload
-    return found
-
-
-def _fields(value: ScVal) -> dict[str, Any]:
-    """A struct's fields with the payloads of their values."""
-    return {name: payload for (_, name), (_, payload) in value[1]}
 
 
 CODE: Mapping[bytes, Code] = {

@@ -9,14 +9,11 @@ kinds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_hash
+from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_entry
 from exporter.localnet.k2 import (
     ACTIVE,
     BORROWING,
@@ -43,6 +40,7 @@ from exporter.localnet.k2 import (
     router_instance,
 )
 from exporter.localnet.made_assets import made_account
+from exporter.localnet.made_markets import MadeMarkets, holds, renewed
 
 _PRICES_AFTER = 600  # seconds: the oracle writes all prices anew when they are this old
 _STALE_SECONDS = 20_000  # as on mainnet, where some feeds went without a price for hours
@@ -55,7 +53,7 @@ _MODELS = (
 )
 
 
-class K2Markets:
+class K2Markets(MadeMarkets):
     """The made markets; ``markets`` says what is in them, ``tokens`` has their tokens, of ``stale`` the price is old.
 
     At each `advance`, ``changes_per_ledger`` reserves of markets that are not paused change as a user's operation
@@ -74,8 +72,7 @@ class K2Markets:
         changes_per_ledger: int = 1,
     ) -> None:
         """Make ``count`` markets of some of the tokens, as of ``start_time`` (unix seconds)."""
-        self._random = Random(f"k2 {seed}")  # apart from the network's own, which is the same with them or without
-        self.changes_per_ledger = changes_per_ledger
+        super().__init__("k2", seed, changes_per_ledger)
         self.oracle = made_address("localnet k2 oracle")
         self.plain_oracle = made_address("localnet k2 oracle of the published source")
         self.admin = made_account("localnet k2 admin")
@@ -83,14 +80,13 @@ class K2Markets:
         self.tokens = {token.contract: token for token in tokens}
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, item) for market in self.markets for item in market.reserves if item.supply_scaled]
-        if len(settled) < archived + missing or min(archived, missing) < 0:
-            raise ValueError("there are not that many K2 reserves to be archived or missing")
-        broken = self._random.sample(settled, archived + missing)
-        self.archived, self.missing = broken[:archived], broken[archived:]
+        self.archived, self.missing = self.broken("K2 reserves", settled, archived, missing)
         for market, reserve in self.missing:
             market.missing.append(reserve)
         self._active = [
-            pair for pair in settled if not pair[0].paused and not any(pair[1] is item for _, item in broken)
+            pair
+            for pair in settled
+            if not pair[0].paused and not any(pair[1] is item for _, item in self.archived + self.missing)
         ]
         priced = {token.contract: token.price for token in tokens}
         self._prices = {
@@ -103,8 +99,7 @@ class K2Markets:
         if not self.markets:
             return
         for wasm in (ROUTER_WASM, TOKEN_WASM, RATES_WASM, ORACLE_WASM):
-            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
-            yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
+            yield self._old(ledger, wasm_entry(wasm))
         yield self._old(ledger, oracle_instance(self.oracle, self.admin))
         yield self._old(ledger, oracle_instance(self.plain_oracle, self.admin, fresh=False))
         for (oracle, token), price in self._prices.items():
@@ -122,7 +117,7 @@ class K2Markets:
             self._priced_at = time
             for (oracle, token), price in self._prices.items():
                 if token != self.stale:
-                    moved = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+                    moved = self.moved(price)
                     self._prices[oracle, token] = moved
                     yield Change(*price_entry(oracle, token, moved, time), ledger + _LIFE)
         for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
@@ -130,9 +125,7 @@ class K2Markets:
             token_instance = a_token_instance if operation in ("supply", "withdraw") else debt_token_instance
             entries = (reserve_entry(market, reserve), token_instance(market, reserve), self._cash(reserve))
             for key, data in entries:
-                before = chain.entry(key, ledger - 1)
-                left = ((before.live_until if before else None) or 0) - ledger
-                yield Change(key, data, ledger + (left if left >= _RENEWED else _LIFE))
+                yield renewed(chain, ledger, (key, data), _LIFE, _RENEWED)
 
     def _market_entries(self, market: Market, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         yield self._old(ledger, router_instance(market))
@@ -150,7 +143,7 @@ class K2Markets:
             tokens = [debt_token_instance(market, reserve), self._cash(reserve)]
             if reserve.debt_ceiling:
                 yield self._old(ledger, debt_ceiling_entry(market, reserve))
-            if not any(reserve is other for other in market.missing):
+            if not holds(market.missing, reserve):
                 tokens.append(a_token_instance(market, reserve))
             for key, data in tokens:
                 yield key, RawEntry(data, modified, ledger + _LIFE)
@@ -223,6 +216,4 @@ class K2Markets:
         return reserve
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
-        """An entry that was written at some time before the first ledger."""
-        key, data = entry
-        return key, RawEntry(data, max(ledger - self._random.randint(1, 400_000), 1), ledger + _LIFE)
+        return self.before(ledger, entry, _LIFE)

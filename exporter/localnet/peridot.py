@@ -13,9 +13,8 @@ from random import Random
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     address,
     i128,
     string,
@@ -28,14 +27,18 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNWRAPPED_NONE,
     WRONG_ARGUMENTS,
     Code,
     Entry,
     Host,
     TrapError,
+    boolean,
+    instance_entry,
     made_wasm,
     storage_of,
     stored_entry,
+    variants,
     wasm_hash,
 )
 from exporter.localnet.reflector_contract import REFLECTOR_CODE
@@ -261,7 +264,7 @@ class Market:
 
 def controller_entries(market: Market) -> Iterator[Entry]:
     """A controller's instance, its list of vaults, what it has paused, and what it knows of its oracle."""
-    yield _instance(market.address, CONTROLLER_WASM, {"Initialized": (scval.BOOL, True)})
+    yield instance_entry(market.address, wasm_hash(CONTROLLER_WASM), variants({"Initialized": boolean(True)}))
     vaults = [vault.address for vault in market.vaults]
     values = {
         "Admin": address(market.admin),
@@ -289,7 +292,7 @@ def controller_entries(market: Market) -> Iterator[Entry]:
 
 def model_entries(model: RateModel, admin: str) -> Iterator[Entry]:
     """A rate model's instance and parameters."""
-    yield _instance(model.address, MODEL_WASM, {})
+    yield instance_entry(model.address, wasm_hash(MODEL_WASM), variants({}))
     values = {
         "Admin": address(admin),
         "BaseRatePerYear": u128(model.base),
@@ -310,10 +313,10 @@ def vault_configuration(vault: Vault, admin: str) -> Iterator[Entry]:
         "BorrowYearlyRateScaled": u128(50_000),
         "CollateralFactorScaled": u128(500_000),
         "InitialExchangeRate": u128(10**6),
-        "Initialized": (scval.BOOL, True),
+        "Initialized": boolean(True),
         "InterestModel": address(vault.model.address),
         "Peridottroller": address(vault.controller),
-        "RatesReady": (scval.BOOL, True),
+        "RatesReady": boolean(True),
         "ReserveFactorScaled": u128(vault.reserve_factor),
         "SupplyCap": u128(vault.supply_cap),
         "UnderlyingToken": address(vault.token),
@@ -328,7 +331,11 @@ def vault_configuration(vault: Vault, admin: str) -> Iterator[Entry]:
 def vault_state(vault: Vault) -> Iterator[Entry]:
     """A vault's instance, which has the supply of its receipt token, and its totals."""
     metadata = {"decimals": u32(6), "name": string("Peridot Receipt"), "symbol": string("pPRT")}
-    yield _instance(vault.address, VAULT_WASM, {"Meta": struct_map(metadata), "TotalSupply": i128(vault.receipts)})
+    yield instance_entry(
+        vault.address,
+        wasm_hash(VAULT_WASM),
+        variants({"Meta": struct_map(metadata), "TotalSupply": i128(vault.receipts)}),
+    )
     values = {
         "BorrowIndex": u128(vault.index),
         "LastUpdateTime": u64(vault.last_update),
@@ -348,7 +355,7 @@ def vault_state(vault: Vault) -> Iterator[Entry]:
 
 def boost_entries(vault: Vault, boost: Boost) -> Iterator[Entry]:
     """A DeFindex vault as far as it matters here: who has how many shares, and what all are worth."""
-    yield _instance(boost.address, BOOST_WASM, {})
+    yield instance_entry(boost.address, wasm_hash(BOOST_WASM), variants({}))
     yield stored_entry(boost.address, vec(symbol("Balance"), address(vault.address)), i128(boost.shares))
     yield stored_entry(boost.address, vec(symbol("Shares")), i128(boost.all_shares))
     yield stored_entry(boost.address, vec(symbol("Assets")), i128(boost.all_assets))
@@ -357,15 +364,6 @@ def boost_entries(vault: Vault, boost: Boost) -> Iterator[Entry]:
 def flags(values: Mapping[str, bool]) -> ScVal:
     """A map from addresses to yes or no."""
     return (scval.MAP, tuple((address(key), (scval.BOOL, values[key])) for key in sorted(values)))
-
-
-def _instance(contract: str, wasm: bytes, storage: Mapping[str, ScVal]) -> Entry:
-    pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
-    instance = ContractInstance(WASM, wasm_hash(wasm), None, pairs)
-    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
-
-
-_UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"  # what unwrapping a missing value in wasm ends as
 
 
 def run_vault(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -454,5 +452,5 @@ def _amount(host: Host, contract: str, name: str) -> int:
 def _required(host: Host, contract: str, name: str) -> int:
     value = host.data(contract, vec(symbol(name)))
     if value is None:
-        raise TrapError(_UNWRAPPED_NONE)
+        raise TrapError(UNWRAPPED_NONE)
     return int(value[1])

@@ -8,15 +8,13 @@ XLM has caps, its suppliers and who borrows USDC are paid in a token that no ora
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token, TokenLayout, balance_entry, wasm_hash
+from exporter.localnet.contracts import Entry, Token, TokenLayout, balance_entry, wasm_entry
 from exporter.localnet.made_assets import made_account
+from exporter.localnet.made_markets import MadeMarkets
 from exporter.localnet.peridot import (
     WASMS,
     Boost,
@@ -37,7 +35,7 @@ _LIFE = 1_000_000  # ledgers: to what a vault extends the life of its entries
 _SYMBOLS = ("XLM", "USDC", None)  # the third token is known by its address
 
 
-class PeridotMarkets:
+class PeridotMarkets(MadeMarkets):
     """The made markets; ``markets`` says what is in them.
 
     At each `advance`, ``changes_per_ledger`` vaults change as a user's operation changes them.
@@ -47,8 +45,7 @@ class PeridotMarkets:
         self, seed: int, count: int, tokens: list[Token], start_time: int, *, changes_per_ledger: int = 1
     ) -> None:
         """Make ``count`` markets of the first three tokens, as of ``start_time`` (unix seconds)."""
-        self._random = Random(f"peridot {seed}")  # apart from the network's own, which is the same with them or without
-        self.changes_per_ledger = changes_per_ledger
+        super().__init__("peridot", seed, changes_per_ledger)
         self.oracle = made_address("localnet peridot oracle")
         self.admin = made_account("localnet peridot admin")
         self.models = (
@@ -68,8 +65,7 @@ class PeridotMarkets:
         if not self.markets:
             return
         for wasm in (*WASMS, REFLECTOR_WASM):
-            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
-            yield self._old(ledger, (code_key(wasm_hash(wasm)), code))
+            yield self._old(ledger, wasm_entry(wasm))
         for entry in self._price_entries(self._priced_at):
             yield self._old(ledger, entry)
         for model in self.models:
@@ -90,7 +86,7 @@ class PeridotMarkets:
         if time - self._priced_at >= _PRICES_AFTER:
             self._priced_at = time
             for token, price in self._prices.items():
-                self._prices[token] = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+                self._prices[token] = self.moved(price)
             for key, data in self._price_entries(time):
                 yield Change(key, data, ledger + _LIFE)
         vaults = [vault for market in self.markets for vault in market.vaults]
@@ -157,7 +153,4 @@ class PeridotMarkets:
         return reflector_entries(self.oracle, ORACLE_DECIMALS, prices, time)
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
-        """An entry that was written at some time before the first ledger."""
-        key, data = entry
-        modified = max(ledger - self._random.randint(1, 400_000), 1)
-        return key, RawEntry(data, modified, ledger + self._random.randint(500_000, _LIFE))
+        return self.before(ledger, entry, 500_000, _LIFE)

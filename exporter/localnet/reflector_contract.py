@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     i128,
@@ -26,10 +25,12 @@ from exporter.ledger.codec.scval_encode import (
 from exporter.ledger.source import ContractCall
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNWRAPPED_NONE,
     WRONG_ARGUMENTS,
     Entry,
     Host,
     TrapError,
+    instance_entry,
     made_wasm,
     storage_of,
     stored_entry,
@@ -42,8 +43,6 @@ AGGREGATOR_WASM = made_wasm("localnet blend oracle aggregator")
 AGGREGATOR_WASM_HASH = wasm_hash(AGGREGATOR_WASM)
 RESOLUTION = 300  # seconds
 UNKNOWN_ASSET = "Error(Contract, #105)"
-
-_PANIC = "Error(WasmVm, InvalidAction)"
 
 
 def by_symbol(name: str) -> ScVal:
@@ -69,8 +68,7 @@ def reflector_entries(oracle: str, decimals: int, prices: Mapping[ScVal, int | N
         (string("resolution"), u32(RESOLUTION * 1000)),
     ]
     storage += [(asset[1][1], u32(index)) for index, asset in enumerate(prices)]
-    instance = ContractInstance(WASM, REFLECTOR_WASM_HASH, None, tuple(storage))
-    yield stored_entry(oracle, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    yield instance_entry(oracle, REFLECTOR_WASM_HASH, storage)
     for index, price in enumerate(prices.values()):
         if price:
             yield stored_entry(oracle, (scval.U128, stamp << 64 | index), i128(price), TEMPORARY)
@@ -94,9 +92,7 @@ def aggregator_entry(
         "MaxAge": u64(max_age),
         "Oracles": vec(struct_map(upstream)),
     }
-    pairs = tuple((symbol(name), value) for name, value in storage.items())
-    instance = ContractInstance(WASM, AGGREGATOR_WASM_HASH, None, pairs)
-    return stored_entry(aggregator, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return instance_entry(aggregator, AGGREGATOR_WASM_HASH, [(symbol(name), value) for name, value in storage.items()])
 
 
 def run_reflector(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -104,7 +100,7 @@ def run_reflector(host: Host, contract: str, function: str, arguments: tuple[ScV
     instance = host.instance(contract)
     found = {name: storage_of(instance, string(name)) for name in ("decimals", "resolution", "last_timestamp")}
     if None in found.values():
-        raise TrapError(_PANIC)  # what unwrapping a missing value in wasm ends as
+        raise TrapError(UNWRAPPED_NONE)
     settings = {name: value[1] for name, value in found.items() if value is not None}
     last, step = settings["last_timestamp"], settings["resolution"]
     plain = {

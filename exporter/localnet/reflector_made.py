@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change
-from exporter.localnet.contracts import Entry, Token, wasm_hash
+from exporter.localnet.contracts import Entry, Token, wasm_entry
 from exporter.localnet.reflector_contract import (
     AGGREGATOR_WASM,
     REFLECTOR_WASM,
@@ -46,8 +44,8 @@ class ReflectorOracles:
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger, closed at ``time``."""
         for wasm in (REFLECTOR_WASM, AGGREGATOR_WASM):
-            code = b"\0\0\0\x07\0\0\0\0" + wasm_hash(wasm) + encode_opaque(wasm)
-            yield code_key(wasm_hash(wasm)), RawEntry(code, max(ledger - _LIFE, 1), ledger + _LONG_LIFE)
+            key, code = wasm_entry(wasm)
+            yield key, RawEntry(code, max(ledger - _LIFE, 1), ledger + _LONG_LIFE)
         assets = {token: MAX_DEVIATION if place % 2 else 0 for place, token in enumerate(self._prices)}
         assets[self.jumping] = MAX_DEVIATION
         del assets[self.unknown], assets[self.base]

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     encode_scval,
@@ -26,11 +25,15 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNEXPECTED_TYPE,
     WRONG_ARGUMENTS,
     Code,
     Entry,
     Host,
     TrapError,
+    boolean,
+    fields_of,
+    instance_entry,
     made_wasm,
     storage_of,
     stored_entry,
@@ -182,7 +185,7 @@ def pool_instance(market: Market) -> Entry:
     storage: dict[ScVal, ScVal] = {
         vec(symbol("Admin")): address(market.admin),
         vec(symbol("Pause")): struct_map(
-            {"grace_period_secs": u64(0), "paused": (scval.BOOL, False), "unpaused_at": u64(0)}
+            {"grace_period_secs": u64(0), "paused": boolean(False), "unpaused_at": u64(0)}
         ),
         vec(symbol("PoolConfig")): struct_map(
             {
@@ -211,10 +214,8 @@ def pool_instance(market: Market) -> Entry:
         if reserve.fees:
             storage[vec(symbol("ProtocolFeeVault"), address(reserve.token))] = i128(reserve.fees)
         storage[vec(symbol("PriceFeed"), address(reserve.token))] = price_feed(market, reserve)
-    pairs = tuple(sorted(storage.items(), key=lambda pair: encode_scval(pair[0])))
-    return stored_entry(
-        market.address, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, market.wasm_hash, None, pairs))
-    )
+    pairs = sorted(storage.items(), key=lambda pair: encode_scval(pair[0]))
+    return instance_entry(market.address, market.wasm_hash, pairs)
 
 
 def cash_entry(market: Market, reserve: Reserve) -> Entry:
@@ -229,9 +230,9 @@ def _cash_key(token: str, s_token: str) -> ScVal:
 def reserve_value(reserve: Reserve, index: int) -> ScVal:
     """The struct ``ReserveData``."""
     configuration: dict[str, ScVal] = {
-        "borrowing_enabled": (scval.BOOL, reserve.borrowing),
+        "borrowing_enabled": boolean(reserve.borrowing),
         "discount": u32(reserve.discount),
-        "is_active": (scval.BOOL, True),
+        "is_active": boolean(True),
         "liquidity_cap": i128(reserve.liquidity_cap),
         "pen_order": u32(index + 1),
         "util_cap": u32(reserve.util_cap),
@@ -257,7 +258,7 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
     if len(arguments) != 1 + (function == "token_balance"):
         raise TrapError(WRONG_ARGUMENTS)
     if any(kind != scval.ADDRESS for kind, _ in arguments):
-        raise TrapError("Error(Value, UnexpectedType)")
+        raise TrapError(UNEXPECTED_TYPE)
     asset: str = arguments[0][1]
     if function == "token_balance":
         return host.data(contract, _cash_key(asset, arguments[1][1])) or i128(0)
@@ -278,7 +279,7 @@ CODE: Mapping[bytes, Code] = {POOL_WASM_HASH: run_pool, **REFLECTOR_CODE}
 
 
 def _reserve(host: Host, contract: str, asset: str, stored: ScVal) -> Reserve:
-    fields = {name: payload for (_, name), (_, payload) in stored[1]}
+    fields = fields_of(stored)
     _, (_, s_token), (_, debt_token) = fields["reserve_type"]
     return Reserve(
         token=asset,

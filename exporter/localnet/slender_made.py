@@ -8,23 +8,20 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from exporter.deployments.local import made_address
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token
+from exporter.localnet.contracts import Entry, Token, wasm_entry
 from exporter.localnet.made_assets import made_account
+from exporter.localnet.made_markets import MadeMarkets, holds
 from exporter.localnet.reflector_contract import (
     REFLECTOR_WASM,
-    REFLECTOR_WASM_HASH,
     by_address,
     by_symbol,
     reflector_entries,
 )
-from exporter.localnet.slender import POOL_WASM, POOL_WASM_HASH, Market, Reserve, cash_entry, pool_instance
+from exporter.localnet.slender import POOL_WASM, Market, Reserve, cash_entry, pool_instance
 
 ORACLE_DECIMALS = 14
 _PRICES_AFTER = 240  # seconds: the oracle writes all prices anew when they are this old
@@ -32,7 +29,7 @@ _LIFE = 7 * 17_280  # ledgers: to what a pool extends the life of its instance; 
 _LONG_LIFE = 1_000_000
 
 
-class SlenderMarkets:
+class SlenderMarkets(MadeMarkets):
     """The made markets; ``markets`` says what is in them, ``archived`` which of them nobody has used for long."""
 
     def __init__(
@@ -48,8 +45,7 @@ class SlenderMarkets:
         """Make ``count`` markets of the first three tokens, as of ``start_time`` (unix seconds)."""
         if not 0 <= archived <= count:
             raise ValueError("there are not that many Slender markets to be archived")
-        self._random = Random(f"slender {seed}")  # apart from the network's own, which is the same with them or without
-        self.changes_per_ledger = changes_per_ledger
+        super().__init__("slender", seed, changes_per_ledger)
         self.oracle = made_address("localnet slender oracle")
         self._tokens = tokens[:3]
         self._prices = {token.contract: token.price for token in self._tokens}
@@ -61,13 +57,12 @@ class SlenderMarkets:
         """All entries as of the first ledger, closed at ``time``."""
         if not self.markets:
             return
-        for wasm, code in ((POOL_WASM, POOL_WASM_HASH), (REFLECTOR_WASM, REFLECTOR_WASM_HASH)):
-            data = b"\0\0\0\x07\0\0\0\0" + code + encode_opaque(wasm)
-            yield code_key(code), RawEntry(data, max(ledger - _LONG_LIFE, 1), ledger + _LONG_LIFE)
+        for key, data in map(wasm_entry, (POOL_WASM, REFLECTOR_WASM)):
+            yield key, RawEntry(data, max(ledger - _LONG_LIFE, 1), ledger + _LONG_LIFE)
         for key, data in self._price_entries(self._priced_at):
             yield key, RawEntry(data, max(ledger - 20, 1), ledger + _LONG_LIFE)
         for market in self.markets:
-            archived = any(market is other for other in self.archived)
+            archived = holds(self.archived, market)
             for key, data in (pool_instance(market), *(cash_entry(market, reserve) for reserve in market.reserves)):
                 yield key, RawEntry(data, max(ledger - 1_000, 1), ledger - 1 if archived else ledger + _LIFE)
 
@@ -78,7 +73,7 @@ class SlenderMarkets:
         if time - self._priced_at >= _PRICES_AFTER:
             self._priced_at = time
             for token, price in self._prices.items():
-                self._prices[token] = max(price + price * self._random.randint(-30, 30) // 10_000, 10**8)
+                self._prices[token] = self.moved(price)
             for key, data in self._price_entries(time):
                 yield Change(key, data, ledger + _LONG_LIFE)
         used = self.markets[: len(self.markets) - len(self.archived)]

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     encode_scval,
@@ -30,12 +29,17 @@ from exporter.ledger.codec.scval_encode import (
 from exporter.ledger.events import ContractEvent
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
+    UNEXPECTED_TYPE,
     WRONG_ARGUMENTS,
     Entry,
     Host,
     TrapError,
+    boolean,
+    fields_of,
+    instance_entry,
     made_wasm,
     stored_entry,
+    variants,
     wasm_hash,
 )
 
@@ -260,25 +264,25 @@ def controller_instance(controller: str, pool: str, position_nft: str, aggregato
         "LastSpokeId": u32(hubs + 1),
         "MinBorrowCollateralUsd": i128(5 * 10**18),
         "Owner": address(made_address("localnet xoxno governance")),
-        "Paused": (scval.BOOL, False),
+        "Paused": boolean(False),
         "Pool": address(pool),
         "PositionLimits": struct_map({"max_borrow_positions": u32(5), "max_supply_positions": u32(5)}),
         "PositionNft": address(position_nft),
         "PriceAggregator": address(aggregator),
         "SwapAggregator": address(made_address("localnet xoxno swap aggregator")),
     }
-    return _instance(controller, CONTROLLER_WASM_HASH, storage)
+    return instance_entry(controller, CONTROLLER_WASM_HASH, variants(storage))
 
 
 def pool_instance(pool: str, controller: str) -> Entry:
     """The instance of the pool contract, which the controller owns."""
-    return _instance(pool, POOL_WASM_HASH, {"Owner": address(controller)})
+    return instance_entry(pool, POOL_WASM_HASH, variants({"Owner": address(controller)}))
 
 
 def aggregator_instance(aggregator: str, tokens: Iterable[str]) -> Entry:
     """The instance of the price aggregator, with the index of what it prices."""
     keys = vec(*(price_key(token) for token in tokens))
-    return _instance(aggregator, AGGREGATOR_WASM_HASH, {"OracleKeys": keys})
+    return instance_entry(aggregator, AGGREGATOR_WASM_HASH, variants({"OracleKeys": keys}))
 
 
 def hub_asset_key(market: HubMarket) -> ScVal:
@@ -301,7 +305,7 @@ def parameters_value(market: HubMarket) -> ScVal:
     fields: dict[str, ScVal] = {}
     for name, value in asdict(market.params).items():
         if isinstance(value, bool):
-            fields[name] = (scval.BOOL, value)
+            fields[name] = boolean(value)
         else:
             fields[name] = u32(value) if name in ("reserve_factor", "flashloan_fee") else i128(value)
     return struct_map(fields | {"asset_decimals": u32(market.decimals), "asset_id": address(market.token)})
@@ -315,7 +319,7 @@ def state_value(market: HubMarket) -> ScVal:
 
 def hub_entry(controller: str, hub: int, active: bool = True) -> Entry:
     """``Hub``."""
-    return stored_entry(controller, vec(symbol("Hub"), u32(hub)), struct_map({"is_active": (scval.BOOL, active)}))
+    return stored_entry(controller, vec(symbol("Hub"), u32(hub)), struct_map({"is_active": boolean(active)}))
 
 
 def spoke_entry(controller: str, spoke: int, deprecated: bool = False) -> Entry:
@@ -323,7 +327,7 @@ def spoke_entry(controller: str, spoke: int, deprecated: bool = False) -> Entry:
     value = struct_map(
         {
             "hf_for_max_bonus_wad": i128(51 * 10**16),
-            "is_deprecated": (scval.BOOL, deprecated),
+            "is_deprecated": boolean(deprecated),
             "liquidation_bonus_factor_bps": u32(BPS),
             "liquidation_target_hf_wad": i128(102 * 10**16),
         }
@@ -343,7 +347,7 @@ def spoke_asset_entry(controller: str, spoke: int, market: HubMarket, **changes:
     """``SpokeAsset``: what a spoke allows with a hub market, its caps unless others are given."""
     fields = SPOKE_ASSET | {"supply_cap": market.supply_cap, "borrow_cap": market.borrow_cap} | changes
     value = {
-        name: (scval.BOOL, item) if isinstance(item, bool) else i128(item) if name.endswith("_cap") else u32(item)
+        name: boolean(item) if isinstance(item, bool) else i128(item) if name.endswith("_cap") else u32(item)
         for name, item in fields.items()
     }
     return stored_entry(controller, _spoke_key("SpokeAsset", spoke, market), struct_map(value))
@@ -404,8 +408,7 @@ def oracle_entry(
 
 def feeds_instance() -> Entry:
     """The instance of the contract that has the feeds, a RedStone adapter."""
-    instance = ContractInstance(WASM, FEEDS_WASM_HASH, None, ((string("owner"), address(FEEDS)),))
-    return stored_entry(FEEDS, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, instance))
+    return instance_entry(FEEDS, FEEDS_WASM_HASH, [(string("owner"), address(FEEDS))])
 
 
 def feed_entries(token: str, answers: Sequence[Answer | None]) -> Iterator[Entry]:
@@ -467,15 +470,9 @@ def state_event(pool: str, markets: Sequence[HubMarket], ledger: int) -> Contrac
     return ContractEvent(pool, ledger, (symbol("market"), symbol("batch_state_update")), vec(*items))
 
 
-def _instance(contract: str, wasm: bytes, storage: dict[str, ScVal]) -> Entry:
-    pairs = tuple((vec(symbol(name)), storage[name]) for name in sorted(storage))
-    return stored_entry(contract, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(WASM, wasm, None, pairs)))
-
-
 POOL_NOT_INITIALIZED = "Error(Contract, #30)"
 MATH_OVERFLOW = "Error(Contract, #33)"
 
-_WRONG_TYPE = "Error(Value, UnexpectedType)"
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What Python raises where an entry has another form than the code expects, for which a contract traps."""
 _FUTURE, _LEGS_APART = 60, 3_600  # seconds
@@ -501,13 +498,13 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
     try:
         if function == "get_bulk_indexes":
             if argument[0] != scval.VEC:
-                raise TrapError(_WRONG_TYPE)
+                raise TrapError(UNEXPECTED_TYPE)
             return vec(*(_indexes(_hub_market(host, contract, key), host.timestamp * 1_000) for key in argument[1]))
         return i128(_VIEWS[function](_hub_market(host, contract, argument)))
     except NoResultError:
         raise TrapError(MATH_OVERFLOW) from None
     except _MALFORMED:
-        raise TrapError(_WRONG_TYPE) from None
+        raise TrapError(UNEXPECTED_TYPE) from None
 
 
 def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -518,11 +515,11 @@ def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[Sc
         raise TrapError(WRONG_ARGUMENTS)
     kind, keys = arguments[0]
     if kind != scval.VEC:
-        raise TrapError(_WRONG_TYPE)
+        raise TrapError(UNEXPECTED_TYPE)
     try:
         found = {key: price_status(_status(host, contract, key)) for key in keys}
     except _MALFORMED:
-        raise TrapError(_WRONG_TYPE) from None
+        raise TrapError(UNEXPECTED_TYPE) from None
     return (scval.MAP, tuple(sorted(found.items(), key=lambda pair: encode_scval(pair[0]))))
 
 
@@ -543,16 +540,16 @@ def _status(host: Host, contract: str, key: ScVal) -> dict[str, Any]:
     """The fields of a key's ``PriceStatus``."""
     kind, parts = key
     if kind != scval.VEC or len(parts) != 2 or parts[0][1] not in ("Token", "Ref"):
-        raise TrapError(_WRONG_TYPE)
+        raise TrapError(UNEXPECTED_TYPE)
     status = dict(UNUSABLE)
     stored = host.data(contract, vec(symbol("Oracle"), key))
     if stored is None:
         return status
-    oracle, now = _fields(stored), host.timestamp
+    oracle, now = fields_of(stored), host.timestamp
     answers = host.data(contract, vec(symbol("Answers"), key)) or vec()
-    said = [None if answer == VOID else _fields(answer) for answer in answers[1]]
+    said = [None if answer == VOID else fields_of(answer) for answer in answers[1]]
     said = [item if item and item["price_wad"] > 0 and item["timestamp"] <= now + _FUTURE else None for item in said]
-    feeds = [_fields(source[1][1]) for source in oracle["sources"]]
+    feeds = [fields_of(source[1][1]) for source in oracle["sources"]]
     got = [item for item in said if item is not None]
     if not got:
         return status
@@ -569,10 +566,12 @@ def _status(host: Host, contract: str, key: ScVal) -> dict[str, Any]:
     if len(got) < len(said):
         status["deviation"] = True
         return status
-    of_markets = all(_fields(feed["provider"][1])["nature"][0] == (scval.SYMBOL, "Market") for feed in feeds)
+    of_markets = all(fields_of(feed["provider"][1])["nature"][0] == (scval.SYMBOL, "Market") for feed in feeds)
     times = [item["timestamp"] for item in got]
     status["stale"] |= of_markets and max(times) - min(times) > _LEGS_APART
-    status["deviation"] = half_up(max(legs), BPS, min(legs)) > _payloads(oracle["tolerance"])["upper_ratio_bps"]
+    status["deviation"] = (
+        half_up(max(legs), BPS, min(legs)) > fields_of((scval.MAP, oracle["tolerance"]))["upper_ratio_bps"]
+    )
     status["final_wad"] = sum(legs) // 2
     in_bounds = oracle["min_sanity_price_wad"] <= status["final_wad"] <= oracle["max_sanity_price_wad"]
     status["valid"] = not status["stale"] and not status["deviation"] and in_bounds
@@ -586,9 +585,9 @@ def _indexes(market: HubMarket, now: int) -> ScVal:
 
 def _hub_market(host: Host, contract: str, key: ScVal) -> HubMarket:
     """A hub market as its two entries have it."""
-    state, params = (_fields(_stored(host, contract, name, key)) for name in ("State", "Params"))
+    state, params = (fields_of(_stored(host, contract, name, key)) for name in ("State", "Params"))
     return HubMarket(
-        hub=_fields(key)["hub_id"],
+        hub=fields_of(key)["hub_id"],
         token=params["asset_id"],
         decimals=params["asset_decimals"],
         params=Params(**{name: params[name] for name in Params.__slots__}),
@@ -599,20 +598,11 @@ def _hub_market(host: Host, contract: str, key: ScVal) -> HubMarket:
 
 def _stored(host: Host, contract: str, name: str, key: ScVal) -> ScVal:
     if key[0] != scval.MAP:
-        raise TrapError(_WRONG_TYPE)
+        raise TrapError(UNEXPECTED_TYPE)
     found = host.data(contract, vec((scval.SYMBOL, name), key))
     if found is None:
         raise TrapError(POOL_NOT_INITIALIZED)
     return found
-
-
-def _fields(value: ScVal) -> dict[str, Any]:
-    """A struct's fields with the payloads of their values."""
-    return _payloads(value[1])
-
-
-def _payloads(pairs: Any) -> dict[str, Any]:
-    return {name: payload for (_, name), (_, payload) in pairs}
 
 
 XOXNO_CODE = {

@@ -10,26 +10,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from random import Random
 
 from exporter.deployments.local import XOXNO_POOLS, made_address
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval_encode import encode_opaque
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Entry, Token
+from exporter.localnet.contracts import Entry, Token, wasm_entry
+from exporter.localnet.made_markets import MadeMarkets, holds, renewed
 from exporter.localnet.xoxno import (
     AGGREGATOR_WASM,
-    AGGREGATOR_WASM_HASH,
     BPS,
     CONTROLLER_WASM,
-    CONTROLLER_WASM_HASH,
     FEED_UNIT,
     FEEDS_WASM,
-    FEEDS_WASM_HASH,
     POOL_WASM,
-    POOL_WASM_HASH,
     RAY,
     Answer,
     HubMarket,
@@ -68,7 +62,7 @@ _PARAMS = (
 )  # fmt: skip
 
 
-class XoxnoMarkets:
+class XoxnoMarkets(MadeMarkets):
     """The made hub markets, in ``markets``; ``events`` is what their contracts published, the newest last.
 
     At each `advance`, ``changes_per_ledger`` of them change as a user's operation changes them. ``archived`` have an
@@ -88,19 +82,15 @@ class XoxnoMarkets:
         changes_per_ledger: int = 1,
     ) -> None:
         """Make ``count`` hub markets of some of the tokens, as of ``start_time`` (unix seconds)."""
-        self._random = Random(f"xoxno {seed}")  # apart from the network's own, which is the same with them or without
+        super().__init__("xoxno", seed, changes_per_ledger)
         self._tokens = tokens
-        self.changes_per_ledger = changes_per_ledger
         self.controller = made_address("localnet xoxno controller")
         self.pool = made_address("localnet xoxno pool")
         self.aggregator = made_address("localnet xoxno price aggregator")
         self.stale, self.unpriced, self.deviating = (tokens[index].contract for index in (3, 5, 7))
         self.events: deque[ContractEvent] = deque(maxlen=MAX_EVENTS)
         self.markets = [self._market(*self._place(index), start_time) for index in range(count)]
-        if len(self.markets) < archived + missing or min(archived, missing) < 0:
-            raise ValueError("there are not that many XOXNO pools to be archived or missing")
-        broken = self._random.sample(self.markets, archived + missing)
-        self.archived, self.missing = broken[:archived], broken[archived:]
+        self.archived, self.missing = self.broken("XOXNO pools", self.markets, archived, missing)
         self._created: list[HubMarket] = []
         self._unlisted: list[HubMarket] = []
         self._priced_at = start_time - self._random.randrange(60)
@@ -115,14 +105,9 @@ class XoxnoMarkets:
         """All entries as of the first ledger, closed at ``time``."""
         if not self.markets:
             return
-        for wasm_hash, wasm in (
-            (CONTROLLER_WASM_HASH, CONTROLLER_WASM),
-            (POOL_WASM_HASH, POOL_WASM),
-            (AGGREGATOR_WASM_HASH, AGGREGATOR_WASM),
-        ):
-            yield self._old(ledger, (code_key(wasm_hash), b"\0\0\0\x07\0\0\0\0" + wasm_hash + encode_opaque(wasm)))
-        feeds_code = b"\0\0\0\x07\0\0\0\0" + FEEDS_WASM_HASH + encode_opaque(FEEDS_WASM)
-        for key, data in ((code_key(FEEDS_WASM_HASH), feeds_code), feeds_instance()):
+        for wasm in (CONTROLLER_WASM, POOL_WASM, AGGREGATOR_WASM):
+            yield self._old(ledger, wasm_entry(wasm))
+        for key, data in (wasm_entry(FEEDS_WASM), feeds_instance()):
             yield key, RawEntry(data, max(ledger - 400_000, 1), ledger + _LIFE)
         hubs = max(market.hub for market in self.markets)
         nft = made_address("localnet xoxno position nft")
@@ -145,10 +130,10 @@ class XoxnoMarkets:
             yield key, RawEntry(data, max(ledger - (time - self._priced_at) // 5, 1), ledger + _LIFE)
         for market in self.markets:
             yield self._old(ledger, parameters_entry(self.pool, market))
-            if not _holds(self.missing, market):
+            if not holds(self.missing, market):
                 key, data = state_entry(self.pool, market)
                 modified = max(ledger - (time - market.last_timestamp // 1_000) // 5, 1)
-                yield key, RawEntry(data, modified, ledger - 1 if _holds(self.archived, market) else ledger + _LIFE)
+                yield key, RawEntry(data, modified, ledger - 1 if holds(self.archived, market) else ledger + _LIFE)
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, creations, then a few operations."""
@@ -169,18 +154,16 @@ class XoxnoMarkets:
         active = [
             market
             for market in self.markets
-            if not any(_holds(group, market) for group in (self.archived, self.missing, fresh))
+            if not any(holds(group, market) for group in (self.archived, self.missing, fresh))
         ]
         for market in self._random.sample(active, min(self.changes_per_ledger, len(active))):
             market.operate(self._random, time * 1_000)
             self.events.append(state_event(self.pool, [market], ledger))
             entries = [state_entry(self.pool, market)]
-            if not _holds(self._unlisted, market):
+            if not holds(self._unlisted, market):
                 entries.append(spoke_usage_entry(self.controller, market.hub, market))
             for key, data in entries:
-                before = chain.entry(key, ledger - 1)
-                left = ((before.live_until if before else None) or 0) - ledger
-                yield Change(key, data, ledger + (left if left >= _RENEW_BELOW else _LIFE))
+                yield renewed(chain, ledger, (key, data), _LIFE, _RENEW_BELOW)
 
     def _spoke_entries(self, market: HubMarket, last: int) -> Iterator[Entry]:
         yield spoke_asset_entry(self.controller, market.hub, market)
@@ -233,11 +216,4 @@ class XoxnoMarkets:
         return 1 if token.decimals == 7 and token.contract != self.deviating else 2
 
     def _old(self, ledger: int, entry: Entry) -> tuple[bytes, RawEntry]:
-        """An entry that was written at some time before the first ledger."""
-        key, data = entry
-        modified = max(ledger - self._random.randint(1, 400_000), 1)
-        return key, RawEntry(data, modified, ledger + self._random.randint(_RENEW_BELOW, _LIFE))
-
-
-def _holds(markets: list[HubMarket], market: HubMarket) -> bool:
-    return any(market is other for other in markets)
+        return self.before(ledger, entry, _RENEW_BELOW, _LIFE)
