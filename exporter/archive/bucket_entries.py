@@ -39,7 +39,6 @@ class BucketEntry(NamedTuple):
 
     @property
     def last_modified(self) -> int:
-        """The ledger of the entry's last change."""
         return int.from_bytes(self.entry[:4], "big")
 
     @property

@@ -44,11 +44,9 @@ class LakeLedgers:
         return self.lake.label
 
     def span(self) -> tuple[int, int]:
-        """See `Ledgers`."""
         return self.lake.span()
 
     def close_of(self, ledger: int) -> tuple[int, int]:
-        """See `Ledgers`."""
         header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
         return header.close_time, header.protocol_version
 

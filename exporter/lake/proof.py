@@ -51,14 +51,12 @@ class Tally(msgspec.Struct):
     mismatches: list[Mismatch] = []
 
     def count(self, name: str, confirmed: int, mismatches: list[Mismatch]) -> None:
-        """Count transitions of a protocol's code."""
         for counts, count in ((self.confirmed, confirmed), (self.differing, len(mismatches))):
             if count:
                 counts[name] = counts.get(name, 0) + count
         self.mismatches = [*self.mismatches, *mismatches][:MAX_MISMATCHES]
 
     def add(self, other: Tally) -> None:
-        """Count another tally's in."""
         for mine, theirs in ((self.confirmed, other.confirmed), (self.differing, other.differing)):
             for name, count in theirs.items():
                 mine[name] = mine.get(name, 0) + count
@@ -83,7 +81,6 @@ class Prover:
         self._waiting = {rule.protocol: _Waiting() for rule in RULES}
 
     def follow(self, item: LedgerChanges) -> None:
-        """Take the changes of the next ledger."""
         before: dict[bytes, bytes | None] = {}
         first: dict[bytes, bytes | None] = {}
         updated: list[bytes] = []

@@ -59,7 +59,6 @@ class ReplayedSource:
         return self._entry(key)
 
     async def tip(self) -> int:
-        """The ledger."""
         return self._ledger
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:

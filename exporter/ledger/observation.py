@@ -31,7 +31,6 @@ class Interval:
 
     @property
     def empty(self) -> bool:
-        """Whether no ledger lies inside."""
         return self.first > self.last
 
     def intersect(self, other: Interval) -> Interval:

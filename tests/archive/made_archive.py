@@ -20,14 +20,12 @@ META = b"\xff\xff\xff\xff" + struct.pack(">II", 22, 0)
 
 
 def live(key: bytes, value: ScVal, last_modified: int = 7, kind: bytes = LIVE) -> bytes:
-    """The record of a contract data entry."""
     contract, data_key, durability = decode_data_key(key)
     data = encode_contract_data(ContractData(contract, data_key, durability, value))
     return kind + struct.pack(">I", last_modified) + data + bytes(4)
 
 
 def dead(key: bytes) -> bytes:
-    """The record that says that a key is gone."""
     return DEAD + key
 
 
@@ -37,7 +35,6 @@ def time_to_live(key: bytes, live_until: int) -> bytes:
 
 
 def marked(records: Sequence[bytes]) -> bytes:
-    """Records behind their marks."""
     return b"".join(struct.pack(">I", 0x80000000 | len(record)) + record for record in records)
 
 
@@ -57,7 +54,6 @@ def header(
 
 
 def header_record(content: bytes) -> bytes:
-    """A LedgerHeaderHistoryEntry."""
     return hashlib.sha256(content).digest() + content + bytes(4)
 
 
@@ -120,7 +116,6 @@ class MadeArchive:
         self.put(".well-known/stellar-history.json", content)
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a file by its name in the archive."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

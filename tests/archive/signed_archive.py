@@ -19,7 +19,6 @@ from tests.archive.made_archive import PASSPHRASE, TIME, MadeArchive, header, he
 
 
 def validators(organisations: int, each: int = 3) -> dict[str, list[SigningKey]]:
-    """The validators of made organisations."""
     return {
         f"organisation {at}": [SigningKey(bytes([at, of] * 16)) for of in range(each)] for at in range(organisations)
     }
@@ -129,7 +128,6 @@ class SignedArchive:
         self.archive.put(records_name("scp", self.next), gzip.compress(marked(found)))
 
     def archives(self, kept: Path) -> Archives:
-        """The archive, opened."""
         return Archives.open([str(self.archive.folder)], kept)
 
     def _last_hash(self) -> bytes:

@@ -42,7 +42,6 @@ class MadeLake:
         return self.network.chain.latest
 
     def plan(self, every: int, **options: Any) -> LakePlan:
-        """A plan for all of it."""
         settings = load(None, {"network.name": "local"}, environment={}).settings
         start = snapshot_start(self.start, self.network.passphrase)
         time = self.network.chain.close_time
@@ -55,7 +54,6 @@ class MadeLake:
     def backfill(
         self, workers: Started, every: int, store: Store, changes: Store | None = None, **options: Any
     ) -> LakeResult:
-        """Do all of it."""
         kept = MemoryStore() if changes is None else changes
         return LakeJob(self.plan(every, **options), store, kept, workers, at_once=4).run()
 
@@ -98,7 +96,6 @@ def make_lake(
 
 
 def run_live(url: str, out: Path, report: Path) -> None:
-    """One run against the served network."""
     flags = {
         "network.name": "local",
         "network.rpc_urls": [url],

@@ -62,7 +62,6 @@ def in_line() -> Iterator[Executor]:
 
 
 def history_of(store: Store) -> dict[str, bytes]:
-    """The files that the manifest names."""
     manifest = read_history_manifest(store)
     assert manifest is not None
     return {file.key: stored.data for file in manifest.files if (stored := store.get(file.key)) is not None}
@@ -79,7 +78,6 @@ def fill(store: Store, files: list[Path], at_once: int = 2) -> job.BackfillResul
 
 @pytest.fixture(scope="module")
 def whole(snapshots: list[Path]) -> MemoryStore:
-    """The history of all files."""
     store = MemoryStore()
     result = fill(store, snapshots)
     assert (COUNT, 0, {}, {}) == (result.added, result.known, result.failed, result.unread)

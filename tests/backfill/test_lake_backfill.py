@@ -46,7 +46,6 @@ ROUTER = made_address("localnet k2 router 0")
 
 
 def restore(network: MadeNetwork) -> None:
-    """Bring the archived reserve back."""
     chain, (market, reserve) = network.chain, network.archived[0]
     keys = (key for key, _ in (reserve_config(market, reserve), reserve_data(market, reserve)))
     time = chain.close_time(chain.latest) + network.close_seconds
@@ -67,7 +66,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
 
 @pytest.fixture(scope="module")
 def whole(lake: MadeLake) -> MemoryStore:
-    """The history out of the whole lake."""
     store = MemoryStore()
     result = lake.backfill(in_line, EVERY, store)
     assert ({}, {}, []) == (result.failed, result.refused, result.gaps)
@@ -271,12 +269,10 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
 
 @pytest.fixture(scope="module")
 def tables(lake: MadeLake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What others would extract of the lake."""
     return write_tables(lake.folder, lake.first + 1, lake.last, tmp_path_factory.mktemp("tables") / "exported")
 
 
 def rows_of(store: Store) -> pl.DataFrame:
-    """All rows of a history."""
     return pl.concat([pl.read_parquet(data) for data in history_of(store).values()])
 
 

@@ -21,6 +21,5 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def url(tree: Path) -> Iterator[str]:
-    """Where that tree is served."""
     with served(tree) as address:
         yield address

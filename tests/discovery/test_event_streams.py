@@ -54,7 +54,6 @@ class Scripted:
 
 
 def end(*events: ContractEvent, latest: int = 1_000) -> EventsPage:
-    """The last page."""
     return EventsPage(events, latest, None, latest)
 
 
@@ -64,12 +63,10 @@ def follow(
     modules: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> FoundByEvents:
-    """Follow the events of one module, or of the given ones."""
     return asyncio.run(follow_events(source, modules or {"one": Module()}, (), known or {}, **options))
 
 
 def pools_in(found: FoundByEvents) -> set[str]:
-    """The addresses of the candidates."""
     return {candidate.address for candidate in found.candidates}
 
 

@@ -39,7 +39,6 @@ LOCAL = NETWORKS["local"]
 
 
 def addresses_of(network: MadeNetwork) -> set[str]:
-    """The markets of a network."""
     others = network.others
     found = {market.address for market in network.markets} | {market.address for market in network.alula.markets}
     found |= {market.address for market in others.k2.markets} | {market.address for market in others.peridot.markets}
@@ -48,12 +47,10 @@ def addresses_of(network: MadeNetwork) -> set[str]:
 
 
 def memory_in(folder: Path) -> Memory:
-    """What an output remembers of the local network."""
     return load_memory(FolderStore(folder), network_id(LOCAL.passphrase))
 
 
 def published_markets(folder: Path) -> set[str]:
-    """The markets that have a document."""
     return {path.stem for path in (folder / "v1" / "markets").glob("C*.json")}
 
 

@@ -180,16 +180,13 @@ class World:
         ]
 
     def value(self, contract: str, key: ScVal) -> ScVal | None:
-        """The value that a contract has under a key."""
         entry = self.entries.get(data_key(contract, key))
         return None if entry is None else decode_contract_data(entry.data).value
 
     def config(self) -> Fields:
-        """The pool's configuration."""
         return Fields.of(_storage(self.entries, POOL)["Config"], "Config")
 
     def reserve(self, asset: str) -> tuple[RawEntry, RawEntry]:
-        """A reserve's ResConfig and ResData entries."""
         return self.entries[reserve_config_key(POOL, asset)], self.entries[reserve_data_key(POOL, asset)]
 
     def positions(self, user: str) -> dict[str, dict[int, int]]:
@@ -262,7 +259,6 @@ def requests(*wanted: tuple[int, str, int]) -> ScVal:
 
 
 def submit(user: str, *wanted: tuple[int, str, int]) -> tuple[str, str, tuple[ScVal, ...]]:
-    """A user's call of ``submit``."""
     return POOL, "submit", (address(user), address(user), address(user), requests(*wanted))
 
 

@@ -29,7 +29,6 @@ class HostSimulation:
 
     @property
     def result(self) -> bytes | None:
-        """The ScVal XDR of the result."""
         return self.outcome.raw_result
 
     @property
@@ -75,7 +74,6 @@ class HostSource(SnapshotSource):
         load_snapshot(machine, snapshot)
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Run one call in the host."""
         found = simulated(self._machine, call)
         outcome = found.outcome
         footprint = () if outcome.error else outcome.footprint
@@ -101,7 +99,6 @@ class HostContracts(Contracts):
             self._infos[info.ledger] = info
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> HostSimulation:  # type: ignore[override]
-        """Run one call on the state of a ledger that is remembered."""
         with self._lock:
             self._machine.back(str(ledger))
             self._machine.at(self._infos[ledger])

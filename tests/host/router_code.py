@@ -59,7 +59,6 @@ def _ask(function: int) -> bytes:
 
 
 def _part(index: int) -> bytes:
-    """One part of the current item."""
     return _get(_ITEM) + _constant(index << 32 | _U32_TAG) + _ask(_GET)
 
 
@@ -102,7 +101,6 @@ def _function_type(parameters: int) -> bytes:
 
 
 def router_wasm() -> bytes:
-    """The module."""
     imports = [
         _sized(module.encode()) + _sized(name.encode()) + b"\0" + _number(parameters)
         for module, name, parameters in _IMPORTS

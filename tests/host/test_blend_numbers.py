@@ -16,7 +16,6 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.blend.layout import (
     decode_instance,
-    decode_reserve,
     decode_reserve_list,
     decode_reward_zone,
     market_keys,
@@ -120,9 +119,6 @@ def test_the_backstop_is_what_the_contract_says(
     assert decode_contract_data(archive_state.entries[user_key].data).value == depositor
 
 
-RATES = ("r_base", "r_one", "r_two", "r_three")
-
-
 def test_made_up_reserves_have_a_result_exactly_where_the_contract_gives_one(
     untouched: Machine,
     archive_state: CheckpointState,
@@ -218,16 +214,3 @@ def test_rates_whose_sum_needs_more_than_32_bits_have_no_result(
 
     assert "Error(WasmVm, InvalidAction)" == outcome.error
     assert [] == compare([sample])[1]
-
-
-def test_a_decoded_reserve_has_the_numbers_of_the_contract(
-    untouched: Machine, archive_state: CheckpointState, assets: list[str]
-) -> None:
-    """Configuration and shares, which no time changes, are decoded as the contract has them."""
-    for asset in assets:
-        reserve = Fields.of(untouched.call(POOL, "get_reserve", address(asset)).given(), "get_reserve")
-        keys = reserve_config_key(POOL, asset), reserve_data_key(POOL, asset)
-        decoded = decode_reserve(*(entry_of(archive_state, key) for key in keys))
-
-        assert {name: decoded[name] for name in RATES} == {name: reserve.struct("config").u32(name) for name in RATES}
-        assert decoded["b_supply"] == reserve.struct("data").i128("b_supply")

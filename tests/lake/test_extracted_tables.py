@@ -59,13 +59,11 @@ def written(folder: Path, rows: Rows) -> Tables:
 
 
 def extracted(tables: Tables, contracts: frozenset[bytes]) -> Extracted:
-    """All ledgers of the tables."""
     passphrase = NETWORKS["mainnet"].passphrase
     return extract_rows(tables, RangeOfLedgers("", None, passphrase, *tables.span(), contracts, frozenset()))
 
 
 def contracts_of(rows: Rows) -> frozenset[bytes]:
-    """The ids of all contracts."""
     return frozenset(base64.b64decode(row["ledger_key_hash_base_64"])[8:40] for row in rows["data"])
 
 

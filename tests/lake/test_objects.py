@@ -13,7 +13,6 @@ from exporter.lake.objects import CONFIG, Lake, LakeConfig, decode_config, open_
 
 
 def made_object(first: int, last: int, content: bytes = b"meta") -> bytes:
-    """A compressed batch."""
     raw = struct.pack(">III", first, last, last - first + 1) + content
     return bytes(pa.compress(raw, codec="zstd", asbytes=True))
 

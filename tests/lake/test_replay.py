@@ -34,7 +34,6 @@ PASSING = data_key(CONTRACT, symbol("State"), TEMPORARY)
 
 
 def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
-    """A ledger with these changes."""
     header = LedgerHeader(
         b"", bytes(32), ledger, protocol, bytes(32), 1_700_000_000, 1, bytes(32), bytes(32), bytes(32)
     )
@@ -42,13 +41,11 @@ def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
 
 
 def value(kind: int, content: ScVal, ledger: int, key: bytes = KEY) -> Change:
-    """A change that sets an entry."""
     data = b"\0\0\0\6\0\0\0\0" + key[4:] + encode_scval(content)
     return Change(kind, key, struct.pack(">I", ledger) + data + bytes(4))
 
 
 def life(kind: int, until: int, key: bytes = KEY) -> Change:
-    """A change of an entry's time to live."""
     own = ttl_key(key)
     return Change(kind, own, struct.pack(">II", 1, 9) + own[4:] + struct.pack(">II", until, 0))
 
@@ -59,12 +56,10 @@ def content(entry: RawEntry | None, key: bytes = KEY) -> bytes | None:
 
 
 def apply(replayed: ReplayedState, close: LedgerClose) -> None:
-    """Take in what a ledger changed."""
     replayed.take(close.header.ledger, close.header.protocol_version, close.changes)
 
 
 def state(*closes: LedgerClose, wrong: dict[bytes, WronglyArchived] | None = None) -> ReplayedState:
-    """Nothing, and then these ledgers."""
     replayed = ReplayedState({}, 0, wrong=wrong)
     for item in closes:
         apply(replayed, item)

@@ -24,7 +24,6 @@ HOLDER = contract("a holder")
 
 
 def token(wasm_hash: bytes | None = UNKNOWN_CODE) -> Stored:
-    """A token with its metadata."""
     stored = Stored()
     metadata = {"decimal": u32(7), "name": string("A Token"), "symbol": string("TOK")}
     stored.deploy(TOKEN, by_name(METADATA=struct_map(metadata)), wasm_hash)

@@ -19,18 +19,14 @@ from tests.protocols.made_ledger import contract, entry
 
 
 def present(last_modified: int, live_until: int | None = None, data: bytes = b"") -> Entry:
-    """An entry as read."""
     return Entry(b"key", RawEntry(data, last_modified, live_until))
 
 
 def answer(ledger: int, footprint: tuple[bytes, ...] = (), result: bytes | None = None) -> SimulationAnswer:
-    """A call that succeeded at a ledger."""
     return SimulationAnswer(ledger, encode_scval(u32(1)) if result is None else result, None, footprint, "here")
 
 
 class TestInterval:
-    """Ledgers from a first to a last."""
-
     def test_intersect(self) -> None:
         """The ledgers that are in both; none when they do not meet."""
         assert Interval(5, 7) == Interval(1, 7).intersect(Interval(5, 9))
@@ -43,8 +39,6 @@ class TestInterval:
 
 
 class TestEntry:
-    """The entry under a key."""
-
     def test_value(self) -> None:
         """The value is decoded once, and remembered."""
         key, data = entry(contract("pool"), symbol("ResList"), u32(3))
@@ -81,8 +75,6 @@ class TestEntry:
 
 
 class TestKeyObservation:
-    """The newest that is known of a key."""
-
     @pytest.mark.parametrize(
         ("held", "raw", "changed", "interval"),
         [
@@ -122,8 +114,6 @@ class TestKeyObservation:
 
 
 class TestCallObservation:
-    """The newest simulation of a call."""
-
     def test_holds_as_long_as_its_footprint(self) -> None:
         """A result holds over all ledgers at which everything it looked at is known to have been the same."""
         keys = {b"a": KeyObservation(present(90), 120), b"b": KeyObservation(present(95), 110)}
@@ -172,8 +162,6 @@ class TestCallObservation:
 
 
 class TestReason:
-    """An error as it is published."""
-
     @pytest.mark.parametrize(
         ("error", "reason"),
         [

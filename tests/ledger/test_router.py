@@ -58,12 +58,10 @@ class Asked(DirectSource):
 
     @property
     def bundles(self) -> list[int]:
-        """How many calls each bundle had."""
         return [len(call.arguments[1][1]) for call in self.log if call.function == "exec"]
 
     @property
     def alone(self) -> list[ContractCall]:
-        """The calls that were asked for without the router."""
         return [call for call in self.log if call.function != "exec"]
 
 
@@ -73,7 +71,6 @@ def first(calls: Sequence[ContractCall]) -> ContractCall:
 
 
 def made_router(**options: object) -> Router:
-    """The router of the embedded network."""
     return Router(ADDRESS, LOCAL_ROUTER.wasm_hash, **options)  # type: ignore[arg-type]
 
 
@@ -83,8 +80,6 @@ def pairs_of(network: MadeNetwork) -> list[tuple[str, str]]:
 
 
 def quotes_of(source: Asked, router: Router | None, limits: ViewLimits | None = None) -> Reading[Quotes]:
-    """Quotes for every feed."""
-
     async def program(view: LedgerView) -> Quotes:
         return dict(await read_quotes(view, pairs_of(source.network)))  # type: ignore[arg-type]
 
@@ -436,7 +431,6 @@ class FewMove(MadeNetwork):
         ]
 
     def advance(self) -> int:
-        """Close one more ledger."""
         ledger, time = self.chain.latest + 1, self.chain.close_time(self.chain.latest) + 5
         for feed in self.moving:
             feed.price += 10**10
@@ -564,10 +558,7 @@ def test_whenever_a_price_moves(rounds: int, used: bool) -> None:
 
 
 class TestWhereItComesFrom:
-    """Which router a run uses."""
-
     def opened(self, network: str = "local") -> OpenSource:
-        """An open source of a network, that is never asked."""
         return OpenSource(None, NETWORKS[network], [], network, None)  # type: ignore[arg-type]
 
     def test_lists(self) -> None:

@@ -54,7 +54,6 @@ def document(*items: Any, **changes: Any) -> dict[str, Any]:
 
 
 def load(path: Path, content: Any) -> LedgerSnapshot:
-    """Write a file, and load it."""
     file = path / "snapshot.json"
     file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return LedgerSnapshot.load(file)

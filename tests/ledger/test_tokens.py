@@ -37,8 +37,6 @@ def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> BlendLed
 
 
 class TestMetadata:
-    """Tokens with METADATA in their instance."""
-
     def test_wasm_token(self) -> None:
         """Symbol and decimals are METADATA's, and nothing is called."""
         ledger = BlendLedger()

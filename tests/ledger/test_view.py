@@ -63,8 +63,6 @@ def busy_chain(*busy: bytes, quiet: Iterable[bytes] = (), ledgers: int = 0) -> C
 
 
 def states_of(keys: Sequence[bytes]) -> Callable[[LedgerView], Awaitable[State]]:
-    """A program that reads keys."""
-
     async def program(view: LedgerView) -> State:
         return {key: data_of(entry) for key, entry in (await view.read(keys)).items()}
 
@@ -181,7 +179,6 @@ def test_program_that_reads_nothing() -> None:
 
 
 async def pause(turns: int) -> None:
-    """Let the event loop go round some times."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -282,7 +279,6 @@ class TestProgramsThatAskTwiceAtOnce:
 
 
 def requests_of(source: ChainSource) -> list[int]:
-    """The number of keys of each request for entries."""
     return [keys for kind, keys, _ in source.log if kind == "entries"]
 
 
@@ -392,8 +388,6 @@ class TestPartsTogether:
 
 
 class TestCertificate:
-    """What a reading says of itself."""
-
     def test_names_what_sets_the_ends(self) -> None:
         """The interval is of everything that was used, and the keys that set its ends are named."""
         chain = Chain()

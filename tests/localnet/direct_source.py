@@ -20,15 +20,12 @@ class DirectSource:
             self.network.advance()
 
     async def tip(self) -> int:
-        """The latest ledger."""
         return self.network.chain.latest
 
     async def close_time(self, ledger: int) -> int:
-        """When it closed."""
         return self.network.chain.close_time(ledger)
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """The entries at the latest ledger."""
         chain = self.network.chain
         found = {key: entry for key in keys if (entry := chain.entry(key, chain.latest)) is not None}
         answer = EntriesAnswer(chain.latest, tuple(keys), found, "direct")
@@ -36,7 +33,6 @@ class DirectSource:
         return [answer]
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """A call at the latest ledger."""
         chain = self.network.chain
         simulation = self.network.contracts.simulate(chain, chain.latest, call)
         footprint = tuple(simulation.footprint)

@@ -20,13 +20,9 @@ TOKENS: list[Token] = make_tokens(Random(1), 20, at_least=8)[0]
 class Markets(Protocol):
     """What a protocol's made markets give to the network."""
 
-    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
-        """All entries as of the first ledger."""
-        ...
+    def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]: ...
 
-    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
-        """What changes in the next ledger."""
-        ...
+    def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]: ...
 
 
 class MovingNetwork(LocalNetwork):
@@ -44,7 +40,6 @@ class MovingNetwork(LocalNetwork):
         super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
 
     def advance(self, seconds: int = 5) -> int:
-        """Close one more ledger."""
         time = self.chain.close_time(self.chain.latest) + seconds
         changes = list(self.markets.advance(self.chain, self.chain.latest + 1, time))
         return self.chain.close(changes, close_time=time)

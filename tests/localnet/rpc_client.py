@@ -25,12 +25,9 @@ class LocalRpc:
         self._app = create_app(network, self.behaviour)
 
     def post(self, content: bytes, path: str = "/", **headers: str) -> httpx.Response:
-        """Send a body as it is."""
         return self.request("POST", content, path, {"content-type": "application/json"} | headers)
 
     def request(self, method: str, content: bytes, path: str, headers: dict[str, str]) -> httpx.Response:
-        """Send any request."""
-
         async def send() -> httpx.Response:
             async with httpx.AsyncClient(transport=LocalTransport(self._app), base_url="http://localnet") as client:
                 return await client.request(method, path, content=content, headers=headers)
@@ -38,7 +35,6 @@ class LocalRpc:
         return asyncio.run(send())
 
     def answer(self, method: str, params: Any = None, path: str = "/") -> dict[str, Any]:
-        """The whole JSON-RPC answer of one call."""
         request = {"jsonrpc": "2.0", "id": 7, "method": method}
         if params is not None:
             request["params"] = params
@@ -49,17 +45,14 @@ class LocalRpc:
         return answer
 
     def result(self, method: str, path: str = "/", **params: Any) -> dict[str, Any]:
-        """The result of a call that must not fail."""
         result: dict[str, Any] = self.answer(method, params or None, path)["result"]
         return result
 
     def error(self, method: str, params: Any = None) -> tuple[int, str]:
-        """The code and message of a call that must fail."""
         error = self.answer(method, params)["error"]
         return error["code"], error["message"]
 
     def simulate(self, contract: str, function: str, *arguments: Any, **params: Any) -> dict[str, Any]:
-        """The result of simulating one call."""
         transaction = text(invocation_envelope(ContractCall(contract, function, arguments)))
         return self.result("simulateTransaction", transaction=transaction, **params)
 

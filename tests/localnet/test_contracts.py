@@ -46,23 +46,19 @@ ISSUER = made_account("an issuer")
 
 
 def chain_of(*made: tuple[bytes, bytes], live_until: int = 2_000) -> Chain:
-    """A chain with these entries, last changed at ledger 900."""
     stored = {key: RawEntry(data, 900, live_until) for key, data in made}
     return Chain(stored, start_ledger=LEDGER, start_time=NOW)
 
 
 def oracle_chain(*made: tuple[bytes, bytes], decimals: int = 7, durability: int = PERSISTENT, **life: int) -> Chain:
-    """A chain with an oracle and these entries."""
     return chain_of(oracle_instance(ORACLE, decimals, durability), *made, **life)
 
 
 def price(chain: Chain, ledger: int = LEDGER) -> Simulation:
-    """What ``lastprice`` of the token gives."""
     return CODE.simulate(chain, ledger, ContractCall(ORACLE, "lastprice", (stellar_asset(TOKEN),)))
 
 
 def result(simulation: Simulation) -> ScVal:
-    """The value of a call that must not fail."""
     assert simulation.error is None
     assert simulation.result is not None
     return decode_scval(simulation.result)
@@ -157,30 +153,25 @@ def network() -> MadeNetwork:
 
 
 def invocation(contract: str, function: str, *arguments: ScVal, may_fail: bool = True) -> ScVal:
-    """One of the calls that ``exec`` makes."""
     return vec(address(contract), symbol(function), vec(*arguments), (scval.BOOL, may_fail))
 
 
 def price_of(feed: Feed, may_fail: bool = True) -> ScVal:
-    """The question for the price of a feed."""
     return invocation(feed.oracle.contract, "lastprice", stellar_asset(feed.token), may_fail=may_fail)
 
 
 def simulate(network: MadeNetwork, *calls: ScVal) -> Simulation:
-    """Calls through the router."""
     call = ContractCall(ROUTER, "exec", (address(CALLER), vec(*calls)))
     return network.contracts.simulate(network.chain, network.chain.latest, call)
 
 
 def values(simulation: Simulation) -> tuple[ScVal, ...]:
-    """The results in what the router gave."""
     assert simulation.result is not None, simulation.error
     found: tuple[ScVal, ...] = decode_scval(simulation.result)[1]
     return found
 
 
 def of_kind(network: MadeNetwork, kind: FeedKind) -> Feed:
-    """A feed of a kind."""
     return next(feed for feed in network.feeds if feed.kind is kind)
 
 

@@ -60,7 +60,6 @@ class Network(MovingNetwork):
         )
 
     def tables(self, reading: Reading[ProtocolReading]) -> Tables:
-        """The numbers of a reading at its ledger's close time."""
         ledger = reading.certificate.ledger
         return compute([reading.result], PROTOCOLS, ledger, self.chain.close_time(ledger))
 

@@ -23,7 +23,6 @@ def made() -> MadeNetwork:
 
 
 def read(network: MadeNetwork, key: bytes) -> ContractData:
-    """A contract data entry at the latest ledger."""
     entry = network.chain.entry(key, network.chain.latest)
     assert entry is not None
     return decode_contract_data(entry.data)

@@ -38,12 +38,10 @@ def rpc() -> LocalRpc:
 
 @pytest.fixture(scope="module")
 def latest(rpc: LocalRpc) -> int:
-    """The newest ledger."""
     return rpc.network.chain.latest
 
 
 def known_keys(rpc: LocalRpc, count: int) -> list[str]:
-    """Some keys that are present, as they travel."""
     state = rpc.network.chain.state(rpc.network.chain.latest)
     return [text(key) for key in list(state)[:count]]
 
@@ -152,7 +150,6 @@ A, B = contract("a"), contract("b")
 
 
 def encoded(value: ScVal) -> str:
-    """Base64 of a value."""
     return text(encode_scval(value))
 
 
@@ -167,12 +164,10 @@ def publishing_network(**options: Any) -> MadeNetwork:
 
 @pytest.fixture
 def events_rpc() -> LocalRpc:
-    """A client of the publishing_network."""
     return LocalRpc(publishing_network())
 
 
 def values(page: dict[str, Any]) -> list[str]:
-    """The values of a page's events."""
     return [event["value"] for event in page["events"]]
 
 
@@ -277,13 +272,11 @@ NOBODY = "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"
 
 @pytest.fixture(scope="module")
 def priced() -> MadeNetwork:
-    """A made priced of some size."""
     return MadeNetwork(pools=300)
 
 
 @pytest.fixture(scope="module")
 def priced_rpc(priced: MadeNetwork) -> LocalRpc:
-    """A server over it."""
     return LocalRpc(priced)
 
 

@@ -24,8 +24,6 @@ HEALTH = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
 
 
 class Served:
-    """A running server with what it serves."""
-
     def __init__(self, url: str, network: MadeNetwork, behaviour: Behaviour) -> None:
         self.url = url
         self.network = network
@@ -45,7 +43,6 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def sdk_server(served: Served) -> Iterator[SorobanServer]:
-    """stellar-sdk's client of node 0."""
     server = SorobanServer(f"{served.url}/node/0")
     yield server
     server.close()

@@ -28,7 +28,6 @@ def call(method: Any = "getHealth", **fields: Any) -> dict[str, Any]:
 
 
 def post(rpc: LocalRpc, document: Any) -> Any:
-    """The JSON that answers a JSON document."""
     response = rpc.post(json.dumps(document).encode())
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"

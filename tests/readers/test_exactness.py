@@ -18,7 +18,6 @@ LARGEST = 10**38 - 1
 
 
 def query(sql: str) -> list[tuple[object, ...]]:
-    """What DuckDB answers."""
     answer = duckdb.sql(sql)
     assert answer is not None
     return answer.fetchall()

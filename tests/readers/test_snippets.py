@@ -27,7 +27,6 @@ pytestmark = pytest.mark.xdist_group("readers")  # the published tree is made on
 
 @pytest.fixture(scope="module")
 def url(published: Path) -> Iterator[str]:
-    """Where `exporter serve` serves the tree."""
     with served(published) as address:
         yield address
 

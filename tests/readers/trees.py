@@ -94,7 +94,6 @@ def rows_of(folder: Path) -> list[Row]:
 
 
 def manifest_of(folder: Path) -> HistoryManifest:
-    """The manifest of the history in a folder."""
     manifest = read_history_manifest(FolderStore(folder))
     assert manifest is not None
     return manifest

@@ -55,7 +55,6 @@ class WebServer:
         return dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"), str(self.authority))
 
     def asked(self) -> list[Asked]:
-        """Every request so far."""
         if not self.log.exists():
             return []
         return [Asked(**json.loads(line)) for line in self.log.read_text().splitlines()]

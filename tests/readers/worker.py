@@ -115,7 +115,6 @@ _READERS: dict[str, Callable[[str, list[str], str | None], _Found]] = {
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 

@@ -35,7 +35,6 @@ esac
 
 
 def load(name: str) -> dict[str, Any]:
-    """The workflow of a name, as data."""
     content: dict[str, Any] = msgspec.yaml.decode((WORKFLOWS / f"{name}.yml").read_bytes())
     return content
 

@@ -40,7 +40,6 @@ def local_network(*options: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
-    """The URL of an embedded network."""
     with local_network() as url:
         yield url
 
@@ -53,7 +52,6 @@ def checkout(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def github(tmp_path: Path) -> FakeGitHub:
-    """A repository without issues."""
     return FakeGitHub(tmp_path / "bin")
 
 

@@ -72,17 +72,14 @@ class FakeGitHub:
 
     @property
     def issues(self) -> list[dict[str, Any]]:
-        """Every issue there ever was."""
         issues: list[dict[str, Any]] = json.loads(self._state.read_text())["issues"]
         return issues
 
     @property
     def open(self) -> list[dict[str, Any]]:
-        """The issues that are open."""
         return [issue for issue in self.issues if issue["open"]]
 
     @property
     def calls(self) -> list[list[str]]:
-        """The arguments of every call."""
         calls: list[list[str]] = json.loads(self._state.read_text())["calls"]
         return calls

@@ -17,7 +17,6 @@ QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE)
 
 @pytest.fixture
 def github(tmp_path: Path) -> FakeGitHub:
-    """A repository without issues."""
     return FakeGitHub(tmp_path / "bin")
 
 

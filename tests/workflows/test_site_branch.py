@@ -23,7 +23,6 @@ class Repository:
         self.git("init", "--quiet", "--bare", str(self.remote))
 
     def git(self, *arguments: str) -> str:
-        """A git command of the test's own."""
         return subprocess.run(
             ["git", *arguments], env=self._environment(), capture_output=True, text=True, timeout=60, check=True
         ).stdout
@@ -41,7 +40,6 @@ class Repository:
         return ran.returncode, ran.stdout + ran.stderr
 
     def commits(self) -> int:
-        """How many commits the branch has."""
         return int(self.git("-C", str(self.remote), "rev-list", "--count", "site"))
 
     def _environment(self) -> dict[str, str]:
@@ -50,7 +48,6 @@ class Repository:
 
 @pytest.fixture
 def repository(project_root: Path, tmp_path: Path) -> Repository:
-    """A repository without the branch."""
     return Repository(project_root, tmp_path)
 
 

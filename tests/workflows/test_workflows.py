@@ -20,7 +20,6 @@ PUBLISHING = ["export", "pages"]
 
 
 def steps(name: str) -> list[dict[str, Any]]:
-    """Every step of a workflow."""
     return [step for job in load(name)["jobs"].values() for step in job["steps"]]
 
 

@@ -106,7 +106,6 @@ class RpcCounters:
     bytes_received: int = 0  # answers, decompressed
 
     def received(self, size: int) -> None:
-        """Count the bytes of an answer."""
         self.bytes_received += size
 
     def as_dict(self) -> dict[str, Any]:

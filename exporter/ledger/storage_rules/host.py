@@ -58,7 +58,6 @@ class Contract:
 
     @cached_property
     def storage(self) -> dict[ScVal, ScVal]:
-        """The instance storage."""
         return dict(self.instance.storage or ())
 
     def symbols(self, *names: str) -> bool:
@@ -76,7 +75,6 @@ class Contract:
 
     @property
     def fields(self) -> Fields:
-        """The instance storage that has bare symbols as keys."""
         return Fields(self.instance.storage, f"{self.address}: instance storage")
 
 

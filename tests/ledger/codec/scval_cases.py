@@ -118,7 +118,6 @@ _LEAF_BUILDERS: dict[int, Callable[[Any], xdr.SCVal]] = {
 
 
 def to_sdk(value: ScVal) -> xdr.SCVal:
-    """The stellar-sdk object of a value."""
     kind, payload = value
     sdk_kind = xdr.SCValType(kind)
     if kind in _LEAF_BUILDERS:

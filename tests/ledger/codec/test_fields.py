@@ -41,8 +41,6 @@ READERS: dict[str, tuple[Callable[[Fields, str], Any], str, Any]] = {
 
 
 class TestFields:
-    """A struct's fields."""
-
     @pytest.mark.parametrize("reader", READERS)
     def test_reads_its_kind(self, reader: str) -> None:
         """Each reader gives the payload of a field of its kind."""
@@ -114,8 +112,6 @@ class TestFields:
 
 
 class TestAddresses:
-    """Vectors of addresses."""
-
     def test_all_of_them_in_order(self) -> None:
         """Addresses are given in the order of the ledger, repeated ones and accounts included."""
         given_ = [contract("a"), account("b"), contract("a")]

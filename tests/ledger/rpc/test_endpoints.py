@@ -85,8 +85,6 @@ def test_the_representation_is_the_label() -> None:
 
 
 class Pool:
-    """Three endpoints a, b and c."""
-
     def __init__(self) -> None:
         self.a, self.b, self.c = parse_endpoints([f"https://{name}.example" for name in "abc"])
         self.pool = EndpointPool([self.a, self.b, self.c], RpcLimits(aside_base_s=2, aside_max_s=10))

@@ -21,12 +21,10 @@ LATEST = 1_000
 
 
 def cursor(ledger: int, position: int = 0xFFFFFFFF, event: int = 2**32 - 1) -> str:
-    """A cursor of a ledger."""
     return f"{ledger << 32 | position:019d}-{event:010d}"
 
 
 def info(ledger: int = 900, **changes: Any) -> dict[str, Any]:
-    """An event as the RPC gives it."""
     event = {
         "type": "contract",
         "ledger": ledger,
@@ -58,7 +56,6 @@ class EventRpc(FakeRpc):
 
 
 def read(rpc: FakeRpc, start: int | str = 800, *hosts: str, filters: list[EventFilter] | None = None) -> Any:
-    """One page through the client."""
     urls = [f"https://{host}.example" for host in hosts or ("one",)]
 
     async def go() -> EventsPage | OutOfRange:

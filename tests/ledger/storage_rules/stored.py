@@ -16,12 +16,10 @@ UNKNOWN_CODE = bytes(range(32))
 
 
 def stellar(token: str) -> ScVal:
-    """The asset ``Stellar(token)``."""
     return vec(symbol("Stellar"), address(token))
 
 
 def other(name: str) -> ScVal:
-    """The asset ``Other(name)``."""
     return vec(symbol("Other"), symbol(name))
 
 
@@ -32,7 +30,6 @@ class Stored:
         self.entries: dict[bytes, RawEntry] = {}
 
     def put(self, contract: str, key: ScVal, value: ScVal, durability: int = PERSISTENT) -> None:
-        """Store a value."""
         data = encode_contract_data(ContractData(contract, key, durability, value))
         self.entries[data_key(contract, key, durability)] = RawEntry(data, LEDGER, None)
 
@@ -45,23 +42,19 @@ class Stored:
         self.put(contract, INSTANCE_KEY, (CONTRACT_INSTANCE, instance))
 
     def code(self, content: bytes, wasm_hash: bytes = UNKNOWN_CODE) -> None:
-        """Store a contract's code."""
         data = b"\0\0\0\7\0\0\0\0" + wasm_hash + len(content).to_bytes(4, "big") + content + bytes(-len(content) % 4)
         self.entries[b"\0\0\0\7" + wasm_hash] = RawEntry(data, LEDGER, None)
 
     def ask(self, contract: str, function: str, *arguments: ScVal, now: int = NOW) -> SimulationAnswer:
-        """The answer to a call."""
         return StorageAnswers(self.entries.get, LEDGER, now).answer(ContractCall(contract, function, arguments))
 
     def value(self, contract: str, function: str, *arguments: ScVal, now: int = NOW) -> ScVal:
-        """The result of a call that has one."""
         answer = self.ask(contract, function, *arguments, now=now)
         assert answer.error is None
         assert answer.result is not None
         return decode_scval(answer.result)
 
     def error(self, contract: str, function: str, *arguments: ScVal, now: int = NOW) -> str:
-        """The error of a call that fails."""
         answer = self.ask(contract, function, *arguments, now=now)
         assert answer.result is None
         assert answer.error is not None
@@ -69,15 +62,12 @@ class Stored:
 
 
 def by_string(**settings: ScVal) -> list[tuple[ScVal, ScVal]]:
-    """Instance storage under strings."""
     return [(string(name), value) for name, value in settings.items()]
 
 
 def by_name(**settings: ScVal) -> list[tuple[ScVal, ScVal]]:
-    """Instance storage under bare symbols."""
     return [(symbol(name), value) for name, value in settings.items()]
 
 
 def by_variant(**settings: ScVal) -> list[tuple[ScVal, ScVal]]:
-    """Instance storage under the variants of an enum."""
     return [(vec(symbol(name)), value) for name, value in settings.items()]

@@ -18,12 +18,10 @@ PLAIN, FRESH = "get_asset_prices_vec", "get_asset_prices_vec_fresh"
 
 
 def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
     return (scval.U128, value)
 
 
 def oracle(stored: Stored, **settings: ScVal) -> Stored:
-    """An oracle over Reflector."""
     known = {
         "ReflectorContract": address(ORACLE), "ReflectorPrecision": u32(14), "NativeXlmAddress": XLM[1][1],
         "FallbackOracle": VOID, "Paused": (scval.BOOL, False),
@@ -44,7 +42,6 @@ def put_asset(stored: Stored, asset: ScVal, **settings: ScVal) -> None:
 
 
 def price(value: int, time: int) -> ScVal:
-    """K2's ``PriceData``."""
     return struct_map({"price": u128(value), "timestamp": u64(time)})
 
 
@@ -56,7 +53,6 @@ def with_reflector(value: int = 100, **settings: ScVal) -> Stored:
 
 
 def refused(number: int) -> str:
-    """The oracle's own error."""
     return f"HostError: Error(Contract, #{number})"
 
 

@@ -12,7 +12,6 @@ VAULT = contract("a vault")
 
 
 def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
     return (scval.U128, value)
 
 

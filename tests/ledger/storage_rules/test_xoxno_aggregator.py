@@ -44,7 +44,6 @@ def reflector(records: int | None = None) -> ScVal:
 
 
 def feed(given_by: ScVal, decimals: int = 8, max_age: int = 3600) -> dict[str, ScVal]:
-    """A feed's settings."""
     return {"decimals": u32(decimals), "max_stale_seconds": u64(max_age), "provider": given_by}
 
 
@@ -55,14 +54,12 @@ def scaled(factor: dict[str, ScVal], quote: ScVal = QUOTE) -> ScVal:
 
 
 def plain(fields: dict[str, ScVal]) -> ScVal:
-    """A source that is a feed."""
     return vec(symbol("Feed"), struct_map(fields))
 
 
 def put_oracle(
     stored: Stored, *sources: ScVal, key: ScVal = KEY, max_age: int = 86_400, ratio: int = 10_500, most: int = 10**30
 ) -> None:
-    """Settings of a key."""
     settings = {
         "asset_decimals": u32(7), "independence": vec(symbol("RequireDisjoint")),
         "max_price_stale_seconds": u64(max_age),
@@ -80,7 +77,6 @@ def deployed(stored: Stored) -> Stored:
 
 
 def put_feed(stored: Stored, name: str, price: int, package: int, written: int) -> None:
-    """What XOXNO's own oracle has of a feed."""
     stored.put(FEEDS, vec(symbol("CurrentAggregate"), string(name)), feed_price(price, package, written))
 
 
@@ -120,15 +116,12 @@ def test_the_same_as_the_stand_in(first: Any, second: Any, ratio: int) -> None:
 
 
 class _FakeHost(SimpleNamespace):
-    """What the stand-in needs of a host."""
-
     timestamp = NOW
 
     def __init__(self, entries: Mapping[bytes, bytes]) -> None:
         super().__init__(entries=entries)
 
     def data(self, owner: str, key: ScVal) -> ScVal | None:
-        """The value under a key."""
         from exporter.ledger.codec.entries import data_key, decode_contract_data
 
         found = self.entries.get(data_key(owner, key))
