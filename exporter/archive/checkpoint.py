@@ -35,13 +35,13 @@ from exporter.ledger.codec.entries import (
     ARCHIVED,
     CONTRACT_CODE,
     CONTRACT_DATA,
-    TTL,
     code_key,
     decode_contract_data,
     instance_of,
+    is_instance_key,
+    ttl_key,
 )  # fmt: skip
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_scval
 from exporter.ledger.source import RawEntry
 
 MAX_BUCKET_BYTES = 1 << 35
@@ -49,7 +49,6 @@ MAX_BUCKET_BYTES = 1 << 35
 MAX_RECORDS_FILE_BYTES = 1 << 30
 MAX_ENTRIES = 5_000_000
 
-INSTANCE_KEY_TAIL: Final = encode_scval(INSTANCE_KEY) + b"\0\0\0\1"
 _DATA: Final = CONTRACT_DATA.to_bytes(4, "big")
 _CODE: Final = CONTRACT_CODE.to_bytes(4, "big")
 _DATA_OF_CONTRACT: Final = _DATA + b"\0\0\0\1"
@@ -130,15 +129,11 @@ def _contract_id(contract: str) -> bytes:
     return payload
 
 
-def _ttl_key(key: bytes) -> bytes:
-    return TTL.to_bytes(4, "big") + hashlib.sha256(key).digest()
-
-
 def _codes_run_by(found: Iterable[BucketEntry]) -> frozenset[bytes]:
     """The keys of the code that the contracts run whose instances are among the entries."""
     codes = set()
     for entry in found:
-        if entry.key[:4] == _DATA and entry.key.endswith(INSTANCE_KEY_TAIL):
+        if is_instance_key(entry.key):
             try:
                 executable = instance_of(decode_contract_data(entry.data))
             except DecodeError:  # an executable of a newer kind: whoever decodes the entry is told
@@ -239,7 +234,7 @@ class HistoryArchive:
         more = (
             _codes_run_by([*found.values(), *evicted.values()]) - found.keys() - evicted.keys() if code else frozenset()
         )
-        expiring = {_ttl_key(key): key for key in {*found, *more} if key[:4] in _EXPIRING}
+        expiring = {ttl_key(key): key for key in {*found, *more} if key[:4] in _EXPIRING}
         second = self._first_mentions(
             lists.live, _Selection(frozenset(), more | expiring.keys()), undecodable, max_entries
         )
@@ -254,7 +249,7 @@ class HistoryArchive:
             if key[:4] not in _EXPIRING:
                 others[key] = entry
                 continue
-            ttl = second.get(_ttl_key(key))
+            ttl = second.get(ttl_key(key))
             if ttl is None:
                 raise ArchiveError(f"{self._files.label}: an entry has no time to live: {key.hex()[:120]}")
             entries[key] = RawEntry(entry.data, entry.last_modified, int.from_bytes(ttl.data[36:40], "big"))

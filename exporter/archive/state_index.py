@@ -14,9 +14,17 @@ from typing import Final
 
 from exporter.archive.archive_places import Archives
 from exporter.archive.bucket_entries import DEAD, key_of, kind_of
-from exporter.archive.checkpoint import INSTANCE_KEY_TAIL, Checkpoint, HistoryArchive
+from exporter.archive.checkpoint import Checkpoint, HistoryArchive
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec.entries import ARCHIVED, CONTRACT_CODE, CONTRACT_DATA, TTL, decode_contract_data, instance_of
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
+    CONTRACT_CODE,
+    CONTRACT_DATA,
+    TTL,
+    decode_contract_data,
+    instance_of,
+    is_instance_key,
+)
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 
@@ -121,7 +129,7 @@ def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, byte
             if record[-4:] != bytes(4):
                 raise ArchiveError(f"the entry under {key.hex()[:120]} has an unknown extension")
             yield prefix + name, record[4:-4]
-            if key.endswith(INSTANCE_KEY_TAIL):
+            if is_instance_key(key):
                 yield _INSTANCE + name, b""
 
 

@@ -15,8 +15,8 @@ from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
 from exporter.lake.change_files import ChangesWriter, Gap, RangeFacts
 from exporter.lake.close_meta import EVENT, Change, header_of, walk
 from exporter.lake.objects import Batch, Lake, LakeConfig
-from exporter.lake.replay import ttl_key
 from exporter.lake.watch import Watch
+from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.xdr_walk import ledger_key
 

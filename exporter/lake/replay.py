@@ -11,25 +11,19 @@ last. docs/lake.md has the rules and where each was seen.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import LakeError
 from exporter.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
-from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at
+from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at, ttl_key
 from exporter.ledger.source import RawEntry
 
 _TTL: Final = b"\0\0\0\x09"
 _STANDS: Final = (CREATED, UPDATED, RESTORED)
 
 Wanted = Callable[[Change], bool]
-
-
-def ttl_key(key: bytes) -> bytes:
-    """The LedgerKey XDR of the entry that holds an entry's time to live."""
-    return _TTL + hashlib.sha256(key).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
-from exporter.ledger.codec.entries import decode_contract_data, instance_of, seen_at
+from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_scval
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.codec.xdr_json import (
     Json,
     UnknownArmError,
@@ -40,7 +40,6 @@ MAX_FILE_BYTES = 512 * 1024 * 1024
 
 _KINDS_KEPT = ("contract_data", "contract_code")
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
-_INSTANCE_KEY_TAIL = encode_scval(INSTANCE_KEY) + b"\0\0\0\1"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_U32 = 2**32 - 1
 
@@ -116,7 +115,7 @@ class LedgerSnapshot:
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
         for key in sorted(self.entries):
-            if key.endswith(_INSTANCE_KEY_TAIL) and key[:4] == b"\0\0\0\x06" and key not in self.unreadable:
+            if is_instance_key(key) and key not in self.unreadable:
                 entry = decode_contract_data(self.entries[key].data)
                 if entry.key == INSTANCE_KEY:
                     yield entry.contract, instance_of(entry)

@@ -24,8 +24,7 @@ import pyarrow as pa
 from exporter.deployments.networks import network_id
 from exporter.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
 from exporter.lake.objects import CONFIG, ENDINGS, LakeConfig
-from exporter.lake.replay import ttl_key
-from exporter.ledger.codec.entries import instance_key, is_temporary
+from exporter.ledger.codec.entries import instance_key, is_temporary, ttl_key
 from exporter.ledger.codec.scval_encode import encode_address, encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry

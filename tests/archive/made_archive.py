@@ -12,7 +12,7 @@ from typing import Any
 
 from exporter.archive.archive_files import bucket_name, records_name, state_name
 from exporter.archive.bucket_entries import DEAD, LIVE
-from exporter.ledger.codec.entries import ContractData, decode_data_key, encode_contract_data
+from exporter.ledger.codec.entries import ContractData, decode_data_key, encode_contract_data, ttl_key
 from exporter.ledger.codec.scval import ScVal
 
 PASSPHRASE = "a made network"
@@ -31,7 +31,7 @@ def dead(key: bytes) -> bytes:
 
 def time_to_live(key: bytes, live_until: int) -> bytes:
     """The record of the TTL entry of a contract data or code entry."""
-    return LIVE + struct.pack(">II", 7, 9) + hashlib.sha256(key).digest() + struct.pack(">II", live_until, 0)
+    return LIVE + struct.pack(">I", 7) + ttl_key(key) + struct.pack(">II", live_until, 0)
 
 
 def marked(records: Sequence[bytes]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import struct
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.from_archive import FromArchive
 from exporter.job.reading import open_source, read_markets
+from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.stores.memory import MemoryStore
@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path,
     for key, entry in sorted(entries.items()):
         records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))
         life = struct.pack(">II", entry.live_until or 0, 0)
-        records.append(LIVE + struct.pack(">II", 7, 9) + hashlib.sha256(key).digest() + life)
+        records.append(LIVE + struct.pack(">I", 7) + ttl_key(key) + life)
     signed = SignedArchive(
         folder / "archive", [records[: len(records) // 2], [], records], ORGANISATIONS, hot=[[]], version=28,
         checkpoint=CHECKPOINT, time=closed - CHECKPOINT, passphrase=network.passphrase,

@@ -19,8 +19,8 @@ from exporter.lake.close_meta import (
     LedgerClose,
     walk,
 )
-from exporter.lake.replay import ReplayedState, WronglyArchived, ttl_key
-from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key
+from exporter.lake.replay import ReplayedState, WronglyArchived
+from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32

@@ -9,6 +9,7 @@ import pytest
 
 from exporter.lake.close_meta import REMOVED, Change, walk
 from exporter.lake.watch import Watch
+from exporter.ledger.codec.entries import ttl_key
 from tests.lake.real_ledgers import facts, frames, meta_of
 
 NOBODY = b"\x77" * 32
@@ -33,7 +34,7 @@ def test_changes_of_times_to_live_alone_are_recognised(real_data: Path) -> None:
         known: dict[bytes, bytes] = {}
         for meta in frames(path):
             changes = walk(meta).changes
-            known |= {_ttl_key(change.key): change.key for change in changes if change.key[3] == 6}
+            known |= {ttl_key(change.key): change.key for change in changes if change.key[3] == 6}
             for change in changes:
                 owner = known.get(change.key)
                 if change.key[3] == 9 and owner is not None:
@@ -54,9 +55,3 @@ def test_busy_contracts_are_watched_by_key() -> None:
     assert not watch.touched_by(b"...." + other + b"....")
     assert watch.touched_by(other + key)
     assert [True, False] == [watch.wants(Change(REMOVED, name, None)) for name in (key, other)]
-
-
-def _ttl_key(key: bytes) -> bytes:
-    import hashlib
-
-    return b"\0\0\0\x09" + hashlib.sha256(key).digest()

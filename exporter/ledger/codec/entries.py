@@ -5,6 +5,7 @@ Layouts: Stellar-ledger-entries.x (docs/rpc.md, "Entries").
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import Final, NamedTuple
 
@@ -87,6 +88,11 @@ def code_key(wasm_hash: bytes) -> bytes:
     if len(wasm_hash) != 32:
         raise DecodeError("a wasm hash has 32 bytes")
     return b"\0\0\0\x07" + wasm_hash
+
+
+def ttl_key(key: bytes) -> bytes:
+    """The LedgerKey XDR of the time to live of a contract data or code entry."""
+    return b"\0\0\0\x09" + hashlib.sha256(key).digest()
 
 
 def decode_contract_data(data: bytes) -> ContractData:
