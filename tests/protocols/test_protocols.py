@@ -11,14 +11,17 @@ import pytest
 from exporter.deployments import deployments_of
 from exporter.errors import lasting
 from exporter.ledger.codec.scval import STELLAR_ASSET
+from exporter.ledger.codec.scval_encode import VOID
+from exporter.ledger.events import ContractEvent
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread, ViewCall
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed, pool_of
 from tests.protocols.at_time import at
 from tests.protocols.blend_chain import BlendLedger, pool_instance
+from tests.protocols.k2_chain import reserve_list
 from tests.protocols.made_ledger import (
     NOW,
     UNKNOWN_CODE,
@@ -120,11 +123,12 @@ def test_something_else_at_the_address(name: str) -> None:
     """Another contract, and one without code of its own, is unread with what is missing, and costs no market."""
     ledger = ledger_of(name)
     ledger.replace(token_instance("T"), instance(contract("asset"), [], executable=STELLAR_ASSET))
+    if name == "k2":  # where the list of reserves would be missed first
+        ledger.replace(reserve_list("T", []), reserve_list("asset", []))
     tables = computed(name, ledger, "T", "asset")
 
     found = unread_of(tables)
-    reason = "absent" if name == "k2" else "undecodable"  # of K2, a router's list of reserves is missed first
-    assert dict.fromkeys([contract("T"), contract("asset")], reason) == {
+    assert dict.fromkeys([contract("T"), contract("asset")], "undecodable") == {
         market: reason for (market, _), (reason, _) in found.items()
     }
     assert "missing" in found[contract("T"), None][1]
@@ -199,6 +203,17 @@ def test_code_that_is_known_or_that_no_list_has(name: str) -> None:
     for reading in (unknown, known):
         assert set() == reading.unknown_code
         assert [] == [notice for notice in reading.notices if "contract code" in notice]
+
+
+@pytest.mark.parametrize("name", ["peridot", "slender"])
+def test_views_of_pools_that_are_not_read(name: str) -> None:
+    """Nothing is compared of a pool without a row; a view that tells no time has none, and a failed call says nothing."""
+    views, reading = PROTOCOLS[name].views, ledger_of(name).read([candidate_of(name, "A")]).result
+    calls = [item for item in views.calls(reading) if isinstance(item, ViewCall)]
+
+    assert [] == [item for call in calls for item in views.compare(call, VOID, {}, NOW)]
+    assert (None, []) == (views.time_of(VOID), list(views.refused(calls[0], "x", {})))
+    assert () == PROTOCOLS[name].candidates_in(ContractEvent(contract("A"), 7, (), VOID))
 
 
 @EVERY
