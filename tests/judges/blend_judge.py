@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from tests.judges import ce, fl, i128
+
 S7 = 10**7
 YEAR = 31536000
 JSON_INTEGER_MAX = 2**53 - 1
@@ -18,20 +20,6 @@ JSON_INTEGER_MAX = 2**53 - 1
 # The scales of the rates (R) and of the modifier (M).
 R = {"v1": 10**9, "v2": 10**12}
 M = {"v1": 10**9, "v2": 10**7}
-
-
-def i128(value: int) -> int:
-    if not -(2**127) <= value < 2**127:
-        raise OverflowError("does not fit into signed 128 bits")
-    return value
-
-
-def fl(numerator: int, denominator: int) -> int:
-    return i128(numerator // denominator)
-
-
-def ce(numerator: int, denominator: int) -> int:
-    return i128(-(-numerator // denominator))
 
 
 # Totals

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.judges import i128
+
 RAY = 10**27
 BPS = 10_000
 YEAR = 31_536_000
-
-
-def i128(value: int) -> int:
-    if not -(2**127) <= value < 2**127:
-        raise OverflowError("does not fit into signed 128 bits")
-    return value
 
 
 def ray_mul(a: int, b: int) -> int:

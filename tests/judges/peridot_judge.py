@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.judges import i128
+
 ONE = 10**6
 YEAR = 31_536_000
 RATES = ("stored_utilization", "stored_borrow_apr", "accrued_utilization", "accrued_borrow_apr", "borrowed")
-
-
-def i128(value: int) -> int:
-    if not -(2**127) <= value < 2**127:
-        raise OverflowError("does not fit into signed 128 bits")
-    return value
 
 
 def boosted(vault: Mapping[str, int], borrowed: int, aside: int, cached: int, now: int) -> tuple[int, int]:

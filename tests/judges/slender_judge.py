@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.judges import i128
+
 ONE = 10**9
 YEAR = 31_557_600
-
-
-def i128(value: int) -> int:
-    if not -(2**127) <= value < 2**127:
-        raise OverflowError("does not fit into signed 128 bits")
-    return value
 
 
 def elapsed(last_update: int, window: int, now: int) -> int:

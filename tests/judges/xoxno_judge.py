@@ -13,18 +13,14 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
+from tests.judges import i128
+
 RAY = 10**27
 BPS = 10_000
 YEAR = 31_556_926_000
 INDEX_CAP = 10**36
 
 State = Mapping[str, int]
-
-
-def i128(value: int) -> int:
-    if not -(2**127) <= value < 2**127:
-        raise OverflowError("does not fit into signed 128 bits")
-    return value
 
 
 def hu(x: int, y: int, d: int) -> int:

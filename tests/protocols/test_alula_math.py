@@ -19,9 +19,7 @@ from exporter.ledger.codec.scval_encode import VOID, u32, u64
 from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math
-from exporter.protocols.alula.layout import POOL_NUMBERS
 from exporter.protocols.alula.math import project_pools
-from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.compute import Tables
 from exporter.tables import VALID_PRICE
 from tests.judges import alula_judge as judge
@@ -462,19 +460,6 @@ def test_farms(farm: Raw, reason: str, paid: int | None) -> None:
 
     assert (reason, paid, paid) == tuple(row[f"supply_reward_{end}"] for end in ("reason", "apr_bps", "per_year"))
     assert ("no_emissions", 0) == (row["borrow_reward_reason"], row["borrow_reward_apr_bps"])
-
-
-def test_the_largest_numbers() -> None:
-    """Numbers of 127 bits, which decoding lets through, are computed or named, never wrapped."""
-    columns: dict[str, list[object]] = {name: ["x"] for name in ("market", "pool", "token_address", "oracle")}
-    columns |= {name: ["x"] for name in ("market_name", "market_status", "wasm_hash", *FARM_COLUMNS)}
-    columns |= {name: [POOL.get(name, 7)] for name in (*POOL_NUMBERS, *TERM_COLUMNS)}
-    columns |= {"total_available": [2**127 - 1], "total_borrowed": [0], "last_accrual_timestamp": [2**62 - 1]}
-    row = project_pools(at(columns, NOW)).row(0, named=True)
-
-    assert (2**127 - 1, 0, 2**62 - 1) == (row["total_supplied"], row["utilization_bps"], row["last_accrual_time"])
-    with pytest.raises(ExactOverflowError):
-        project_pools(at(columns | {"total_borrowed": [1]}, NOW))
 
 
 def test_a_time_beyond_calendars() -> None:

@@ -20,6 +20,7 @@ from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from tests.judges import blend_judge as judge
+from tests.judges import ce, fl
 from tests.protocols.at_time import at
 from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one, projected
 
@@ -259,8 +260,8 @@ def test_gain_vector() -> None:
                                                     (3141592653, 10**7, 15391280, 2041150997)])  # fmt: skip
 def test_fixed_point_vectors(a: int, b: int, d: int, floor: int) -> None:
     """Products and quotients round as the SDK's math tests say (blend.md, "Vectors", S math.test.ts:3-71)."""
-    assert floor == judge.fl(a * b, d) == exact.multiply_divide_floor(one(a), b, d).item()
-    assert floor + 1 == judge.ce(a * b, d) == exact.multiply_divide_ceil(one(a), b, d).item()
+    assert floor == fl(a * b, d) == exact.multiply_divide_floor(one(a), b, d).item()
+    assert floor + 1 == ce(a * b, d) == exact.multiply_divide_ceil(one(a), b, d).item()
 
 
 def test_both_generations_share_a_frame() -> None:

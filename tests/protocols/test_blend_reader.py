@@ -81,18 +81,6 @@ class TestReading:
         expected += [lastprice("A oracle", "XLM"), lastprice("A oracle", "USDC"), lastprice("B oracle", "USDC")]
         assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
 
-    def test_shared_oracle_is_asked_once(self) -> None:
-        """Markets that share an oracle and a token share the price, simulated once."""
-        ledger = two_markets()
-        ledger.replace(pool_instance("B", "v2", oracle=contract("A oracle")))
-        tables = ledger.compute([candidate("A"), candidate("B")])
-        assert ledger.source is not None
-
-        assert 1 == ledger.source.calls.count(lastprice("A oracle", "USDC"))
-        assert 1 == ledger.source.calls.count(ContractCall(contract("A oracle"), "decimals"))
-        assert 3 == len(ledger.source.calls)
-        assert [] == tables.unpriced
-
     def test_named_twice(self) -> None:
         """An address named twice is one market, and demanded if it was demanded once."""
         ledger = two_markets()

@@ -36,16 +36,9 @@ FIVE_BLND = Comet(blnd=5 * ONE, blnd_weight=8_000_000, usdc=ONE // 20, usdc_weig
 def backstop(**changes: Any) -> PoolBackstop:
     """A v2 pool whose backstop has just enough, with some fields changed."""
     made = PoolBackstop(
-        market=A,
-        generation="v2",
-        status="active",
-        backstop=B,
-        tokens=None,
-        balance=Balance(50_000 * ONE, 50_000 * ONE, 0),
-        emission=Emission(reason="no_emissions"),
-        comet=None,
-        lp_value=(10 * ONE, ONE // 4),
-    )
+        market=A, generation="v2", status="active", backstop=B, tokens=None, comet=None, lp_value=(10 * ONE, ONE // 4),
+        balance=Balance(50_000 * ONE, 50_000 * ONE, 0), emission=Emission(reason="no_emissions"),
+    )  # fmt: skip
     return replace(made, **changes)
 
 
@@ -175,12 +168,8 @@ class TestEmission:
         nobody = backstop(emission=paid, balance=Balance(ONE, ONE, ONE), comet=FIVE_BLND).row(NOW)
         unpriced = backstop(emission=paid).row(NOW)
 
-        assert (None, "no_backstop", 5) == tuple(
-            nobody[f"emission_{part}"] for part in ("apr_bps", "reason", "per_second")
-        )
-        assert (None, "no_reward_price", 5) == tuple(
-            unpriced[f"emission_{part}"] for part in ("apr_bps", "reason", "per_second")
-        )
+        for row, reason in ((nobody, "no_backstop"), (unpriced, "no_reward_price")):
+            assert (None, reason, 5) == tuple(row[f"emission_{part}"] for part in ("apr_bps", "reason", "per_second"))
 
 
 # A ledger with emissions: markets A (v1) and B (v2) of USDC and XLM, and their common backstop.
@@ -236,6 +225,11 @@ def rewards_of(tables: Tables, market: str = A, token: str = "USDC") -> dict[str
     return {name: value for name, value in found.row(0, named=True).items() if "reward" in name}
 
 
+def reward(row: dict[str, Any], *parts: str) -> tuple[object, ...]:
+    """These parts of what suppliers are paid."""
+    return tuple(row[f"supply_reward_{part}"] for part in parts)
+
+
 def backstop_of(tables: Tables, market: str = A) -> dict[str, Any]:
     """The row of a market's backstop."""
     return tables.backstops.row(by_predicate=pl.col("market") == market, named=True)
@@ -261,24 +255,15 @@ class TestReading:
         ]
 
         assert {
-            "reward_token": contract("BLND"),
-            "reward_symbol": "BLND",
-            "reward_token_decimals": 7,
-            "reward_decimals": extra,
-            "supply_reward_per_second": 100_000 * 10**extra,
-            "supply_reward_per_year": 3_153_600_000_000,
-            "supply_reward_expiration": NOW + 60,
+            "reward_token": contract("BLND"), "reward_symbol": "BLND", "reward_token_decimals": 7,
+            "reward_decimals": extra, "supply_reward_per_second": 100_000 * 10**extra,
+            "supply_reward_per_year": 3_153_600_000_000, "supply_reward_expiration": NOW + 60,
             "supply_reward_apr_bps": 3_153_600_000_000 * 16 * 10_000 // (100 * supplied * 2),
-            "supply_reward_reason": "valid",
-            "borrow_reward_per_second": 0,
-            "borrow_reward_per_year": 0,
-            "borrow_reward_expiration": None,
-            "borrow_reward_apr_bps": 0,
-            "borrow_reward_reason": "no_emissions",
-            "reward_price": 800_000 * 2 * 10**7,
-            "reward_price_decimals": 14,
+            "supply_reward_reason": "valid", "borrow_reward_per_second": 0, "borrow_reward_per_year": 0,
+            "borrow_reward_expiration": None, "borrow_reward_apr_bps": 0, "borrow_reward_reason": "no_emissions",
+            "reward_price": 800_000 * 2 * 10**7, "reward_price_decimals": 14,
             "reward_price_source": f"comet_spot {contract('LP')} * {oracle}",
-        } == row
+        } == row  # fmt: skip
 
     def test_backstops(self) -> None:
         """Size, value by the market's oracle, threshold, yield of depositors, and the status that follows."""
@@ -286,29 +271,17 @@ class TestReading:
 
         for market, extra in ((A, 0), (B, 7)):
             assert {
-                "market": market,
-                "backstop": contract("backstop"),
-                "lp_token": contract("LP"),
-                "shares": 1_000_000 * ONE,
-                "lp_tokens": 1_000_000 * ONE,
-                "queued_shares": 0,
-                "queued_part": 0,
-                "blnd": 4_000_000 * ONE,
-                "usdc": 80_000 * ONE,
-                "lp_price_usdc": 4_000_000,
-                "blnd_price_usdc": 800_000,
+                "market": market, "backstop": contract("backstop"), "lp_token": contract("LP"),
+                "shares": 1_000_000 * ONE, "lp_tokens": 1_000_000 * ONE, "queued_shares": 0, "queued_part": 0,
+                "blnd": 4_000_000 * ONE, "usdc": 80_000 * ONE, "lp_price_usdc": 4_000_000, "blnd_price_usdc": 800_000,
                 "value_usd_cents": 80_000_000,  # 400,000 USDC at 2 dollars
                 "threshold_product_bps": 4_000_000**4 * 80_000 * 10_000 // (200_000 if market == A else 100_000) ** 5,
-                "threshold_met": True,
-                "status_after_update": "active",
-                "emission_token": contract("BLND"),
-                "emission_per_second": 50_000 * 10**extra,
-                "emission_decimals": extra,
-                "emission_per_year": 1_576_800_000_000,
-                "emission_expiration": NOW + 60,
+                "threshold_met": True, "status_after_update": "active", "emission_token": contract("BLND"),
+                "emission_per_second": 50_000 * 10**extra, "emission_decimals": extra,
+                "emission_per_year": 1_576_800_000_000, "emission_expiration": NOW + 60,
                 "emission_apr_bps": 315,  # 157,680 BLND at 0.08 over a million at 0.4
                 "emission_reason": "valid",
-            } == backstop_of(tables, market)
+            } == backstop_of(tables, market)  # fmt: skip
 
     def test_a_pool_that_never_paid(self) -> None:
         """Without a plan nothing was ever paid, whatever else stands there, and nothing more is asked for."""
@@ -316,9 +289,7 @@ class TestReading:
         ledger.remove(plan("A"))
         tables = computed(ledger)
 
-        assert (0, "no_emissions") == tuple(
-            rewards_of(tables)[f"supply_reward_{part}"] for part in ("apr_bps", "reason")
-        )
+        assert (0, "no_emissions") == reward(rewards_of(tables), "apr_bps", "reason")
         assert "valid" == rewards_of(tables, B)["supply_reward_reason"]
 
     def test_the_end_is_the_ledgers(self) -> None:
@@ -327,9 +298,7 @@ class TestReading:
         ledger.replace(emission(A, "EmisConfig", u32(1), expiration=NOW))
 
         row = rewards_of(computed(ledger))
-        assert (0, 0, NOW, "expired") == tuple(
-            row[f"supply_reward_{part}"] for part in ("apr_bps", "per_year", "expiration", "reason")
-        )
+        assert (0, 0, NOW, "expired") == reward(row, "apr_bps", "per_year", "expiration", "reason")
 
     @pytest.mark.parametrize("kind", ["archived", "another form", "no time"])
     def test_an_unread_emission_costs_the_reward_alone(self, kind: str) -> None:
@@ -345,9 +314,7 @@ class TestReading:
         row = rewards_of(tables)
 
         assert [] == tables.unread
-        assert (None, None, "unread") == tuple(
-            row[f"supply_reward_{part}"] for part in ("apr_bps", "per_year", "reason")
-        )
+        assert (None, None, "unread") == reward(row, "apr_bps", "per_year", "reason")
         assert (0, "no_emissions") == (row["borrow_reward_apr_bps"], row["borrow_reward_reason"])
 
     @pytest.mark.parametrize("kind", ["no records", "nothing in it", "no backstop", "no price", "other decimals"])
@@ -367,9 +334,7 @@ class TestReading:
         tables = computed(ledger)
         row = rewards_of(tables)
 
-        assert (None, 3_153_600_000_000, "no_reward_price") == tuple(
-            row[f"supply_reward_{part}"] for part in ("apr_bps", "per_year", "reason")
-        )
+        assert (None, 3_153_600_000_000, "no_reward_price") == reward(row, "apr_bps", "per_year", "reason")
         assert (None, None) == (row["reward_price"], row["reward_price_source"])
         assert backstop_of(tables)["value_usd_cents"] is None
 

@@ -69,12 +69,10 @@ class TestPrices:
             (VOID, "the oracle has no price for this token"),
             (TRAP, f"lastprice() failed: {TRAP}"),
             (struct_map({"price": i128(0), "timestamp": u64(NOW)}), "the price is 0, not above zero"),
-            (struct_map({"price": i128(-7), "timestamp": u64(NOW)}), "the price is -7, not above zero"),
             (
                 struct_map({"price": i128(1), "timestamp": u64(NOW - DAY - 1)}),
                 "the price is 1 day 1 second old, more than 1 day",
             ),
-            (struct_map({"price": i128(1), "timestamp": u64(2**63)}), f"the price's time {2**63} is beyond any time"),
             (
                 struct_map({"price": u64(1), "timestamp": u64(NOW)}),
                 "lastprice(): field price: expected i128, found u64",
@@ -264,27 +262,6 @@ class TestUnread:
 
         assert [10**38 - 1] == tables.pools["total_supplied"].to_list()
         assert [] == tables.unread
-
-    def test_v1_debt_without_supply(self) -> None:
-        """Without shares of supply the contract of v1 only moves the time on; shares worth nothing divide by zero."""
-        ledger = BlendLedger()
-        ledger.add_market("A", "v1", ["XLM", "USDC", "zero"])
-        ledger.add_market("B", "v2", ["XLM"])
-        ledger.replace(
-            reserve_data("A", "XLM", "v1", b_supply=0, d_supply=10**9, d_rate=1_500_000_001),
-            reserve_data("A", "zero", "v1", b_rate=0),
-            reserve_data("B", "XLM", "v2", b_supply=0),
-        )
-        tables = tables_of(ledger)
-        row = tables.pools.row(by_predicate=(pl.col("market") == A) & (pl.col("symbol") == "XLM"), named=True)
-
-        names = ("total_supplied", "total_borrowed", "borrow_index", "utilization_bps", "supply_apy_bps")
-        assert [0, 1_500_000_001, 1_500_000_001, 0, 0] == [row[name] for name in names]
-        assert [(A, contract("zero"), "inconsistent")] == [
-            (item.market, item.pool, item.reason) for item in tables.unread
-        ]
-        assert "division by zero" in tables.unread[0].detail
-        assert 3 == tables.pools.height
 
     def test_every_kind_at_once(self) -> None:
         """Reserves that fail in different steps of the math are all named, each with its own reason."""

@@ -207,7 +207,7 @@ def test_code_that_is_known_or_that_no_list_has(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["peridot", "slender"])
 def test_views_of_pools_that_are_not_read(name: str) -> None:
-    """Nothing is compared of a pool without a row; a view that tells no time has none, and a failed call says nothing."""
+    """Nothing is compared of a pool without a row; a view without a time has none, a failed call says nothing."""
     views, reading = PROTOCOLS[name].views, ledger_of(name).read([candidate_of(name, "A")]).result
     calls = [item for item in views.calls(reading) if isinstance(item, ViewCall)]
 

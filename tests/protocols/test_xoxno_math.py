@@ -380,14 +380,6 @@ class TestTraps:
         assert owed > 10**11
         assert abs(owed - earned) <= 1
 
-    def test_a_low_supply_index(self) -> None:
-        """After a bad debt the supply index is below where it began, and accrual goes on from there."""
-        fallen = BUSY | {"supply_index": 10**24 + 7, "borrowed": 10**29}
-        row = at(fallen, NOW + 86_400)
-
-        assert 10**24 + 7 < row["accrued_supply_index"] < RAY
-        assert judge.project(fallen, NOW + 86_400)["total_supplied"] == row["total_supplied"]
-
     def test_eighteen_decimals(self) -> None:
         """A base unit of such a token is a thousand million of RAY, and a half of it rounds up."""
         row = at(EMPTY | P1 | {"asset_decimals": 18, "supplied": 5 * 10**27 + 5 * 10**8, "borrowed": 5 * 10**8 - 1})
@@ -400,29 +392,6 @@ class TestTraps:
 
         assert 1 == at(pool)["total_supplied"]  # 4.5 is 5 of RAY, which is 0.5 of a base unit, which is 1
         assert 0 == at(pool | {"supplied": 8})["total_supplied"]
-
-    def test_years_accrue_in_chunks(self) -> None:
-        """After three and a half years the curve was read four times, each at its own utilization."""
-        quiet = BUSY | {"last_timestamp": NOW * 1_000 - 7 * YEAR // 2}
-        chunks = dict(quiet)
-        for milliseconds in (YEAR, YEAR, YEAR, YEAR // 2):
-            chunks = judge.one_chunk(chunks, milliseconds)
-        row = at(quiet)
-
-        assert (chunks["borrow_index"], chunks["supply_index"]) == (
-            row["accrued_borrow_index"],
-            row["accrued_supply_index"],
-        )
-        rate = judge.per_millisecond(row["stored_borrow_apr"])
-        assert judge.hu(BUSY["borrow_index"], judge.growth(rate * 7 * YEAR // 2), RAY) < row["accrued_borrow_index"]
-
-    def test_slopes_by_name(self) -> None:
-        """Each slope belongs to its own segment: swapping two of them changes the rates of those segments only."""
-        first, second = permille(300), permille(700)
-        swapped = P1 | {"slope1": P1["slope2"], "slope2": P1["slope1"]}
-        rates = [curve(u, pool) for pool in (P1, swapped) for u in (first, second)]
-
-        assert [permille(20), permille(73), permille(52.5), permille(112)] == rates
 
 
 def test_every_column() -> None:
