@@ -40,6 +40,7 @@ ACCEPTED: dict[str, str] = {
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
+    "output.precompressed": "true, or false to write no gzip twins of the texts in a folder",
     "output.report": "the path of the run report to write",
     "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, told to readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
@@ -94,6 +95,7 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
     retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
+    precompressed: bool = False
     report: str = "run-report.json"
 
 

@@ -65,7 +65,7 @@ def run_lake_backfill(
     begins = Moment() if start is None else parse_moment(start, "--from")
     ends = Moment() if end is None else parse_moment(end, "--to")
     config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
-    store = open_store(settings.output.uri)
+    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
     store.try_writing()  # before the work that would be lost
     kept = open_store(changes or CHANGES)
     kept.try_writing()

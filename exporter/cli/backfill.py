@@ -88,7 +88,7 @@ def backfill(
         count = workers or os.cpu_count() or 1
         start: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
         at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
-        store = open_store(settings.output.uri)
+        store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
         store.try_writing()  # before the work that would be lost
         with console.step("backfill", f"adding {counted(len(files), 'file')}") as facts:
             with console.progress("files", len(files)) as progress:

@@ -36,7 +36,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
 
     network = network_of(settings.passphrase)
-    store = open_store(settings.output.uri)
+    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
     memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
     found = candidates(settings, network, PROTOCOLS, found=() if memory is None else memory.candidates())
     yield "reads"

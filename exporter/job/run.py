@@ -135,7 +135,7 @@ def run(
     report = RunReport(Path(settings.output.report), command="run")
     try:
         result = execute(
-            settings, open_store(settings.output.uri), console, report,
+            settings, open_store(settings.output.uri, precompressed=settings.output.precompressed), console, report,
             snapshot=None if snapshot is None else Path(snapshot), archive=archive, dry_run=dry_run,
             replaced_ledger=replaced_ledger,
         )  # fmt: skip

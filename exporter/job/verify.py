@@ -198,7 +198,7 @@ def _make_again(got: _Got, folder: Path) -> int:
         },
         environment={},
     ).settings
-    store = open_store(settings.output.uri)
+    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
     try:
         execute(settings, store, Silence(), RunReport(None), snapshot=path)
     except ExporterError as error:

@@ -99,6 +99,9 @@ PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 OPEN_FILES = 200
 """So many files nginx keeps open: few enough beside its connections for the 1,024 that most systems allow a process."""
 
+BARE_ERRORS = (408, 412, 413, 501)
+"""What nginx may answer with its own words, beside the errors that have a problem document."""
+
 MAX_FUNCTION_BYTES = 10_240
 """What CloudFront accepts as the code of a function."""
 
@@ -113,6 +116,7 @@ class _Options:
     uri: str
     root: str | None
     origin: str | None
+    precompressed: bool
 
 
 def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
@@ -134,7 +138,9 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
     sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
-    files = _RENDERERS[platform](_environment(), sizes, _Options(settings.output.uri, root, origin))
+    files = _RENDERERS[platform](
+        _environment(), sizes, _Options(settings.output.uri, root, origin, settings.output.precompressed)
+    )
     function = files.get("function.js", "")
     if len(function.encode()) > MAX_FUNCTION_BYTES:
         raise ConfigError(f"output.page_sizes: so many sizes make a function above {MAX_FUNCTION_BYTES} bytes")
@@ -225,7 +231,9 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
     market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
     values = _common(sizes) | {
         "root": _folder(options.root, options.uri),
+        "precompressed": options.precompressed,
         "open_files": OPEN_FILES,
+        "bare": BARE_ERRORS,
         "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
         "suspect": f"(?:^|&)(?:{'|'.join(map(either_form, routes.MISTAKABLE))})=[^&]",
         "pools_parameters": routes.POOLS_PARAMETERS,

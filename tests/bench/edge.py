@@ -314,7 +314,8 @@ def _findings(loads: dict[str, list[Load]]) -> Iterator[Finding]:
             ratios = [two.cpu / one.cpu for one, two in zip(loads["rule"], loads[theirs], strict=True)]
             facts = {f"{name}_us": _median(load.cpu for load in loads[name]) for name in ("rule", theirs)}
             title = f"processor time for a request: {theirs} / the rule"
-            yield Finding(title, Spread.of(ratios), "times as much", None, facts)
+            target = Target(0.97) if theirs == "bare" else None
+            yield Finding(title, Spread.of(ratios), "times as much", target, facts)
     yield _ratio(loads, "rule, gzip", "rule", "the rule, compressing as it sends / not compressing", None)
 
 
