@@ -286,7 +286,7 @@ MAX_FAULTS = 20
 """So many faults of one document are named."""
 
 
-def _filters(key: str) -> dict[str, str] | None:
+def _filters(key: str) -> Mapping[str, str] | None:
     """What the key of a first page says of its rows; None for any other key."""
     found = parse_key(key) if kind_of(key) is FileKind.DOCUMENT else None
     return found[1] if found is not None and found[0].model is AssetsPage and found[0] is not EMPTY_PAGE else None

@@ -18,9 +18,10 @@ tree to `exporter/check/agreement.py`; neither is needed. A URL with parameters 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from exporter.tree.documents import (
     AssetDetail,
@@ -605,18 +606,28 @@ _LISTINGS = {
 }
 
 
-def parse_key(key: str) -> tuple[Family, dict[str, str]] | None:
+REMEMBERED_KEYS = 1024
+"""A key is asked about several times while its file is rendered, read back, checked and listed."""
+
+
+@lru_cache(maxsize=REMEMBERED_KEYS)
+def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
     """The family of a key, and what the key says: its places by name. None for a key that this version never writes."""
-    for family in _beginning_with(key[: key.find("/", 3) + 1]):
-        if key.startswith(family.prefix) and (match := family.pattern.fullmatch(key)):
+    for family in _beginning_with(key[: key.find("/", 3) + 1], key.count("/")):
+        if match := family.pattern.fullmatch(key):
             return family, match.groupdict() | family.says
     return None
 
 
 @lru_cache(maxsize=256)
-def _beginning_with(start: str) -> tuple[Family, ...]:
-    """The families of which a key may be that begins so."""
-    return tuple(family for family in FAMILIES if family.prefix.startswith(start) or start.startswith(family.prefix))
+def _beginning_with(start: str, slashes: int) -> tuple[Family, ...]:
+    """The families of which a key may be that begins so, and has so many slashes; no place has any."""
+    return tuple(
+        family
+        for family in FAMILIES
+        if family.template.count("/") == slashes
+        and (family.prefix.startswith(start) or start.startswith(family.prefix))
+    )
 
 
 def family_of(key: str) -> Family | None:
@@ -629,11 +640,15 @@ def key_of(document: Document) -> str:
     """The key of a document, told from its model and its fields; of any but pages, which are named by their bytes."""
     return next(
         family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
-        for family in FAMILIES
-        if family.model is type(document)
-        and family.kind is not FileKind.PAGE
-        and all(getattr(document, name) == said for name, said in family.says.items())
+        for family in _holding(type(document))
+        if all(getattr(document, name) == said for name, said in family.says.items())
     )
+
+
+@cache
+def _holding(model: type[Document]) -> tuple[Family, ...]:
+    """The families of such documents that are no pages."""
+    return tuple(family for family in FAMILIES if family.model is model and family.kind is not FileKind.PAGE)
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
@@ -645,6 +660,7 @@ def prefixes(kind: FileKind) -> tuple[str, ...]:
 _BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
 
 
+@lru_cache(maxsize=REMEMBERED_KEYS)
 def kind_of(key: str) -> FileKind:
     """What may happen to a file, by the beginning of its key; a document for a key that this version never writes."""
     for beginnings, kind in _BEGINNINGS:
