@@ -114,7 +114,7 @@ def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month
     gets = min(VERIFIED_FILES, files) + size.pages + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
-    manifest_bytes = 150 * files
+    manifest_bytes = 40 * files
     entries_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
     history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries_of_a_year * size.histories * BUCKET_ENTRY_BYTES
     stored = size.document_bytes + retained * (size.page_bytes + manifest_bytes) + history_of_a_year

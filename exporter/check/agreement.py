@@ -22,7 +22,6 @@ from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
 from exporter.history.totals import places_of
 from exporter.numbers.exact import JSON_INTEGER_MAX
-from exporter.publishing.publish import run_id_of
 from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import market_pool
 from exporter.tables import POOLS
@@ -46,7 +45,6 @@ from exporter.tree.documents import (
     PoolsPage,
     ProtocolList,
     ProtocolSummary,
-    RunManifest,
     SystemStatus,
     TokenDocument,
     TotalsHistory,
@@ -66,6 +64,7 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind
 from exporter.tree.routes import checked_page_sizes
+from exporter.tree.run_listing import RunListing
 from exporter.tree.values import BUCKET_NAMES
 
 Judge = Callable[[Whole, SystemStatus, str, Any], Iterable[str]]
@@ -494,15 +493,26 @@ def check_manifest(whole: Whole, status: SystemStatus) -> None:
         whole.faults.add(key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's")
     if manifest.published_at != status.generated_at:
         whole.faults.add(POINTER_KEY, f"$.generated_at is {status.generated_at}, not the manifest's")
-    expected = run_id_of(manifest.observed_ledger, manifest.files)
+    files_key = manifest.files_key or key
+    listing, seen = whole.listings.get(files_key), whole.seen.get(files_key)
+    if listing is None or seen is None:
+        if seen is None:
+            whole.faults.add(files_key, "is missing, though the run's manifest names it")
+        return
+    if manifest.files is None and seen.sha256 != manifest.files_sha256:
+        whole.faults.add(files_key, "does not have the digest that the run's manifest gives for it")
+    expected = listing.run_id(manifest.observed_ledger)
     if manifest.run_id != expected:
         whole.faults.add(key, f"$.run_id is {manifest.run_id}, but the files listed give {expected}")
-    _check_files(whole, manifest, key)
+    if manifest.files is None and (manifest.file_count, manifest.bytes) != (found := listing.size):
+        whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {found}")
+    _check_files(whole, listing, {key, files_key})
 
 
-def _check_files(whole: Whole, manifest: RunManifest, manifest_key: str) -> None:
+def _check_files(whole: Whole, listing: RunListing, records: set[str]) -> None:
     kinds: Counter[str] = Counter()
-    for listed in manifest.files:
+    manifest_key = min(records)
+    for listed in listing:
         kinds[listed.kind] += 1
         if listed.kind != kind_of(listed.key):
             whole.faults.add(manifest_key, f"lists {listed.key} as a {listed.kind}")
@@ -512,8 +522,8 @@ def _check_files(whole: Whole, manifest: RunManifest, manifest_key: str) -> None
                 whole.faults.add(listed.key, "is missing, though the run's manifest lists it")
         elif (seen.bytes, seen.sha256) != (listed.bytes, listed.sha256):
             whole.faults.add(listed.key, "does not have the bytes that the run's manifest gives for it")
-    names = {listed.key for listed in manifest.files}
-    own = {POINTER_KEY, manifest_key, *whole.unlisted}
+    names = set(listing.frame["key"])
+    own = {POINTER_KEY, *records, *whole.unlisted}
     for key in sorted(whole.seen.keys() - names - own):
         whole.faults.add(key, "is a file of the run, but its manifest does not list it")
     for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.listing else ())):

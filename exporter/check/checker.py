@@ -43,6 +43,8 @@ from exporter.tree.families import (
     OPENAPI_KEY,
     PAGE,
     POINTER_KEY,
+    RUN,
+    RUN_FILES,
     TOTALS_PAGE,
     YIELDS,
     assets_folder,
@@ -53,6 +55,7 @@ from exporter.tree.families import (
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
+from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
 
 RECENT = 32
 """So many first pages are remembered."""
@@ -205,7 +208,7 @@ class TreeChecker:
         self,
         key: str,
         data: bytes,
-        filters: dict[str, str] | None,
+        filters: Mapping[str, str] | None,
         token: str,
         written: msgspec.Struct | None,
         links: tuple[str, ...] | None,
@@ -229,6 +232,9 @@ class TreeChecker:
         if key.endswith(".parquet"):
             if key == LATEST_PARQUET.template:
                 return None  # it must have the bytes of the run's own file
+            if RUN_FILES.pattern.fullmatch(key):
+                whole.listings[key] = RunListing.from_parquet(data)
+                return None
             facts = read_parquet(data, self._ledger)
             if isinstance(facts, str):
                 raise CheckError(facts)
@@ -252,20 +258,26 @@ class TreeChecker:
             raise CheckError("no file of a tree has such an extension")
         return None
 
-    def _add_head(self, key: str, filters: dict[str, str], page: Page) -> None:
+    def _add_head(self, key: str, filters: Mapping[str, str], page: Page) -> None:
         self._count("AssetsPage", len(page.rows))
         folder = assets_folder(filters.get("market"), filters.get("token"))
         self.whole.heads.setdefault(folder, {})[key[len(folder) + 1 : -len(".json")]] = page
 
-    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
+    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str | None:
         whole = self.whole
+        if RUN.pattern.fullmatch(key):
+            manifest = decode_json(data, ManifestOfAnyAge)
+            whole.manifests[key] = manifest
+            if manifest.files is not None:
+                whole.listings[key] = listing_of(manifest, None)
+                return None
         document = parse_back(key, data, written)
         self._count(type(document).__name__, 0)
         match document:
             case SystemStatus():
                 whole.status = document
             case RunManifest():
-                whole.manifests[key] = document
+                pass
             case HistoryManifest():
                 whole.history = document
                 whole.unlisted.add(key)  # it continues the one that stands, so no single run lists it

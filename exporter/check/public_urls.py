@@ -18,7 +18,7 @@ import msgspec
 from exporter.check.whole import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import AssetsPage, RunManifest, SystemStatus
+from exporter.tree.documents import AssetsPage, SystemStatus
 from exporter.tree.families import (
     BUCKET_PAGE,
     EMPTY_PAGE_KEY,
@@ -33,6 +33,7 @@ from exporter.tree.files import FileKind
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
 from exporter.tree.routes import MAX_LIMIT, route
+from exporter.tree.run_listing import RunListing
 
 MAX_LINKS = 100_000
 """In one page; more are not followed."""
@@ -134,7 +135,7 @@ class _Expected:
 
 
 async def check_public_urls(
-    source: HttpSource, whole: Whole, status: SystemStatus, manifest: RunManifest, count: int, drawn: Random
+    source: HttpSource, whole: Whole, status: SystemStatus, listing: RunListing, count: int, drawn: Random
 ) -> None:
     """Ask for files by their public URLs, and for what must be refused; note every difference.
 
@@ -142,12 +143,12 @@ async def check_public_urls(
         source: the server.
         whole: is told the faults, by URL, and how many URLs were asked for.
         status: the published run's, for its page sizes.
-        manifest: the published run's, for the digests of its files.
+        listing: the published run's files.
         count: how many files are asked for, besides some of which there is only one.
         drawn: which ones.
     """
-    digests = {file.key: file.sha256 for file in manifest.files}
-    sizes = {file.key: file.bytes for file in manifest.files}
+    digests = {file.key: file.sha256 for file in listing}
+    sizes = dict(zip(listing.frame["key"], listing.frame["bytes"], strict=True))
     always = [key for key in digests if key.startswith(ALWAYS_ASKED)]
     keys = [key for key in digests if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
@@ -165,7 +166,7 @@ async def check_public_urls(
         _check_file(source, whole, _Expected("v1/system/status", POINTER_KEY, ""), {}),
     )
     whole.looked.requests += len(expected) + len(ERRORS) + 1
-    await _check_ranges(source, whole, manifest)
+    await _check_ranges(source, whole, listing)
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
@@ -227,9 +228,9 @@ def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
-async def _check_ranges(source: HttpSource, whole: Whole, manifest: RunManifest) -> None:
+async def _check_ranges(source: HttpSource, whole: Whole, listing: RunListing) -> None:
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
-    for file in manifest.files:
+    for file in listing:
         if file.kind != FileKind.HISTORY:
             continue
         answer = await source.ask(file.key, file.bytes, {"range": "bytes=0-3"})

@@ -18,7 +18,7 @@ from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
+from exporter.tree.documents import HistoryManifest, SystemStatus
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
@@ -30,6 +30,7 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
+from exporter.tree.run_listing import ManifestOfAnyAge, listing_of
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """Of a document that no manifest gives the size of."""
@@ -104,16 +105,23 @@ async def _required(source: TreeSource, key: str) -> bytes:
 async def _check(source: TreeSource, pointer: bytes, sample: int | None, progress: Callable[[int], None]) -> Looked:
     status = _decoded(POINTER_KEY, pointer, SystemStatus)
     manifest_bytes = await _required(source, status.manifest_key)
-    manifest = _decoded(status.manifest_key, manifest_bytes, RunManifest)
-    sizes = {file.key: file.bytes for file in manifest.files}
+    try:
+        manifest = decode_json(manifest_bytes, ManifestOfAnyAge)
+    except msgspec.DecodeError as error:
+        raise CheckError(f"{status.manifest_key}: does not decode as RunManifest: {error}") from error
+    files = None if manifest.files is not None else await _required(source, manifest.files_key)
+    listing = listing_of(manifest, files)
+    sizes = dict(zip(listing.frame["key"], listing.frame["bytes"], strict=True))
     drawn = Random(status.run_id)
     checker = TreeChecker(status.observed_ledger, partial=sample is not None, listed=sizes.keys())
     if OPENAPI_KEY in sizes and (openapi := await source.get(OPENAPI_KEY, sizes[OPENAPI_KEY])) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
     checker.add(status.manifest_key, manifest_bytes)
+    if files is not None:
+        checker.add(manifest.files_key, files)
 
-    keys = list(sizes) if sample is None else _sample(manifest, status, sample, drawn)
+    keys = list(sizes) if sample is None else _sample(list(sizes), status, sample, drawn)
     async for key, data in _read(source, keys, sizes, progress):
         if data is not None:
             checker.add(key, data)
@@ -124,7 +132,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
     if sample is None:
         await _read_wanted(source, checker, progress)
     if isinstance(source, HttpSource):
-        await check_public_urls(source, checker.whole, status, manifest, sample or PUBLIC_URLS, drawn)
+        await check_public_urls(source, checker.whole, status, listing, sample or PUBLIC_URLS, drawn)
     try:
         return checker.finish()
     except TreeFaultsError as error:
@@ -149,14 +157,13 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
     )
 
 
-def _sample(manifest: RunManifest, status: SystemStatus, count: int, drawn: Random) -> list[str]:
+def _sample(listed: list[str], status: SystemStatus, count: int, drawn: Random) -> list[str]:
     """So many keys of each part of the tree, and those of which there is only one."""
     parts: dict[str, list[str]] = {}
-    manifest_keys = {file.key for file in manifest.files}
-    for file in manifest.files:
-        part = "always" if file.key.startswith(ALWAYS_READ) else "/".join(file.key.split("/")[:2])
-        parts.setdefault(part, []).append(file.key)
-    chosen = {_longest(manifest_keys, status)}
+    for key in listed:
+        part = "always" if key.startswith(ALWAYS_READ) else "/".join(key.split("/")[:2])
+        parts.setdefault(part, []).append(key)
+    chosen = {_longest(listed, status)}
     for part, keys in parts.items():
         chosen.update(keys if part == "always" or len(keys) <= count else drawn.sample(keys, count))
     return sorted(chosen)

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from exporter.errors import CheckError, counted
 from exporter.render.assets_pages import page_bytes
-from exporter.tree.documents import HistoryManifest, PoolSnapshot, RunManifest, SystemStatus, encode
+from exporter.tree.documents import HistoryManifest, PoolSnapshot, SystemStatus, encode
 from exporter.tree.families import assets_folder
+from exporter.tree.run_listing import ManifestOfAnyAge, RunListing
 from exporter.tree.values import Cursor
 
 SHOWN_FAULTS = 20
@@ -284,7 +285,9 @@ class Whole:
     links: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The links of web pages, by key."""
     status: SystemStatus | None = None
-    manifests: dict[str, RunManifest] = field(default_factory=dict)
+    manifests: dict[str, ManifestOfAnyAge] = field(default_factory=dict)
+    listings: dict[str, RunListing] = field(default_factory=dict)
+    """The files that runs list, by the key of the file that lists them."""
     history: HistoryManifest | None = None
 
     listing: tuple[int, ...] = ()

@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import msgspec
+import polars as pl
 
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint import HistoryArchive
@@ -32,12 +33,13 @@ from exporter.archive.trusted_organisations import trust_file, trust_of
 from exporter.console import Console
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
 from exporter.job.evidence import unpacked
-from exporter.publishing.standing import RUNS_PREFIX, RunListing, read_current_listing, read_listing, read_published
+from exporter.publishing.standing import RUNS_PREFIX, manifest_keys, read_current_listing, read_listing, read_published
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Proof, ProofList, timestamp
+from exporter.tree.documents import ManifestFile, Proof, ProofList, timestamp
 from exporter.tree.families import EVIDENCE, PROOF, PROOFS, RUN, TRUST, VERIFIER
 from exporter.tree.read_back import render_document
+from exporter.tree.run_listing import RunListing
 
 MAX_RUNS = 100
 """So many of the newest runs are looked at."""
@@ -90,16 +92,16 @@ def prove(
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
     network = published.pointer.network
     trusted = trust_of(network, trust)
-    current = read_current_listing(store, published.pointer)
-    runs = {listing.run_id: listing for listing in (current, *_earlier(store))}
+    read_current_listing(store, published.pointer)  # raises for a tree that is damaged
+    runs = {key[len(RUNS_PREFIX) : -len(".json")]: key for key in manifest_keys(store)}
     known = {proof.run_id for proof in _known(store)}
     added, waiting = list[tuple[Proof, bytes]](), dict[str, str]()
     refuted: RefutedError | None = None
     with tempfile.TemporaryDirectory() as folder, store.exclusive():
         opened = Archives.open(archives or trusted.archives, Path(folder))
-        for run_id, listing in sorted(runs.items(), key=lambda item: -_ledger(item[0]))[:MAX_RUNS]:
-            evidence = next((file for file in listing.files if file.key.startswith(EVIDENCE.prefix)), None)
-            if run_id in known or evidence is None:
+        for run_id in sorted(runs, key=lambda run_id: -_ledger(run_id))[:MAX_RUNS]:
+            evidence = None if run_id in known else _evidence_of(store, runs[run_id])
+            if evidence is None:
                 continue
             stored = store.get(evidence.key)
             if stored is None or hashlib.sha256(stored.data).hexdigest() != evidence.sha256:
@@ -192,11 +194,11 @@ def _ledger(run_id: str) -> int:
     return int(run_id.partition("-")[0])
 
 
-def _earlier(store: Store) -> Iterator[RunListing]:
-    for info in store.list(RUNS_PREFIX):
-        listing = read_listing(store, info.key)
-        if listing is not None:
-            yield listing
+def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:
+    listing = read_listing(store, manifest_key)
+    if listing is None:
+        return None
+    return next(iter(RunListing(listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix)))), None)
 
 
 def _known(store: Store) -> list[Proof]:

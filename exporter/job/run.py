@@ -429,7 +429,7 @@ def _expected_files(store: Store) -> int | None:
     """How many files the last run had; None where there was none."""
     try:
         published = read_published(store)
-        return None if published is None else len(read_current_listing(store, published.pointer).files)
+        return None if published is None else len(read_current_listing(store, published.pointer))
     except StoreError:
         return None  # publishing itself says what is wrong with the store
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import polars as pl
 from msgspec import structs
 
 from exporter.archive.archive_places import Archives
@@ -36,9 +37,10 @@ from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores import open_store
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ProofList, RunManifest, SystemStatus
+from exporter.tree.documents import ProofList, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY, PROOFS
 from exporter.tree.read_back import render_document
+from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
 
 BEYOND_A_RUN = re.compile(r"data\.html|datapackage\.json|v1/changes\.json|.*\.atom")
 """The keys of files that also tell of the history's files, or of earlier runs: that they agree with the rest of the
@@ -89,10 +91,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Got:
-    """What is needed of a tree: its status, the digests of the run's files by key, its evidence, and its proof."""
+    """What is needed of a tree: its status, the listing of the run's files, its evidence, and its proof."""
 
     status: SystemStatus
-    files: dict[str, str]
+    files: RunListing
     evidence: bytes
     proof: bytes | None
 
@@ -146,11 +148,13 @@ async def _fetch(uri: str, folder: Path) -> _Got:
     """What is needed of the tree; the history before the run goes into ``folder``/tree, as an output to go on with."""
     async with open_tree(uri) as source:
         status = decode_json(await _get(source, POINTER_KEY), SystemStatus)
-        manifest = decode_json(await _get(source, status.manifest_key, status.manifest_sha256), RunManifest)
-        files = {file.key: file.sha256 for file in manifest.files}
-        if status.evidence_key not in files:
+        manifest = decode_json(await _get(source, status.manifest_key, status.manifest_sha256), ManifestOfAnyAge)
+        data = await _get(source, manifest.files_key) if manifest.files is None else None
+        files = listing_of(manifest, data)
+        evidence_sha256 = None if status.evidence_key is None else files.sha256_of(status.evidence_key)
+        if status.evidence_key is None or evidence_sha256 is None:
             raise RefutedError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
-        evidence = await _get(source, status.evidence_key, files[status.evidence_key])
+        evidence = await _get(source, status.evidence_key, evidence_sha256)
         store = open_store(str(folder / "tree"))
         history = await read_manifest(source)
         earlier = [file for file in history.files if file.first_ledger < status.observed_ledger]
@@ -205,9 +209,11 @@ def _make_again(got: _Got, folder: Path) -> int:
         raise RefutedError(f"no run can be made of the evidence: {error}") from None
     published = read_published(store)
     assert published is not None  # by this very run
-    made = {file.key: file.sha256 for file in read_current_listing(store, published.pointer).files}
-    for key in sorted(made.keys() | got.files.keys()):
-        if made.get(key) != got.files.get(key) and not BEYOND_A_RUN.fullmatch(key):
-            what = "is not among the run's files" if key not in got.files else "does not follow from the run's evidence"
+    made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
+    files = made.join(got.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
+    differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
+    for key, listed in differ.select("key", "sha256").iter_rows():
+        if not BEYOND_A_RUN.fullmatch(key):
+            what = "is not among the run's files" if listed is None else "does not follow from the run's evidence"
             raise RefutedError(f"{key} {what}")
-    return sum(got.files.get(key) == digest for key, digest in made.items())
+    return files.height - differ.height

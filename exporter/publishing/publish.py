@@ -4,7 +4,8 @@
     pointer
 
 1. Immutable files first. Nothing that readers can find refers to them yet.
-2. The run's manifest, so that whatever this run leaves behind is known to the sweep (`exporter.publishing.retention`).
+2. The listing of the run's files and then its manifest, which names it, so that whatever this run leaves behind is
+   known to the sweep (`exporter.publishing.retention`).
 3. The intent: from here on documents change, and no earlier ledger may be published any more.
 4. The history's manifest with the Delta table that follows it, and the documents. Each is replaced in one step, and
    refers only to what is there already. The listings without a limit come last, because they answer for limits that
@@ -18,8 +19,8 @@ run, at this ledger or a later one, writes what is missing and goes on. Nothing 
 
 from __future__ import annotations
 
-import hashlib
 import random
+import struct
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,7 +43,6 @@ from exporter.publishing.retention import forget_superseded
 from exporter.publishing.standing import (
     INTENT_KEY,
     Intent,
-    ListedFile,
     Published,
     read_current_listing,
     read_intent,
@@ -51,9 +51,10 @@ from exporter.publishing.standing import (
 )
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, ManifestFile, RunManifest, SystemStatus, timestamp
-from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, is_listing, kind_of
+from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, RUN_FILES, is_listing, kind_of
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
+from exporter.tree.run_listing import ListingBuilder, RunListing
 
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """How the keys begin that the publisher itself writes; a run renders nothing there."""
@@ -101,7 +102,8 @@ class PublishResult:
 class SealedRun:
     """A run of which everything is known but its status document.
 
-    ``records`` are the files that were not in the stream: the Parquet file, the run's manifest and the history's.
+    ``records`` are the files that were not in the stream: the Parquet file, the listing of the run's files, its
+    manifest and the history's.
     """
 
     summary: RunSummary
@@ -127,7 +129,8 @@ class Publication:
         self._store, self._published = store, published
         self._documents, self._listings = documents, listings
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
-        self._listing: dict[str, ManifestFile] = {}
+        self._listing = ListingBuilder()
+        self._page_digests: dict[int, int] = {}
         self._pages = Written()
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replacing)
         """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
@@ -138,13 +141,18 @@ class Publication:
         Raises:
             CheckError: the stream holds what must not be published.
         """
-        self._pages += self._store.put_new_many(_pages_of(files, self._listing, self._documents, self._listings))
+        self._pages += self._store.put_new_many(self._pages_of(files))
 
     def seal(self) -> SealedRun:
-        """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet."""
-        parquet = self._store.put_new_many(_history_of(self._history, self._listing))
-        manifest, summary = _summarize(self._listing, self._observed_ledger, self._published, self._now())
-        records = [manifest] if self._history is None else [self._history.file, manifest]
+        """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet.
+
+        Raises:
+            CheckError: a document was rendered twice, or the history's entry is not of its file.
+        """
+        parquet = self._store.put_new_many(self._history_file())
+        records, summary = _summarize(self._listing.finish(), self._observed_ledger, self._published, self._now())
+        if self._history is not None:
+            records.append(self._history.file)
         if self.history_manifest is not None:
             records.append(render_document(self.history_manifest))
         return SealedRun(summary, self._pages, parquet, tuple(records))
@@ -157,7 +165,8 @@ class Publication:
         """
         store, records = self._store, {file.key: file for file in run.records}
         pointer = _checked_status(status, run.summary)
-        store.put(run.summary.manifest_key, records[run.summary.manifest_key].data)
+        for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
+            store.put(key, records[key].data)
         forget_superseded(store, run.summary.manifest_key)
         store.put(INTENT_KEY, _intent(run.summary))
         if self.history_manifest is not None:
@@ -166,6 +175,35 @@ class Publication:
         store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
         _move_pointer(store, pointer.data, self._published)
         return PublishResult(run.summary, run.pages, run.history, replaced)
+
+    def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
+        """List every file of the stream, pass the pages on, and let the documents wait."""
+        for file in files:
+            if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
+                raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
+            _refuse_stray(file)
+            if file.kind is FileKind.PAGE:
+                # Two filters can share a page. Hashes are enough to know it by: other bytes have another digest.
+                name, digest = hash(file.key), hash((file.sha256, len(file.data)))
+                if name in self._page_digests:
+                    if self._page_digests[name] != digest:
+                        raise CheckError(f"{file.key}: rendered twice in one run")
+                    continue
+                self._page_digests[name] = digest
+                yield file.key, file.data
+            else:
+                (self._listings if is_listing(file.key) else self._documents).add(file)
+            self._listing.add(file.key, file.kind.value, len(file.data), file.sha256)
+
+    def _history_file(self) -> Iterator[tuple[str, bytes]]:
+        if self._history is None:
+            return
+        file, entry = self._history.file, self._history.entry
+        _refuse_stray(file)
+        if (entry.key, entry.bytes, entry.sha256) != (file.key, len(file.data), file.sha256):
+            raise CheckError(f"{file.key}: the history's entry does not describe this file")
+        self._listing.add(file.key, file.kind.value, len(file.data), file.sha256)
+        yield file.key, file.data
 
 
 @contextmanager
@@ -205,19 +243,6 @@ def begin_publication(
         yield Publication(store, documents, listings, published, observed_ledger, history, replacing, now)
 
 
-def run_id_of(observed_ledger: int, files: Iterable[ManifestFile]) -> str:
-    """Compute the id of a run from its pages, documents and Parquet file.
-
-    It is the ledger, a dash, and the first 12 hex digits of the SHA-256 over one line for each file, ascending by
-    key: the file's own SHA-256, two spaces, the key, a line feed (what ``sha256sum`` prints).
-    """
-    lines = (f"{file.sha256}  {file.key}\n" for file in sorted(files, key=lambda file: file.key))
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line.encode())
-    return f"{observed_ledger}-{digest.hexdigest()[:12]}"
-
-
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart | None, replacing: bool
 ) -> tuple[HistoryManifest | None, list[str]]:
@@ -233,67 +258,38 @@ def _extended_history_manifest(
     return extend_history(kept, history.entry), withdrawn
 
 
-def _pages_of(
-    files: Iterable[RenderedFile], listing: dict[str, ManifestFile], documents: Spool, listings: Spool
-) -> Iterator[tuple[str, bytes]]:
-    """List every file of the stream, pass the pages on, and let the documents wait."""
-    for file in files:
-        if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
-            raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
-        if not _enter(file, listing):
-            continue
-        if file.kind is FileKind.PAGE:
-            yield file.key, file.data
-        else:
-            (listings if is_listing(file.key) else documents).add(file)
-
-
-def _history_of(history: HistoryPart | None, listing: dict[str, ManifestFile]) -> Iterator[tuple[str, bytes]]:
-    if history is None:
-        return
-    _enter(history.file, listing)
-    listed = listing[history.file.key]
-    if (history.entry.key, history.entry.bytes, history.entry.sha256) != (listed.key, listed.bytes, listed.sha256):
-        raise CheckError(f"{history.file.key}: the history's entry does not describe this file")
-    yield history.file.key, history.file.data
-
-
-def _enter(file: RenderedFile, listing: dict[str, ManifestFile]) -> bool:
-    """List a file; False when the same page was rendered before (two filters can share a page)."""
+def _refuse_stray(file: RenderedFile) -> None:
+    """Raise `CheckError` for a file that no run renders."""
     if not is_key(file.key):
         raise CheckError(f"{file.key}: not a key that a store accepts")
     if kind_of(file.key) is not file.kind or file.key.startswith(_OWN):
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the one that stands")
-    entry = ManifestFile(key=file.key, kind=file.kind.value, bytes=len(file.data), sha256=file.sha256)
-    known = listing.setdefault(file.key, entry)
-    if known is entry:
-        return True
-    if file.kind is FileKind.PAGE and known == entry:
-        return False
-    raise CheckError(f"{file.key}: rendered twice in one run")
 
 
 def _summarize(
-    listing: dict[str, ManifestFile], observed_ledger: int, published: Published | None, published_at: datetime
-) -> tuple[RenderedFile, RunSummary]:
-    """Make the run's manifest, and what the status document says of the run."""
-    files = [listing[key] for key in sorted(listing)]
-    run_id = run_id_of(observed_ledger, files)
+    listing: RunListing, observed_ledger: int, published: Published | None, published_at: datetime
+) -> tuple[list[RenderedFile], RunSummary]:
+    """Make the listing's file and the run's manifest, and what the status document says of the run."""
+    run_id = listing.run_id(observed_ledger)
+    files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.to_parquet(), FileKind.DOCUMENT)
     manifest = render_document(
         RunManifest(
             run_id=run_id,
             observed_ledger=observed_ledger,
             published_at=_time(published_at),
-            files=files,
+            file_count=listing.size[0],
+            bytes=listing.size[1],
+            files_key=files.key,
+            files_sha256=files.sha256,
         )
     )
-    return manifest, RunSummary(
+    return [files, manifest], RunSummary(
         run_id=run_id,
         observed_ledger=observed_ledger,
         published_at=published_at,
-        manifest_key=RUN.key(run_id=run_id),
+        manifest_key=manifest.key,
         manifest_sha256=manifest.sha256,
         previous_run_id=None if published is None else published.pointer.run_id,
     )
@@ -355,7 +351,7 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
             return 0
         if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
-        chosen = _chosen(read_current_listing(store, pointer).files, summary.run_id, max_files)
+        chosen = _chosen(read_current_listing(store, pointer), summary.run_id, max_files)
         by_key = {file.key: file for file in chosen}
         for key, stored in read_many(store, by_key):
             _compare(stored, by_key[key])
@@ -364,13 +360,13 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
     return len(chosen)
 
 
-def _chosen(files: list[ListedFile], run_id: str, max_files: int | None) -> list[ListedFile]:
-    if max_files is None or len(files) <= max_files:
-        return files
-    return random.Random(run_id).sample(files, max_files)
+def _chosen(listing: RunListing, run_id: str, max_files: int | None) -> list[ManifestFile]:
+    if max_files is None or len(listing) <= max_files:
+        return list(listing)
+    return list(RunListing(listing.frame[random.Random(run_id).sample(range(len(listing)), max_files)]))
 
 
-def _compare(stored: StoredObject | None, file: ListedFile) -> None:
+def _compare(stored: StoredObject | None, file: ManifestFile) -> None:
     if stored is None:
         raise PublishedCheckError(f"{file.key} is missing, though the run's manifest lists it")
     if len(stored.data) != file.bytes or etag_of(stored.data) != file.sha256:
@@ -381,12 +377,12 @@ class Spool:
     """Rendered documents wait here until everything that they point to is in the store.
 
     It is filled once and then read, in the same order. Use it as a context manager; leaving it discards what it
-    holds.
+    holds. Nothing of a document stays in memory beyond ``memory_bytes`` for all of them.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
-        self._entries: list[tuple[str, int, tuple[str, ...]]] = []
+        self._count = 0
 
     def __enter__(self) -> Spool:
         return self
@@ -397,7 +393,7 @@ class Spool:
         self._file.close()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._count
 
     def add(self, file: RenderedFile) -> None:
         """Add a file.
@@ -405,9 +401,12 @@ class Spool:
         Raises:
             StoreError: the folder for temporary files is full or cannot be written.
         """
+        names = "\n".join((file.key, *file.stands_for)).encode()
         with _reported():
+            self._file.write(_LENGTHS.pack(len(names), len(file.data)))
+            self._file.write(names)
             self._file.write(file.data)
-        self._entries.append((file.key, len(file.data), file.stands_for))
+        self._count += 1
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Give every file, in the order in which they were added."""
@@ -421,15 +420,23 @@ class Spool:
             for name in names:
                 yield f"{folder}/{name}", data
 
-    def _read(self) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
+    def _read(self) -> Iterator[tuple[str, bytes, list[str]]]:
         with _reported():
             self._file.seek(0)
-        for key, length, names in self._entries:
-            with _reported():
-                data = self._file.read(length)
-            if len(data) != length:
-                raise StoreError(f"the temporary file that held {key} was cut short; run again")
-            yield key, data, names
+        for _ in range(self._count):
+            names_length, length = _LENGTHS.unpack(self._take(_LENGTHS.size))
+            key, *names = self._take(names_length).decode().split("\n")
+            yield key, self._take(length), names
+
+    def _take(self, length: int) -> bytes:
+        with _reported():
+            data = self._file.read(length)
+        if len(data) != length:
+            raise StoreError("the temporary file that held the rendered documents was cut short; run again")
+        return data
+
+
+_LENGTHS = struct.Struct("<QQ")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ In this order, so that a sweep that dies is completed by the next one:
 1. documents of earlier runs that the published run does not have (a market that vanished): at once, because they
    would be served as if they were current;
 2. pages that are older than the retention time and belong to no run that is retained;
-3. manifests of runs whose retention time is over;
+3. manifests and listings of runs whose retention time is over, and listings of runs that died before their manifest;
 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
    that died, which the history's manifest does not name; versions of the Delta table's log that could not be read in
    full any more; and temporary files.
@@ -29,13 +29,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import msgspec
+import polars as pl
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
 from exporter.publishing.delta_table import trim
 from exporter.publishing.standing import (
     RUNS_PREFIX,
-    RunListing,
+    manifest_keys,
     read_current_listing,
     read_intent,
     read_listing,
@@ -45,8 +46,9 @@ from exporter.publishing.standing import (
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import FAMILIES, HISTORY_PREFIX, Sweep
-from exporter.tree.files import FileKind, is_key
+from exporter.tree.families import FAMILIES, HISTORY_PREFIX, RUN_FILES, Sweep
+from exporter.tree.files import FileKind
+from exporter.tree.run_listing import RunListing
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
 """Since when each earlier run is superseded. The sweep's own record, no part of the API."""
@@ -104,7 +106,7 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     Raises:
         StoreError: the runs cannot be listed, or the record cannot be written.
     """
-    earlier = sorted(info.key for info in store.list(RUNS_PREFIX) if info.key != current)
+    earlier = [key for key in manifest_keys(store) if key != current]
     if moment is None:
         return Runs(current, tuple(earlier), ())
     present = int(moment.timestamp())
@@ -236,7 +238,7 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             return SweepResult(
                 documents=store.delete(plan.stale_documents),
                 pages=_remove_pages(store, plan.runs, before),
-                runs=store.delete(plan.runs.expired),
+                runs=_remove_runs(store, plan.runs),
                 history=_remove_history(store, plan.history, before),
                 leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
             )
@@ -258,7 +260,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     current = read_current_listing(store, published.pointer)
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
-    stale: set[str] = set()
+    kept, stale = _documents(current), set[str]()
     for key in (*runs.retained, *runs.expired):
         try:
             listing = read_listing(store, key)
@@ -267,17 +269,12 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
                 continue
             raise
         if listing is not None:
-            stale |= _documents(listing)
-    return _Plan(runs, tuple(sorted(stale - _documents(current))), history)
+            stale.update(_documents(listing).join(kept, on="key", how="anti")["key"])
+    return _Plan(runs, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
 
 
-def _documents(listing: RunListing) -> set[str]:
-    """Name the documents of a run that may be removed; what a damaged manifest may name is left alone."""
-    return {
-        file.key
-        for file in listing.files
-        if file.kind == FileKind.DOCUMENT and is_key(file.key) and not file.key.startswith(_KEPT)
-    }
+def _documents(listing: RunListing) -> pl.DataFrame:
+    return listing.frame.lazy().filter(pl.col("kind") == FileKind.DOCUMENT.value).select("key").collect()
 
 
 def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
@@ -287,15 +284,25 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     """
     removed = 0
     old = (info.key for prefix in _EXPIRING for info in store.list(prefix) if info.modified < before)
-    while batch := set(islice(old, BATCH_PAGES)):
+    while keys := list(islice(old, BATCH_PAGES)):
+        batch = pl.DataFrame({"key": keys})
         for key in (runs.current, *runs.retained):
             listing = read_listing(store, key)
             if listing is None:
                 raise StoreError(f"{key} vanished while pages were removed; nothing more was removed")
-            batch.difference_update(file.key for file in listing.files)
-            if not batch:
+            batch = batch.join(listing.frame, on="key", how="anti")
+            if batch.is_empty():
                 break
-        removed += store.delete(sorted(batch))
+        removed += store.delete(batch["key"].sort())
+    return removed
+
+
+def _remove_runs(store: Store, runs: Runs) -> int:
+    """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
+    removed = store.delete(runs.expired)
+    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(RUNS_PREFIX)]
+    named = {f"{key.removesuffix('.json')}.parquet" for key in manifest_keys(store)}
+    store.delete(sorted(found[0] for found in left if found is not None and found[0] not in named))
     return removed
 
 

@@ -14,11 +14,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.deployments.networks import network_of
-from exporter.errors import ConfigError, NotNewerError, SourceError, StoreError, printable
+from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, RUN
-from exporter.tree.files import check_key
+from exporter.tree.files import check_key, is_key
+from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
 
 INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
@@ -30,6 +31,8 @@ MAX_LEDGERS_PER_SECOND = 10
 
 SPARE_LEDGERS = 1_000
 """Allowed beyond that, because close times are rounded and clocks of validators differ."""
+
+_RESTORE = "Restore it from a copy; only if nothing in this tree is worth keeping, remove the tree and run again"
 
 _Ledger = Annotated[int, Meta(ge=1)]
 _Decoded = TypeVar("_Decoded", bound=Struct)
@@ -56,22 +59,6 @@ class Intent(Struct, frozen=True):
     run_id: str
     observed_ledger: _Ledger
     started_at: str
-
-
-class ListedFile(Struct, frozen=True):
-    """One file of a run, as its manifest lists it."""
-
-    key: str
-    kind: str
-    bytes: int
-    sha256: str
-
-
-class RunListing(Struct, frozen=True):
-    """The files of a run."""
-
-    run_id: str
-    files: list[ListedFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +121,44 @@ def unfinished_run(published: Published | None, intent: Intent | None) -> Intent
     return intent
 
 
+def manifest_keys(store: Store) -> list[str]:
+    """The keys of the manifests of all runs that stand, ascending."""
+    return sorted(info.key for info in store.list(RUNS_PREFIX) if RUN.pattern.fullmatch(info.key))
+
+
 def read_listing(store: Store, key: str) -> RunListing | None:
-    """Read the manifest of a run; None when there is none under this key.
+    """Read the listing of a run by the key of its manifest; None when there is no such manifest.
 
     Raises:
-        StoreError: it cannot be understood.
+        StoreError: the manifest or the listing cannot be understood, or the listing is missing.
     """
     stored = store.get(key)
-    return None if stored is None else _decode(key, stored, RunListing)
+    return None if stored is None else _listing_of(store, key, stored)
 
 
 def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
-    """Read the manifest that the pointer names, and check it against the digest there.
+    """Read the listing of the run that the pointer names, and check its manifest against the digest there.
 
     Raises:
-        StoreError: it is missing, has another digest, or cannot be understood.
+        StoreError: something is missing, has another digest, or cannot be understood.
     """
     stored = store.get(pointer.manifest_key)
     if stored is None:
         raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
     if etag_of(stored.data) != pointer.manifest_sha256:
         raise StoreError(f"{pointer.manifest_key} does not have the digest that {POINTER_KEY} gives for it")
-    return _decode(pointer.manifest_key, stored, RunListing)
+    return _listing_of(store, pointer.manifest_key, stored)
+
+
+def _listing_of(store: Store, key: str, stored: StoredObject) -> RunListing:
+    manifest = _decode(key, stored, ManifestOfAnyAge)
+    listed = store.get(manifest.files_key) if is_key(manifest.files_key) else None
+    if listed is None and manifest.files is None:
+        raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_RESTORE}")
+    try:
+        return listing_of(manifest, None if listed is None else listed.data)
+    except CheckError as error:
+        raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
 
 
 def standing_ledger(published: Published | None, intent: Intent | None) -> int | None:
@@ -253,7 +256,4 @@ def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
     try:
         return decode_json(stored.data, model)
     except msgspec.DecodeError as error:
-        raise StoreError(
-            f"{key} cannot be understood ({error}). Restore it from a copy; only if nothing in this tree is worth "
-            "keeping, remove the tree and run again"
-        ) from error
+        raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error

@@ -1000,7 +1000,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a run: `kind` is page, history, document or pointer, `bytes` its size."""
+    """One file of a run, a row of its `files_key`: `kind` is page, history, document or pointer, `bytes` its size."""
 
     key: ObjectKey
     kind: FileKindName
@@ -1009,12 +1009,18 @@ class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Every file that a run wrote or relies on, with its digest."""
+    """Where every file that a run wrote or relies on is listed with its digest: in the Parquet file `files_key`.
+
+    Its columns are `key`, `kind` (page, history or document), `bytes` and `sha256` (32 bytes), ascending by key.
+    """
 
     run_id: RunId
     observed_ledger: Ledger
     published_at: Timestamp
-    files: list[ManifestFile]
+    file_count: Count
+    bytes: Count
+    files_key: ObjectKey
+    files_sha256: Digest
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):

@@ -342,12 +342,15 @@ RUN = _document(
         "getRun",
         "system",
         "The files of a run",
-        "Every file of a run with its size and SHA-256; runs that are past the retention time are gone.",
+        "How many files a run has, and the Parquet file that lists each with its size and SHA-256; runs that are past "
+        "the retention time are gone.",
         ("run_id_path",),
         ("not_found",),
     ),
     sweep=Sweep.AFTER_RETENTION,
 )
+RUN_FILES = _document("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
+"""The files of a run, as rows."""
 HISTORY_MANIFEST = _document(
     "v1/history.json",
     HistoryManifest,
@@ -550,6 +553,7 @@ FAMILIES = (
     # The runs and the history.
     POINTER,
     RUN,
+    RUN_FILES,
     CHANGES,
     FEED,
     MARKET_FEED,

@@ -35,7 +35,7 @@ from exporter.tree.documents import (
     encode,
     page_token,
 )
-from exporter.tree.families import FAMILIES, key_of, kind_of, parse_key
+from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import Problem
 
@@ -91,8 +91,8 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
                 if count != listed:
                     return f"$.{field}_count is {count}, but $.{field} has {listed}"
         case RunManifest():
-            if any(later.key <= earlier.key for earlier, later in pairwise(document.files)):
-                return "$.files must ascend by key, each once"
+            if document.files_key != RUN_FILES.key(run_id=document.run_id):
+                return f"$.files_key is {document.files_key}"
     return None
 
 

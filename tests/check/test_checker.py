@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import parse_back
+from exporter.tree.run_listing import RunListing
 from tests.check.trees import (
     RUNS,
     Files,
@@ -37,6 +39,7 @@ from tests.check.trees import (
     good_tree,
     keys,
     lie,
+    listed_of,
     manifest_of,
     seal,
     small_tree,
@@ -88,7 +91,7 @@ class TestGoodTree:
 
         rows = len(json.loads(files["v1/assets/limit/5.json"])["data"])
         status = status_of(files)
-        listed = manifest_of(files)["files"]
+        listed = listed_of(files)
         heads = [key for key in keys(files, "v1/assets/") if key.endswith("/index.json") or "/limit/" in key]
         assert looked.pools == status["pool_count"] - len(status["unread"])
         assert looked.pools > rows
@@ -235,8 +238,8 @@ class TestMissingAndDamaged:
     def test_any_single_byte(self, data: st.DataObject) -> None:
         """Any change of any byte of any file that the run lists, or of its records, is detected."""
         files = good_tree()
-        listed = sorted([entry["key"] for entry in manifest_of(files)["files"]])
-        own = [status_of(files)["manifest_key"], "v1/history.json"]
+        listed = [entry.key for entry in listed_of(files)]
+        own = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], "v1/history.json"]
         key = data.draw(st.sampled_from([*listed, *own, *own]))
         position = data.draw(st.integers(0, len(files[key]) - 1))
         byte = data.draw(st.integers(1, 255))
@@ -464,7 +467,8 @@ class TestConsistentLies:
         """Where the pools of the run are known, as in the job, the tree must list them and nothing else."""
         files = small_tree(3)
         ledger = status_of(files)["observed_ledger"]
-        run = [*keys(files, "", ""), POINTER_KEY, status_of(files)["manifest_key"], "v1/history.json"]
+        records = [POINTER_KEY, status_of(files)["manifest_key"], manifest_of(files)["files_key"], "v1/history.json"]
+        run = [*keys(files, "", ""), *records]
 
         def checked(rows: list[PoolSnapshot] | None) -> TreeChecker:
             checker = TreeChecker(ledger, rows=rows)
@@ -531,11 +535,46 @@ class TestConsistentLies:
         assert_named(files, "index.html", "links to /v1/nowhere, but")
 
     def test_unlisted_record(self, files: Files) -> None:
-        """A run's id is the digest of its files; another one is found."""
-        key = status_of(files)["manifest_key"]
-        change(files, key, lambda manifest: manifest["files"].pop(0))
+        """A run's id is the digest of its files; another one is found, and so are other counts and another listing."""
+        key, files_key = status_of(files)["manifest_key"], manifest_of(files)["files_key"]
+        files[files_key] = RunListing.of(listed_of(files)[1:]).to_parquet()
+        digest = sha256(files[files_key]).hexdigest()
 
+        with pytest.raises(CheckError, match=f"{files_key} does not have the digest that the run's manifest gives"):
+            check(files)
+        change(files, key, lambda manifest: manifest.update(files_sha256=digest))
         assert_named(files, key, "the files listed give")
+        assert_named(files, key, "but lists")
+
+    def test_no_listing(self, files: Files) -> None:
+        """The listing that the manifest names must be there, and be one."""
+        key, manifest_key = manifest_of(files)["files_key"], status_of(files)["manifest_key"]
+        files[key] = b"PAR1"
+        change(files, manifest_key, lambda manifest: manifest.update(files_sha256=sha256(b"PAR1").hexdigest()))
+        with pytest.raises(CheckError, match="is no listing of files"):
+            check(files)
+        del files[key]
+        with pytest.raises(CheckError, match=f"{key} is missing"):
+            check(files)
+
+    def test_a_run_of_an_earlier_version(self, files: Files) -> None:
+        """A manifest that lists the files itself, as earlier versions wrote it, is as good, and judged as strictly."""
+        manifest, status = manifest_of(files), status_of(files)
+        listed = listed_of(files)
+        del files[manifest["files_key"]]
+        earlier = {name: manifest[name] for name in ("run_id", "observed_ledger", "published_at")}
+        earlier["files"] = [{name: getattr(file, name) for name in file.__struct_fields__} for file in listed]
+
+        def put() -> None:
+            files[status["manifest_key"]] = encoded(earlier)
+            status["manifest_sha256"] = sha256(files[status["manifest_key"]]).hexdigest()
+            files[POINTER_KEY] = encoded(status)
+
+        put()
+        assert check(files).complete
+        earlier["files"].pop(0)
+        put()
+        assert_named(files, status["manifest_key"], "the files listed give")
 
     @pytest.mark.parametrize(
         ("name", "value", "said"),

@@ -178,8 +178,8 @@ def has_query(reply: Reply) -> bool:
         (spoil(is_part, body=b"RAP1"), "answers the range of its first 4 bytes with 4 as"),
         (spoil(is_part, status=416), "offers ranges, but answers one with HTTP status 416"),
         (
-            spoil(lambda reply: reply.path.endswith(".parquet") and reply.status == 200, body=b"PAR1"),
-            ".parquet: does not have the bytes that the run's manifest gives for it",
+            spoil(lambda reply: reply.path == "/v1/latest.parquet" and reply.status == 200, body=b"PAR1"),
+            "v1/latest.parquet: does not have the bytes that the run's manifest gives for it",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from exporter.check.published_tree import check_source
@@ -18,12 +19,12 @@ from exporter.check.whole import Looked
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.publishing.publish import run_id_of
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile, page_token
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
+from exporter.tree.run_listing import RunListing
 from tests.jobs import run, settings_for
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -82,9 +83,14 @@ def manifest_of(files: Files) -> Any:
     return json.loads(files[status_of(files)["manifest_key"]])
 
 
+def listed_of(files: Files) -> list[ManifestFile]:
+    """The files that the manifest of the published run lists."""
+    return list(RunListing.from_parquet(files[manifest_of(files)["files_key"]]))
+
+
 def keys(files: Files, start: str, end: str = ".json") -> list[str]:
     """The keys that the run's manifest lists with this start and end."""
-    listed = [file["key"] for file in manifest_of(files)["files"]]
+    listed = [file.key for file in listed_of(files)]
     return [key for key in listed if key.startswith(start) and key.endswith(end)]
 
 
@@ -113,21 +119,25 @@ def lie(files: Files, key: str, how: Change) -> None:
 
 def seal(files: Files) -> None:
     """Make the run's manifest and the status describe the files as they are now; those that are gone leave it."""
-    manifest = manifest_of(files)
     status = status_of(files)
     listed = []
-    for entry in manifest["files"]:
-        if entry["key"] in files:
-            file = RenderedFile(entry["key"], files[entry["key"]], kind_of(entry["key"]))
+    for entry in listed_of(files):
+        if entry.key in files:
+            file = RenderedFile(entry.key, files[entry.key], kind_of(entry.key))
             listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
-    seal_listing(files, manifest, status, listed)
+    seal_listing(files, status, listed)
 
 
-def seal_listing(files: Files, manifest: Any, status: Any, listed: list[ManifestFile]) -> None:
-    """Write a manifest of these files, and a status that names it."""
-    del files[status["manifest_key"]]
-    manifest["files"] = [{name: getattr(file, name) for name in file.__struct_fields__} for file in listed]
-    manifest["run_id"] = status["run_id"] = run_id_of(manifest["observed_ledger"], listed)
+def seal_listing(files: Files, status: Any, listed: list[ManifestFile]) -> None:
+    """Write a listing and a manifest of these files, and a status that names it."""
+    manifest = manifest_of(files)
+    listing = RunListing.of(listed)
+    del files[status["manifest_key"]], files[manifest["files_key"]]
+    manifest["run_id"] = status["run_id"] = listing.run_id(manifest["observed_ledger"])
+    manifest["file_count"], manifest["bytes"] = listing.size
+    manifest["files_key"] = f"v1/runs/{status['run_id']}.parquet"
+    files[manifest["files_key"]] = listing.to_parquet()
+    manifest["files_sha256"] = sha256(files[manifest["files_key"]]).hexdigest()
     status["manifest_key"] = f"v1/runs/{status['run_id']}.json"
     files[status["manifest_key"]] = encoded(manifest)
     sealed = RenderedFile(status["manifest_key"], files[status["manifest_key"]], kind_of(status["manifest_key"]))
@@ -138,11 +148,9 @@ def seal_listing(files: Files, manifest: Any, status: Any, listed: list[Manifest
 def add_listed(files: Files, key: str, data: bytes) -> None:
     """Add a file to the tree and to the run's manifest."""
     files[key] = data
-    manifest = manifest_of(files)
-    known = [ManifestFile(**entry) for entry in manifest["files"]]
     file = RenderedFile(key, data, kind_of(key))
-    known.append(ManifestFile(key, file.kind.value, len(data), file.sha256))
-    seal_listing(files, manifest, status_of(files), sorted(known, key=lambda entry: entry.key))
+    listed = [*listed_of(files), ManifestFile(key, file.kind.value, len(data), file.sha256)]
+    seal_listing(files, status_of(files), listed)
 
 
 def add_page(files: Files, document: Any) -> str:

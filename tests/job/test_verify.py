@@ -30,6 +30,8 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores import open_store
+from exporter.tree.documents import ManifestFile
+from exporter.tree.run_listing import RunListing
 from tests.archive import signed_archive
 from tests.archive.made_archive import PASSPHRASE, time_to_live
 from tests.archive.signed_archive import trust_document, validators
@@ -160,17 +162,20 @@ def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path:
     other.publish(other.lying()[1])
     status = json.loads((other.out / "v1" / "system" / "status.json").read_bytes())
     honest = json.loads((at_checkpoint.out / "v1" / "system" / "status.json").read_bytes())
-    manifest = other.out / status["manifest_key"]
-    listed = json.loads(manifest.read_bytes())
+    manifest = json.loads((other.out / status["manifest_key"]).read_bytes())
+    listed = RunListing.from_parquet((other.out / manifest["files_key"]).read_bytes())
     evidence = (at_checkpoint.out / honest["evidence_key"]).read_bytes()
     (other.out / honest["evidence_key"]).write_bytes(evidence)
-    for file in listed["files"]:
-        if file["key"] == status["evidence_key"]:
-            file |= {"key": honest["evidence_key"], "bytes": len(evidence), "sha256": sha256(evidence).hexdigest()}
-    listed["files"].sort(key=lambda file: file["key"])
-    lines = "".join(f"{file['sha256']}  {file['key']}\n" for file in listed["files"])
-    run_id = f"127-{sha256(lines.encode()).hexdigest()[:12]}"
-    content = msgspec.json.encode({**listed, "run_id": run_id})
+    files = [file for file in listed if file.key != status["evidence_key"]]
+    files.append(ManifestFile(honest["evidence_key"], "page", len(evidence), sha256(evidence).hexdigest()))
+    listed = RunListing.of(files)
+    run_id, parquet = listed.run_id(127), listed.to_parquet()
+    manifest |= {
+        "run_id": run_id, "files_key": f"v1/runs/{run_id}.parquet", "files_sha256": sha256(parquet).hexdigest(),
+        "bytes": listed.size[1],
+    }  # fmt: skip
+    (other.out / manifest["files_key"]).write_bytes(parquet)
+    content = msgspec.json.encode(manifest)
     status |= {
         "run_id": run_id, "manifest_key": f"v1/runs/{run_id}.json", "manifest_sha256": sha256(content).hexdigest(),
         "evidence_key": honest["evidence_key"],

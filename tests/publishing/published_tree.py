@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
 from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, read_current_listing, read_published
+from exporter.publishing.standing import INTENT_KEY, read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
-from exporter.tree.families import LOG_PREFIX, POINTER_KEY
+from exporter.tree.families import LOG_PREFIX, POINTER_KEY, RUN
 from exporter.tree.files import FileKind, RenderedFile
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 
@@ -207,7 +207,7 @@ def assert_whole(store: Store, run: MadeRun) -> None:
     published = read_published(store)
     assert published is not None
     assert run.ledger == published.pointer.observed_ledger
-    for listed in read_current_listing(store, published.pointer).files:
+    for listed in read_current_listing(store, published.pointer):
         stored = store.get(listed.key)
         assert stored is not None, listed.key
         if listed.kind != FileKind.DOCUMENT:
@@ -237,7 +237,7 @@ def tree_of(store: Store) -> dict[str, object]:
     for info in store.list(""):
         stored = store.get(info.key)
         assert stored is not None
-        if info.key in (POINTER_KEY, INTENT_KEY) or info.key.startswith(RUNS_PREFIX):
+        if info.key in (POINTER_KEY, INTENT_KEY) or RUN.pattern.fullmatch(info.key):
             tree[info.key] = {key: value for key, value in json.loads(stored.data).items() if key not in CLOCK_FIELDS}
         elif info.key == SUPERSEDED_KEY:
             tree[info.key] = sorted(json.loads(stored.data)["superseded"])

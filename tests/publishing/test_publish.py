@@ -24,6 +24,7 @@ from exporter.stores.store import Store, Written
 from exporter.tree.documents import HistoryManifest, RunManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, LOG_PREFIX, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (
     START,
     TestClock,
@@ -124,8 +125,13 @@ def test_records_of_the_run_agree() -> None:
     manifest = msgspec.json.decode(manifest_object.data, type=RunManifest)
     expected = {file.key: (file.kind.value, len(file.data), file.sha256) for file in (*run.files, run.history.file)}
 
-    assert expected == {file.key: (file.kind, file.bytes, file.sha256) for file in manifest.files}
-    assert sorted(expected) == [file.key for file in manifest.files]
+    listing_object = store.get(manifest.files_key)
+    assert listing_object is not None
+    assert manifest.files_sha256 == listing_object.etag
+    listed = list(RunListing.from_parquet(listing_object.data))
+    assert expected == {file.key: (file.kind, file.bytes, file.sha256) for file in listed}
+    assert sorted(expected) == [file.key for file in listed]
+    assert (len(listed), sum(file.bytes for file in listed)) == (manifest.file_count, manifest.bytes)
     assert (first.run_id, 100, "2026-11-21T10:00:00Z") == (
         manifest.run_id,
         manifest.observed_ledger,
@@ -380,6 +386,7 @@ def test_an_error_of_the_stream_leaves_everything() -> None:
         (INTENT_KEY, FileKind.DOCUMENT),
         (HISTORY_MANIFEST_KEY, FileKind.DOCUMENT),
         ("v1/runs/1-abc.json", FileKind.DOCUMENT),
+        ("v1/runs/1-abc.parquet", FileKind.DOCUMENT),
         ("v1/pages/abc.json", FileKind.DOCUMENT),
         ("v1/assets/index.json", FileKind.PAGE),
         ("history/pools/date=2026-11-21/1.parquet", FileKind.HISTORY),

@@ -13,7 +13,7 @@ import pytest
 import exporter.publishing.retention
 from exporter.errors import StoreError
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
-from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX
+from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, manifest_keys
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
@@ -59,7 +59,7 @@ def test_a_reader_has_the_retention_time() -> None:
                     walk(store, head)
         clock.advance(timedelta(hours=1))
 
-    assert 26 <= len(keys_of(store, RUNS_PREFIX)) <= 27
+    assert 26 <= len(manifest_keys(store)) <= 27
     assert_whole(store, make_run(159))
 
 
@@ -144,7 +144,7 @@ def test_order_of_removals() -> None:
     publish_run(bucket, make_run(101, {"CAAA": 3}), clock)
     clock.advance(2 * RETENTION)
     publish_run(bucket, make_run(102, {"CAAA": 3}), clock)
-    bucket.put(SUPERSEDED_KEY, json.dumps({"superseded": dict.fromkeys(keys_of(bucket, RUNS_PREFIX), 1)}).encode())
+    bucket.put(SUPERSEDED_KEY, json.dumps({"superseded": dict.fromkeys(manifest_keys(bucket), 1)}).encode())
     clock.advance(2 * RETENTION)
     bucket.calls.clear()
     result = sweep(bucket, RETENTION, now=clock)
@@ -354,18 +354,60 @@ def test_what_a_damaged_manifest_names() -> None:
         POINTER_KEY,
         HISTORY_MANIFEST_KEY,
         INTENT_KEY,
-        "../outside",
         "state/history-buckets.bin",
         next(iter(page_keys(100))),
         make_run(100).history.file.key,
-        next(iter(keys_of(store, RUNS_PREFIX))),
+        next(iter(manifest_keys(store))),
     ]
-    files = [{"key": key, "kind": "document", "bytes": 1, "sha256": ""} for key in names]
-    store.put(f"{RUNS_PREFIX}99-abc.json", json.dumps({"run_id": "99-abc", "files": files}).encode())
+    put_earlier_manifest(store, names)
     result = sweep(store, RETENTION, now=clock)
 
     assert SweepResult() == result
     assert_whole(store, make_run(100))
+
+    put_earlier_manifest(store, ["../outside"])
+    assert f"{RUNS_PREFIX}99-abc.json cannot be understood" in (sweep(store, RETENTION, now=clock).refused or "")
+
+
+def put_earlier_manifest(store: Store, names: list[str]) -> None:
+    """A run's manifest as versions before wrote it, which lists the files itself, as documents."""
+    files = [{"key": key, "kind": "document", "bytes": 1, "sha256": "0" * 64} for key in names]
+    store.put(f"{RUNS_PREFIX}99-abc.json", json.dumps({"run_id": "99-abc", "files": files}).encode())
+
+
+def test_a_run_of_an_earlier_version() -> None:
+    """What a manifest names that lists its files itself is swept as ever: documents at once, itself in time."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    store.put("v1/markets/CZZZ.json", b"{}")
+    put_earlier_manifest(store, ["v1/markets/CZZZ.json", "v1/pages/zzz.json"])
+    store.put("v1/pages/zzz.json", b"{}")
+    publish_run(store, make_run(100), clock)
+
+    assert 1 == sweep(store, RETENTION, now=clock).documents
+    clock.advance(RETENTION)
+    assert 0 == sweep(store, RETENTION, now=clock).pages
+    clock.advance(2 * CACHE_MARGIN)
+    result = sweep(store, RETENTION, now=clock)
+    assert (1, 1) == (result.pages, result.runs)
+    assert_whole(store, make_run(100))
+
+
+def test_a_listing_goes_with_its_manifest() -> None:
+    """The listing of a run goes when its manifest does; one that no manifest names is of a run that died."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for ledger in (100, 101):
+        publish_run(store, make_run(ledger), clock)
+        sweep(store, RETENTION, now=clock)
+    assert 4 == len(keys_of(store, RUNS_PREFIX))
+    store.put(f"{RUNS_PREFIX}99-abc.parquet", b"of a run that died before its manifest")
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    assert 1 == sweep(store, RETENTION, now=clock).runs
+
+    left = keys_of(store, RUNS_PREFIX)
+    assert 2 == len(left)
+    assert all("/101-" in key for key in left)
 
 
 @pytest.mark.parametrize("wrong", [timedelta(days=400), timedelta(hours=1, minutes=1), timedelta(hours=-2)])

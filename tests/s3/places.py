@@ -226,7 +226,7 @@ def assert_settled(place: Place, ledger: int) -> None:
     assert published is not None
     run = run_at(ledger)
     aliases = 0
-    for file in read_current_listing(store, published.pointer).files:
+    for file in read_current_listing(store, published.pointer):
         if file.kind == "document":
             assert run.document(file.key) == objects[file.key], file.key
         alias = alias_of(file.key)

@@ -12,9 +12,11 @@ from functools import cache
 
 import msgspec
 
-from exporter.publishing.standing import ListedFile, Pointer, RunListing
+from exporter.publishing.standing import Pointer
+from exporter.tree.documents import ManifestFile, RunManifest
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import FileKind
+from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import MadeRun, make_run
 from tests.render.rendering import contract
 
@@ -75,7 +77,11 @@ class Reader:
         if manifest is None or hashlib.sha256(manifest).hexdigest() != pointer.manifest_sha256:
             self._report(pointer.manifest_key, "is missing" if manifest is None else "is another one")
             return
-        for file in msgspec.json.decode(manifest, type=RunListing).files:
+        listing = self._listing(manifest)
+        if listing is None:
+            self._report(pointer.manifest_key, "names a listing that is missing or another one")
+            return
+        for file in listing:
             self._file(file, pointer.observed_ledger)
         self.rounds += 1
 
@@ -88,7 +94,7 @@ class Reader:
                 self.unanswered += 1
                 time.sleep(0.01)
 
-    def _file(self, file: ListedFile, pointer_ledger: int) -> None:
+    def _file(self, file: ManifestFile, pointer_ledger: int) -> None:
         data = self._get(file.key)
         if data is None:
             if file.kind != FileKind.DOCUMENT or self._still_listed(file.key):
@@ -147,9 +153,17 @@ class Reader:
         """Whether the run that is published now lists a document."""
         data = self._get(POINTER_KEY)
         manifest = None if data is None else self._get(msgspec.json.decode(data, type=Pointer).manifest_key)
-        if manifest is None or key not in {file.key for file in msgspec.json.decode(manifest, type=RunListing).files}:
+        listing = None if manifest is None else self._listing(manifest)
+        if listing is None or key not in listing.frame["key"]:
             return False
         return self._get(key) is None
+
+    def _listing(self, manifest: bytes) -> RunListing | None:
+        read = msgspec.json.decode(manifest, type=RunManifest)
+        data = self._get(read.files_key)
+        if data is None or hashlib.sha256(data).hexdigest() != read.files_sha256:
+            return None
+        return RunListing.from_parquet(data)
 
     def _not_back(self, key: str, ledger: int) -> None:
         before = self._newest.get(key, 0)

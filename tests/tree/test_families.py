@@ -43,6 +43,7 @@ NOT_IN_A_SMALL_TREE = {
     f"tokens/{T}-3.html": "tokens/{address}-{number}.html",
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
     "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",
+    "v1/runs/5-0123456789ab.parquet": "v1/runs/{run_id}.parquet",
     f"v1/assets/market/{M}/token/{T}/limit/1.json": "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
     f"v1/pool-pages/{22 * 'a'}.json": "v1/pool-pages/{cursor}.json",
     "v1/proofs.json": "v1/proofs.json",
@@ -137,7 +138,7 @@ def test_urls_lead_to_their_files(keys: list[str]) -> None:
             continue
         found = parse_key(key)
         assert found is not None
-        url = family.url.format(**{"market": M, "pool": T} | found[1])
+        url = family.url.format(**{"market": M, "pool": T} | dict(found[1]))
         path, _, query = url.partition("?")
         answer = route(path, query, (1, 2, 5, 50))
         assert isinstance(answer, Served)

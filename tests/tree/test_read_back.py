@@ -19,7 +19,6 @@ from exporter.tree.documents import (
     HistoryBucket,
     HistoryFile,
     HistoryManifest,
-    ManifestFile,
     MarketEntry,
     MarketList,
     MarketSummary,
@@ -59,6 +58,9 @@ def summary(**changes: object) -> MarketSummary:
     return MarketSummary(**fields | changes)  # type: ignore[arg-type]
 
 
+RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.parquet", "0" * 64)
+
+
 @pytest.mark.parametrize(
     ("key", "data"),
     [
@@ -71,9 +73,7 @@ def summary(**changes: object) -> MarketSummary:
         ("v1/system/status.json", encode(system_status())),
         (
             "v1/runs/a.json",
-            encode(
-                RunManifest("a", LEDGER, "2026-11-21T10:55:03Z", [ManifestFile("index.html", "document", 1, "0" * 64)])
-            ),
+            encode(RunManifest("a", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/a.parquet", "0" * 64)),
         ),
     ],
 )
@@ -105,7 +105,7 @@ def test_what_was_written_reads_back(key: str, data: bytes) -> None:
         ("v1/pages/47DEQpj8HBSa-_TImW-5JC.json", page(TOKEN), "its content has the token"),
         (f"v1/markets/{OTHER}.json", encode(summary()), r"\$\.market is"),
         (f"v1/markets/{MARKET}.json", encode(summary(config_hash="0123")), r"\$\.config_hash"),
-        ("v1/runs/b.json", encode(RunManifest("a", LEDGER, "2026-11-21T10:55:03Z", [])), r"\$\.run_id is a"),
+        ("v1/runs/b.json", encode(RUN), r"\$\.run_id is run-1"),
         ("v1/system/status.json", encode(system_status(generated_at="2026-11-21 10:55:03Z")), r"\$\.generated_at"),
     ],
 )
@@ -146,7 +146,6 @@ LENT = TokenDocument(
 SUMMARY = ProtocolSummary(LEDGER, 2, 3, "9", [ProtocolTotals("alula", 1, 1, None), ProtocolTotals("blend", 1, 2, "9")])
 KEY = "history/pools/date=2026-11-21/1.parquet"
 FILE = HistoryFile(KEY, f"../{KEY}", 1, 1, "0" * 64, 1, 1, 1)
-RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", [ManifestFile("a", "page", 1, "0" * 64)])
 
 
 def said(document: Document, **names: str) -> str | None:
@@ -205,7 +204,7 @@ def bucket(**changes: Any) -> AssetHistory:
         (replace(SUMMARY, pool_count=2), "$.pool_count is 2"),
         (replace(SUMMARY, tvl_usd_cents=None), "$.tvl_usd_cents is None"),
         (HistoryManifest(1, 1, [replace(FILE, url=KEY)]), "$.files[0].url does not lead"),
-        (replace(RUN, files=[*RUN.files, *RUN.files]), "$.files must ascend by key"),
+        (replace(RUN, files_key="v1/runs/run-2.parquet"), "$.files_key is v1/runs/run-2.parquet"),
         (system_status(unread_count=1), "$.unread_count is 1, but $.unread has 0"),
         (system_status(unpriced=[Unpriced(MARKET, TOKEN, "old")]), "$.unpriced_count is 0, but $.unpriced has 1"),
     ],
