@@ -10,6 +10,7 @@ import pytest
 
 from exporter.errors import ExactError
 from exporter.numbers import exact
+from exporter.protocols.shared_columns import TEXTS
 from tests.protocols.at_time import at
 
 
@@ -76,3 +77,31 @@ def agree(
     assert all(isinstance(error, ExactError) for error in failures.values())
     names = list(expected[0]) if expected else []
     assert expected == (found.select(names).rows(named=True) if names else [])
+
+
+OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
+
+
+def closed(row: Mapping[str, Any]) -> str:
+    """What cannot be done with a pool."""
+    return " ".join(name for name in OPERATIONS if row[f"can_{name}"] is False)
+
+
+def published(
+    project: Callable[[Mapping[str, list[object]]], pl.DataFrame], row: Mapping[str, object], time: int
+) -> dict[str, Any]:
+    """What is published of one pool, with who may do what; what it is called is left out."""
+    columns: dict[str, list[object]] = {name: [value] for name, value in {**dict.fromkeys(TEXTS, ""), **row}.items()}
+    return project(at(columns, time)).row(0, named=True)
+
+
+def assert_the_most(row: Mapping[str, Any], capped: bool, passes: Callable[[str, int], bool]) -> None:
+    """The contracts' own checks take the amounts that are told, and nothing above them; without a cap any is taken."""
+    for action in ("withdraw", "borrow", "supply"):
+        amount = row[f"available_to_{action}"]
+        if amount is None:
+            assert (action, False) == ("supply", capped)
+        else:
+            assert amount >= 0
+            assert amount == 0 or passes(action, amount)
+            assert not passes(action, amount + 1)

@@ -14,7 +14,6 @@ from tests.protocols.alula_chain import (
     AlulaLedger,
     all_pools,
     candidate,
-    demanded,
     deployed_market,
     market_instance,
     pool,
@@ -77,27 +76,6 @@ class TestReading:
 
         assert {A: (2, 0)} == counts_of(tables)
 
-    def test_market_just_deployed(self) -> None:
-        """A market without a list of pools is read, and has none."""
-        ledger = AlulaLedger()
-        ledger.replace(market_instance("A", "Frozen"), deployed_market("A"))
-        ledger.set_decimals("A oracle", u32(14))
-        tables = ledger.compute([demanded("A")])
-
-        assert {A: (0, 0)} == counts_of(tables)
-        assert [("frozen", None)] == tables.markets.select("status", "tvl_usd_cents").rows()
-        assert ([], []) == (tables.unread, tables.notices)
-
-    def test_active_market_without_list(self) -> None:
-        """A market that is active must have had a list of pools: without one it is unread."""
-        ledger = AlulaLedger()
-        ledger.replace(market_instance("A", "Active"), deployed_market("A"))
-        tables = ledger.compute([demanded("A")])
-
-        assert {} == counts_of(tables)
-        assert [(A, None, "absent")] == [(item.market, item.pool, item.reason) for item in tables.unread]
-        assert tables.unread[0].detail.startswith("the market is active and has no list of pools")
-
     def test_parameters(self) -> None:
         """The rate model and the limits of every pool are at hand, with their scales, to be shown."""
         reading = two_markets().read([candidate("A"), candidate("B")]).result
@@ -113,15 +91,6 @@ class TestReading:
             "supply_limit": (10**15, 7),
             "flags": (2**32 - 1, 0),
         }.items() <= shown.items()
-
-    def test_long_name(self) -> None:
-        """A name of thousands of characters is cut, and that is said."""
-        ledger = two_markets()
-        ledger.replace(market_instance("A", name=b"x" * 5_000))
-        tables = ledger.compute([candidate("A")])
-
-        assert ["x" * 200] == tables.markets["name"].to_list()
-        assert [f"market {A} has a name of 5000 characters; 200 of them are shown"] == tables.notices
 
 
 class TestRecords:

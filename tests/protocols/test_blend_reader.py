@@ -89,27 +89,6 @@ class TestReading:
         assert {A: (2, 0)} == counts_of(tables)
         assert [contract("missing")] == [item.market for item in tables.unread]
 
-    def test_empty_pool(self) -> None:
-        """A market in Setup without a list of reserves is read, and has no pools."""
-        ledger = BlendLedger()
-        ledger.replace(pool_instance("A", "v2", status=6))
-        tables = ledger.compute([demanded("A")])
-
-        assert {A: (0, 0)} == counts_of(tables)
-        assert ["setup"] == tables.markets["status"].to_list()
-        assert [None] == tables.markets["tvl_usd_cents"].to_list()
-        assert ([], []) == (tables.unread, tables.notices)
-
-    def test_empty_pool_in_use(self) -> None:
-        """A market that is in use and has no list of reserves is unread."""
-        ledger = BlendLedger()
-        ledger.replace(pool_instance("A", "v2", status=3))
-        tables = ledger.compute([demanded("A")])
-
-        assert {} == counts_of(tables)
-        assert [(A, None, "absent")] == [(item.market, item.pool, item.reason) for item in tables.unread]
-        assert tables.unread[0].detail.startswith("the market is on_ice and has no list of reserves")
-
     def test_unknown_status(self) -> None:
         """A status number the contract does not have today does not cost the market its numbers."""
         ledger = two_markets()
@@ -426,50 +405,6 @@ class TestName:
         ledger.replace(pool_instance("A", name=b"\xf0\x00x"))
 
         assert ["\\xf0\x00x"] == ledger.compute([candidate("A")]).markets["name"].to_list()
-
-    def test_endless(self) -> None:
-        """A name without end is cut, in the rows of the pools too, with a notice; the hash is of the whole of it."""
-        ledger = two_markets()
-        hashes = set()
-        for end in (b"a", b"b"):
-            ledger.replace(pool_instance("A", name=b"x" * 10_000 + end))
-            tables = ledger.compute([candidate("A")])
-            hashes.add(tables.markets["config_hash"].item())
-
-        assert ["x" * 200] * 3 == [*tables.markets["name"], *tables.pools["market_name"]]
-        assert [f"market {A} has a name of 10001 characters; 200 of them are shown"] == tables.notices
-        assert 2 == len(hashes)
-
-
-class TestConfigHash:
-    """The hash of a market as it is read."""
-
-    def hash_of(self, ledger: BlendLedger) -> str:
-        """The hash of market A."""
-        digest: str = ledger.compute([candidate("A")]).markets["config_hash"].item()
-        return digest
-
-    def test_state_does_not_count(self) -> None:
-        """Whatever moves in a reserve's state, the hash stays; a reserve whose state cannot be read is configured."""
-        ledger = two_markets()
-        before = self.hash_of(ledger)
-        for name in ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time"):
-            ledger.replace(reserve_data("A", "XLM", **{name: 1_000_000_001}))
-            assert before == self.hash_of(ledger)
-        ledger.remove(reserve_data("A", "XLM"))
-        assert before == self.hash_of(ledger)
-
-    def test_configuration_counts(self) -> None:
-        """A change of a reserve's configuration, or of the pool's own, changes the hash."""
-        ledger = two_markets()
-        hashes = [self.hash_of(ledger)]
-        for breakage in (
-            other(reserve_config("A", "XLM", c_factor=1)), other(pool_instance("A", status=0)), without(XLM_CONFIG)
-        ):  # fmt: skip
-            breakage(ledger)
-            hashes.append(self.hash_of(ledger))
-
-        assert 4 == len(set(hashes))
 
 
 def many_markets(count: int) -> BlendLedger:

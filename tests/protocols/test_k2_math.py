@@ -18,7 +18,7 @@ from exporter.protocols.k2 import K2, math, rewards
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.judges import k2_judge as judge
 from tests.protocols.at_time import at
-from tests.protocols.judged import agree, asked_of_both, columnar, frame_of
+from tests.protocols.judged import agree, asked_of_both, assert_the_most, closed, columnar, frame_of, published
 from tests.protocols.k2_chain import DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
 from tests.protocols.made_ledger import contract
 
@@ -226,7 +226,6 @@ def test_a_reserve_without_result_costs_no_other() -> None:
     assert "time since the last update: seconds below zero" in tables.unread[0].detail
 
 
-TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 OPEN: Reserve = RESERVE | {
     "decimals": 7, "ltv": 7_500, "liquidation_threshold": 8_000, "liquidation_bonus": 500, "active": 1, "frozen": 0,
     "borrowing_enabled": 1, "paused": 0, "router_paused": 0, "borrow_cap": 0, "supply_cap": 0, "debt_ceiling": 0,
@@ -234,12 +233,9 @@ OPEN: Reserve = RESERVE | {
 }  # fmt: skip
 
 
-def published(reserve: Reserve) -> dict[str, object]:
+def told(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
-    columns: dict[str, list[object]] = {name: [value] for name, value in reserve.items()}
-    columns |= {"supply_emissions": [()], "borrow_emissions": [()]}
-    row: dict[str, object] = math.project_pools(at(columns | {name: [""] for name in TEXTS}, NOW)).row(0, named=True)
-    return row
+    return published(math.project_pools, {**reserve, "supply_emissions": (), "borrow_emissions": ()}, NOW)
 
 
 def test_terms() -> None:
@@ -250,16 +246,16 @@ def test_terms() -> None:
         "borrow_cap": None, "reserve_factor_bps": 2_000, "can_be_collateral": True, "can_be_borrowed": True,
         "available_to_withdraw": SUPPLY - DEBT, "available_to_borrow": SUPPLY - DEBT, "available_to_supply": None,
     }  # fmt: skip
-    row = published(OPEN)
+    row = told(OPEN)
     assert expected == {name: row[name] for name in expected}
 
-    capped = published(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
+    capped = told(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
     assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
     assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "closed"),
+    ("changes", "status", "gates"),
     [
         ({}, "active", ""),
         ({"router_paused": 1}, "active", "supply withdraw borrow repay liquidate"),
@@ -269,14 +265,11 @@ def test_terms() -> None:
         ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
     ],
 )
-def test_gates(changes: Reserve, status: str, closed: str) -> None:
+def test_gates(changes: Reserve, status: str, gates: str) -> None:
     """What each flag closes (kinetic-router/src/validation.rs)."""
-    row = published(OPEN | changes)
+    row = told(OPEN | changes)
 
-    assert status == row["pool_status"]
-    assert closed.split() == [
-        name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if not row[f"can_{name}"]
-    ]
+    assert (status, gates) == (row["pool_status"], closed(row))
 
 
 @given(
@@ -291,26 +284,25 @@ def test_gates(changes: Reserve, status: str, closed: str) -> None:
 def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
     """The contract's own checks take the amounts that are told, and nothing above them."""
     reserve = OPEN | changes
-    row, judged = published(reserve), judge.project(reserve, NOW)
-    for action, may, total in (
-        ("supply", judge.may_supply, "total_supplied"),
-        ("withdraw", judge.may_withdraw, "total_supplied"),
-        ("borrow", judge.may_borrow, "total_borrowed"),
-    ):
-        amount = row[f"available_to_{action}"]
-        if amount is None:
-            assert (action, 0) == ("supply", reserve["supply_cap"])
-            continue
-        assert isinstance(amount, int)
-        assert amount == 0 or may(reserve, judged[total], amount)
-        assert not may(reserve, judged[total], amount + 1)
+    row, judged = told(reserve), judge.project(reserve, NOW)
+    checks = {
+        "supply": (judge.may_supply, judged["total_supplied"]),
+        "withdraw": (judge.may_withdraw, judged["total_supplied"]),
+        "borrow": (judge.may_borrow, judged["total_borrowed"]),
+    }  # fmt: skip
+
+    def passes(action: str, amount: int) -> bool:
+        may, total = checks[action]
+        return may(reserve, total, amount)
+
+    assert_the_most(row, bool(reserve["supply_cap"]), passes)
 
 
 P, Q = contract("P"), contract("Q")
 
 
 @pytest.mark.parametrize(
-    ("emissions", "told"),
+    ("emissions", "expected"),
     [
         (None, (None, None, None, "unread")),
         ((), (None, 0, None, "no_emissions")),
@@ -321,9 +313,9 @@ P, Q = contract("P"), contract("Q")
         ((Emission(P, 5, 0), Emission(Q, 6, 0)), (None, None, None, "several_tokens")),
     ],
 )
-def test_rewards_at_a_time(emissions: Emissions, told: rewards.Told) -> None:
+def test_rewards_at_a_time(emissions: Emissions, expected: rewards.Told) -> None:
     """What has not ended counts, to the second before its end; of several tokens no sum is told."""
-    assert told == rewards.at(emissions, NOW)
+    assert expected == rewards.at(emissions, NOW)
 
 
 def test_rewards_of_two_tokens() -> None:

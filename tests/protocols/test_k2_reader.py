@@ -11,11 +11,9 @@ from exporter.protocols.balances import balance_call
 from exporter.protocols.compute import Tables
 from tests.protocols.k2_chain import (
     CASH,
-    DEBT,
     SUPPLY,
     K2Ledger,
     a_token,
-    bitmap,
     candidate,
     cash,
     debt_ceiling,
@@ -30,7 +28,7 @@ from tests.protocols.k2_chain import (
     reward,
     router_instance,
 )
-from tests.protocols.made_ledger import account, bare_token, contract, entry, token_instance
+from tests.protocols.made_ledger import bare_token, contract, entry, token_instance
 
 A, B = contract("A"), contract("B")
 USDC, XLM = contract("USDC"), contract("XLM")
@@ -285,61 +283,3 @@ class TestUnread:
 
         assert (XLM, "overflow") == (pool, reason)
         assert "total supply" in detail
-
-
-class TestConfigHash:
-    """The hash changes with the configuration, and with nothing else."""
-
-    def hash_of(self, ledger: K2Ledger) -> str:
-        """The hash of market A."""
-        (market,) = ledger.read([candidate("A")]).result.markets
-        return market.config_hash
-
-    def test_state_is_not_configuration(self) -> None:
-        """Indexes, rates, totals, times and locks leave the hash as it is."""
-        before = self.hash_of(market_a())
-        for written in (
-            reserve("A", "XLM", liquidity_index=2 * 10**27, current_liquidity_rate=1, last_update_timestamp=5),
-            a_token("A", "XLM", SUPPLY + 1),
-            debt_token("A", "XLM", DEBT + 1),
-            router_instance("A", storage={"REENTRY": (BOOL, True), "FLACTIVE": (BOOL, True)}),
-            router_instance("A", storage={"PPADMIN": address(account("next"))}),
-            token_instance("XLM", b"other"),
-        ):
-            ledger = market_a()
-            ledger.replace(written)
-
-            assert before == self.hash_of(ledger)
-        assert 16 == len(before)
-
-    def test_a_token_that_cannot_be_read_is_no_change(self) -> None:
-        """The configuration of a reserve without its totals is what it was; that of one without its entry is not."""
-        before = self.hash_of(market_a())
-        for written, same in (
-            (a_token("A", "XLM"), True),
-            (debt_token("A", "XLM"), True),
-            (reserve("A", "XLM"), False),
-        ):
-            ledger = market_a()
-            ledger.remove(written)
-
-            assert same == (before == self.hash_of(ledger))
-
-    def test_configuration_is(self) -> None:
-        """The pause, the oracle, the bitmap, the rate model and the list of reserves change it."""
-        hashes = {self.hash_of(market_a())}
-        changes = (
-            router_instance("A", storage={"PAUSED": (BOOL, True)}),
-            router_instance("A", storage={"ORACLE": address(contract("other"))}),
-            reserve("A", "XLM", configuration=bitmap(reserve_factor=1)),
-            reserve("A", "XLM", configuration=bitmap(caps=(1, 0))),
-            rate_model("A", "XLM", variable_rate_slope1=1),
-            reserve_list("A", ["USDC"]),
-            reserve_list("A", ["XLM", "USDC"]),
-        )
-        for written in changes:
-            ledger = market_a()
-            ledger.replace(written)
-            hashes.add(self.hash_of(ledger))
-
-        assert len(changes) + 1 == len(hashes)

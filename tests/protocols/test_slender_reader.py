@@ -106,16 +106,6 @@ class TestReading:
         assert {XLM: 77, USDC: 0} == dict(tables.pools.select("pool", "backstop_credit").iter_rows())
         assert {"is_active": (1, 0), "util_cap": (9_000, 4)}.items() <= shown.items()
 
-    def test_config_hash(self) -> None:
-        """The hash stays with the state and moves with the configuration."""
-        ledger = market()
-        hashes = [ledger.compute([candidate("S")]).markets["config_hash"].item()]
-        ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", lender_ar=2 * 10**9)})
-        ledger.change("S", {variant("TokenSupply", "XLM s"): i128(5), variant("Pause"): pause(True)})
-        assert hashes == [ledger.compute([candidate("S")]).markets["config_hash"].item()]
-        ledger.change("S", {variant("ReserveAssetKey", "XLM"): reserve_data("XLM", configuration=struct_of({}))})
-        assert hashes != [ledger.compute([candidate("S")]).markets["config_hash"].item()]
-
     def test_reserve_of_another_type(self) -> None:
         """A reserve without shares and debt lends nothing: it is no pool, and that is said."""
         ledger = market()

@@ -7,7 +7,7 @@ those of XOXNO/rs-lending-xlm at 5a27d74f.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from exporter.tree.documents import AssetSpoke
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
 from tests.protocols.at_time import at as at_time
-from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one, projected
+from tests.protocols.judged import agree, asked_of_both, closed, columnar, frame_of, one, projected, published
 from tests.protocols.made_ledger import NOW
 from tests.protocols.xoxno_ledger import (
     JUDGED,
@@ -442,25 +442,14 @@ SPOKE = Spoke(
     no_seize=False, loan_to_value=7_500, liquidation_threshold=7_800, liquidation_bonus=900, supply_cap=10**10,
     borrow_cap=10**10, supplied=0, borrowed=0,
 )  # fmt: skip
-TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 
 
-def published(
+def told(
     pool: Pool, spokes: tuple[Spoke, ...] | None, *, paused: bool = False, hub_active: bool = True
 ) -> dict[str, Any]:
     """What is published of one hub market."""
-    columns: dict[str, list[object]] = {name: [value] for name, value in (pool | {"decimals": 7}).items()}
-    columns |= {name: [""] for name in TEXTS}
-    columns |= {"paused": [paused], "hub_active": [hub_active], "spokes": [spokes]}
-    row: dict[str, Any] = project_pools(at_time(columns, NOW)).row(0, named=True)
-    return row
-
-
-def closed(row: Mapping[str, Any]) -> str:
-    """What cannot be done."""
-    return " ".join(
-        name for name in ("supply", "withdraw", "borrow", "repay", "liquidate") if row[f"can_{name}"] is False
-    )
+    columns = {**pool, "decimals": 7, "paused": paused, "hub_active": hub_active, "spokes": spokes}
+    return published(project_pools, columns, NOW)
 
 
 @pytest.mark.parametrize(
@@ -479,7 +468,7 @@ def closed(row: Mapping[str, Any]) -> str:
 )
 def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
     """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
-    row = published(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
+    row = told(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
 
     assert (expected, status) == (closed(row), row["pool_status"])
 
@@ -492,7 +481,7 @@ def test_terms_of_several_spokes() -> None:
         replace(SPOKE, number=3, is_collateralizable=False, borrow_cap=5, loan_to_value=9_000),
         replace(SPOKE, number=4, deprecated=True, supply_cap=7, loan_to_value=9_500),
     )
-    row = published(JUDGED, spokes)
+    row = told(JUDGED, spokes)
     expected = {
         "risk_scope": "spoke", "liquidation_kind": "range", "collateral_factor_bps": 8_000,
         "liquidation_threshold_bps": 8_100, "liquidation_bonus_bps": 300, "liability_factor_bps": 10_000,
@@ -506,12 +495,12 @@ def test_terms_of_several_spokes() -> None:
     assert [1, 2, 3, 4] == [spoke.spoke for spoke in shown]
     assert [True, True, False, False] == [spoke.can_supply for spoke in shown]
     assert ["10000000000", "10000000000", "5", "10000000000"] == [spoke.borrow_cap for spoke in shown]
-    assert None is published(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
+    assert None is told(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
 
 
 def test_what_cannot_be_told() -> None:
     """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
-    row = published(JUDGED, None)
+    row = told(JUDGED, None)
 
     assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
     assert (None, None, math.UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
@@ -520,7 +509,7 @@ def test_what_cannot_be_told() -> None:
 
 def test_an_insolvent_market_takes_no_supply() -> None:
     """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
-    row = published(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
+    row = told(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
 
     assert ("supply", "insolvent") == (closed(row), row["pool_status"])
 
@@ -546,7 +535,7 @@ def test_the_most_passes_and_one_more_does_not(changes: Pool, cap: int, used: in
         return
     if not judge.hu(pool["supplied"], pool["supply_index"], RAY):
         return
-    row = published(pool, (replace(SPOKE, supply_cap=cap, borrow_cap=cap, supplied=used, borrowed=used),))
+    row = told(pool, (replace(SPOKE, supply_cap=cap, borrow_cap=cap, supplied=used, borrowed=used),))
 
     def passes(action: str, amount: int) -> bool:
         try:
