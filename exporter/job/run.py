@@ -67,7 +67,7 @@ from exporter.render.feeds import render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
-from exporter.render.pool_lists import pool_rows, render_pool_lists, render_token_list
+from exporter.render.pool_lists import Means, flat_rows, render_pool_lists, render_token_list
 from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.render.yields import render_yields
@@ -449,10 +449,11 @@ def render(
     yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads()
-    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
+    means = Means()
+    periods = means.noted(periods_of(series.pools, tables.close_time, tables.pools))
     yield from render_details(tables, PROTOCOLS, periods)
     yield from render_overview(tables, series.first_seen)
-    rows = pool_rows(tables, periods)
+    rows = flat_rows(tables, means)
     yield from render_pool_lists(rows, PROTOCOLS)
     yield render_token_list(tables, rows, series.first_seen)
     yield from render_yields(rows)

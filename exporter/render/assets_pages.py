@@ -66,9 +66,13 @@ def wire_frame(pools: pl.DataFrame) -> pl.DataFrame:
 
 def row_json(pools: pl.DataFrame) -> list[bytes]:
     """The JSON of each row, byte for byte what msgspec makes of its `PoolSnapshot`."""
-    encoded = wire_frame(pools).select(pl.struct(pl.all()).struct.json_encode().cast(pl.Binary).alias("json"))
-    rows: list[bytes] = encoded.get_column("json").to_list()
-    return rows
+    return json_of(wire_frame(pools))
+
+
+def json_of(rows: pl.DataFrame) -> list[bytes]:
+    """Each row of texts, integers and booleans as a JSON object, as msgspec writes them."""
+    encoded: list[bytes] = rows.select(pl.struct(pl.all()).struct.json_encode().cast(pl.Binary)).to_series().to_list()
+    return encoded
 
 
 def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
@@ -76,7 +80,6 @@ def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
 
     CheckError, naming the pool and the field, for a value that the API does not allow.
     """
-
     return [_snapshot(row) for row in pools.select(WIRE_FIELDS).iter_rows(named=True)]
 
 

@@ -49,16 +49,11 @@ def change_list(tables: Tables, previous: ChangeList | None, network: str) -> Ch
         network: the network's passphrase.
     """
     markets = [
-        WatchedMarket(row["market"], row["protocol"], row["name"], row["status"], row["config_hash"])
-        for row in tables.markets.iter_rows(named=True)
+        WatchedMarket(*row)
+        for row in tables.markets.select("market", "protocol", "name", "status", "config_hash").iter_rows()
     ]
-    pools = [
-        WatchedPool(
-            row["market"], row["pool"], row["symbol"], row["pool_status"], row["utilization_bps"],
-            *(row[gate] for gate in GATES),
-        )
-        for row in tables.pools.iter_rows(named=True)
-    ]  # fmt: skip
+    columns = ("market", "pool", "symbol", "pool_status", "utilization_bps", *GATES)
+    pools = [WatchedPool(*row) for row in tables.pools.select(columns).iter_rows()]
     unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
     now = ChangeList(
         observed_ledger=tables.ledger,

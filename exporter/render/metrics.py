@@ -5,8 +5,9 @@ Every number is printed from the exact integers. What is not known has no line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+import polars as pl
 
 from exporter.protocols.compute import Tables
 from exporter.tree.families import METRICS
@@ -16,47 +17,42 @@ MAX_DECIMALS = 1_000
 """No token has more; an amount of one that says so is left out."""
 
 _LABELS = ("market", "pool", "protocol", "symbol")
-_Row = Mapping[str, Any]
 
 
-def decimal(value: int, decimals: int) -> str | None:
-    """An integer in units of 10^-decimals, with all of its digits; None for more decimals than any token has."""
-    if not 0 <= decimals <= MAX_DECIMALS:
-        return None
-    whole, rest = divmod(value, 10**decimals)
-    return f"{whole}.{rest:0{decimals}}" if decimals else f"{whole}"
+def decimal(value: pl.Expr, decimals: pl.Expr) -> pl.Expr:
+    """Integers of 0 or more in units of 10^-decimals, with all of their digits; null beyond `MAX_DECIMALS`."""
+    places = decimals.clip(0, MAX_DECIMALS)
+    digits = value.cast(pl.String).str.zfill(places + 1)
+    parts = pl.concat_str(digits.str.head(digits.str.len_bytes() - places), pl.lit("."), digits.str.tail(places))
+    return pl.when(decimals == 0).then(digits).when(decimals == places).then(parts)
 
 
-def _bps(name: str) -> Callable[[_Row], str | None]:
-    return lambda row: decimal(row[name], 4)
+def _bps(name: str) -> pl.Expr:
+    return decimal(pl.col(name), pl.lit(4))
 
 
-def _amount(name: str) -> Callable[[_Row], str | None]:
-    return lambda row: decimal(row[name], row["decimals"])
+def _amount(name: str) -> pl.Expr:
+    return decimal(pl.col(name), pl.col("decimals"))
 
 
-def _value(row: _Row) -> str | None:
-    return None if row["tvl_usd_cents"] is None else decimal(row["tvl_usd_cents"], 2)
-
-
-_OF_POOLS: tuple[tuple[str, str, Callable[[_Row], str | None]], ...] = (
+_OF_POOLS: tuple[tuple[str, str, pl.Expr], ...] = (
     ("supply_apy_ratio", "Annual yield of suppliers; 0.05 is 5 %.", _bps("supply_apy_bps")),
     ("borrow_apy_ratio", "Annual cost of borrowers.", _bps("borrow_apy_bps")),
     ("utilization_ratio", "Share of what was supplied that is lent out.", _bps("utilization_bps")),
     ("supplied_tokens", "Lent into the pool, in whole tokens.", _amount("total_supplied")),
     ("borrowed_tokens", "Owed to the pool, in whole tokens.", _amount("total_borrowed")),
-    ("tvl_usd", "Value of what was supplied; none without a valid price.", _value),
+    ("tvl_usd", "Value of what was supplied; none without a valid price.", decimal(pl.col("tvl_usd_cents"), pl.lit(2))),
 )
 _OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
 
 
 def render_metrics(tables: Tables) -> RenderedFile:
     """Render the file of a run."""
-    data = "\n".join(_lines(tables)) + "\n# EOF\n"
-    return RenderedFile(METRICS.template, data.encode(), FileKind.DOCUMENT)
+    data = "".join((*_parts(tables), "# EOF\n")).encode()
+    return RenderedFile(METRICS.template, data, FileKind.DOCUMENT)
 
 
-def _lines(tables: Tables) -> Iterator[str]:
+def _parts(tables: Tables) -> Iterator[str]:
     of_run = {
         "run_ledger": ("The ledger of the run.", tables.ledger),
         "run_ledger_close_timestamp_seconds": ("When that ledger closed.", tables.close_time),
@@ -66,27 +62,33 @@ def _lines(tables: Tables) -> Iterator[str]:
         "pools_unpriced": ("Pools without a valid price.", len(tables.unpriced)),
     }
     for name, (text, number) in of_run.items():
-        yield from _head(name, text)
-        yield f"lending_{name} {number}"
-    rows = list(tables.pools.iter_rows(named=True))
-    labels = [",".join(f'{label}="{_escaped(row[label])}"' for label in _LABELS) for row in rows]
-    for name, text, value_of in _OF_POOLS:
-        yield from _head(f"pool_{name}", text)
-        for row, of_row in zip(rows, labels, strict=True):
-            value = value_of(row)
-            if value is not None:
-                yield f"lending_pool_{name}{{{of_row}}} {value}"
-    yield from _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
-    for row, of_row in zip(rows, labels, strict=True):
-        for operation in _OPERATIONS:
-            if row[f"can_{operation}"] is not None:
-                yield f'lending_pool_open{{{of_row},operation="{operation}"}} {int(row[f"can_{operation}"])}'
+        yield f"{_head(name, text)}lending_{name} {number}\n"
+    labels = [pl.concat_str(pl.lit(f'{name}="'), _escaped(pl.col(name)), pl.lit('"')) for name in _LABELS]
+    pools = tables.pools.with_columns(pl.concat_str(labels, separator=",").alias("labels"))
+
+    def said(name: str, more: str, value: pl.Expr) -> pl.Expr:
+        """The line of each pool; empty where there is no value."""
+        line = pl.concat_str(pl.lit(f"lending_pool_{name}{{"), "labels", pl.lit(f"{more}}} "), value, pl.lit("\n"))
+        return line.fill_null("")
+
+    for name, text, value in _OF_POOLS:
+        yield _head(f"pool_{name}", text)
+        yield _joined(pools, said(name, "", value))
+    yield _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
+    gates = [said("open", f',operation="{name}"', pl.col(f"can_{name}").cast(pl.Int8)) for name in _OPERATIONS]
+    yield _joined(pools, pl.concat_str(gates))
 
 
-def _head(name: str, text: str) -> Iterator[str]:
-    yield f"# HELP lending_{name} {text}"
-    yield f"# TYPE lending_{name} gauge"
+def _joined(pools: pl.DataFrame, lines: pl.Expr) -> str:
+    text: str = pools.select(lines.str.join("")).item()
+    return text
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _head(name: str, text: str) -> str:
+    return f"# HELP lending_{name} {text}\n# TYPE lending_{name} gauge\n"
+
+
+def _escaped(text: pl.Expr) -> pl.Expr:
+    for sign, said in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        text = text.str.replace_all(sign, said, literal=True)
+    return text

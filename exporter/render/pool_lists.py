@@ -1,97 +1,123 @@
-"""``/v1/pools`` and ``/v1/tokens``: every pool in one flat row, and every token with its best rates."""
+"""``/v1/pools`` and ``/v1/tokens``: every pool in one flat row, and every token with its best rates.
+
+The rows are a frame, of which a page of JSON is made when it is written: nowhere do all of them stand as objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from exporter.protocols.compute import Tables
+from exporter.render.assets_pages import json_of, page_bytes
 from exporter.render.run_documents import token_documents
 from exporter.tables import POOLS
-from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token, timestamp
+from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token
 from exporter.tree.families import POOLS_PAGE, pools_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
 
-_PERIODS = {"7d": 1, "30d": 2}
-"""The place of each period that rows have means of among those of `exporter.history.periods`."""
+
+_MEANS = {
+    f"mean_{side}_apy_bps_{name}": (at, f"mean_{side}_apy_bps")
+    for name, at in (("7d", 1), ("30d", 2))
+    for side in ("supply", "borrow")
+}
+"""The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
 
-def pool_rows(tables: Tables, periods: Sequence[list[AssetPeriod]]) -> list[PoolRow]:
-    """The rows of all pools that were read, in the order of the pools frame, as their periods are."""
-    rows = []
-    for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
-        means = {
-            f"mean_{side}_apy_bps_{name}": getattr(own[at], f"mean_{side}_apy_bps")
-            for name, at in _PERIODS.items()
-            for side in ("supply", "borrow")
-        }
-        fields: dict[str, Any] = {
-            name: str(row[name]) if POOLS[name] == pl.Int128 and row[name] is not None else row[name]
-            for name in PoolRow.__struct_fields__
-            if name not in means
-        }
-        rows.append(PoolRow(**fields | means | {"ledger_close_time": timestamp(row["ledger_close_time"])}))
-    return rows
+class Means:
+    """The means of all pools, noted while their periods go by."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.columns: dict[str, list[int | None]] = {name: [] for name in _MEANS}
+
+    def noted(self, periods: Iterable[list[AssetPeriod]]) -> Iterator[list[AssetPeriod]]:
+        """The same periods, of one pool after the other."""
+        for own in periods:
+            for name, (at, mean) in _MEANS.items():
+                self.columns[name].append(getattr(own[at], mean))
+            yield own
 
 
-def render_pool_lists(rows: Sequence[PoolRow], protocols: Iterable[str]) -> Iterator[RenderedFile]:
+def flat_rows(tables: Tables, means: Means) -> pl.DataFrame:
+    """The rows of all pools that were read as they are on the wire, in the order of the pools frame."""
+    time = pl.from_epoch("ledger_close_time", "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ").alias("ledger_close_time")
+    digits = [name for name in PoolRow.__struct_fields__ if POOLS.get(name) == pl.Int128]
+    found = pl.DataFrame(means.columns, schema=dict.fromkeys(means.columns, pl.Int64()))
+    rows = tables.pools.with_columns(time, pl.col(digits).cast(pl.String))
+    return pl.concat([rows, found], how="horizontal").select(PoolRow.__struct_fields__)
+
+
+def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
     """The listings of all pools and of each protocol, whole and of open pools alone; a protocol may have none."""
-    written = {id(row): msgspec.json.encode(row) for row in rows}
     given: set[str] = set()  # listings can end alike
+    filtered = rows.select("protocol", "can_supply").with_row_index("place")
     for protocol in (None, *protocols):
-        own = [row for row in rows if protocol in (None, row.protocol)]
+        own = pl.lit(value=True) if protocol is None else pl.col("protocol") == protocol
         for only_open in (False, True):
-            shown = [written[id(row)] for row in own if row.can_supply or not only_open]
-            for file in _pages(pools_key(protocol, only_open=only_open), shown):
+            wanted = own & pl.col("can_supply").fill_null(value=False) if only_open else own
+            shown = filtered.filter(wanted)["place"]
+            for file in _pages(pools_key(protocol, only_open=only_open), rows, shown):
                 if file.key not in given:
                     given.add(file.key)
                     yield file
 
 
-def _pages(key: str, rows: Sequence[bytes]) -> Iterator[RenderedFile]:
+def _pages(key: str, rows: pl.DataFrame, shown: pl.Series) -> Iterator[RenderedFile]:
     """A listing's pages, the last one first, because each names the next by its content."""
-    cursor = b"null"
-    for start in reversed(range(0, max(len(rows), 1), PAGE_ROWS)):
-        data = b'{"data":[' + b",".join(rows[start : start + PAGE_ROWS]) + b'],"next_cursor":' + cursor + b"}"
+    cursor = None
+    for start in reversed(range(0, max(len(shown), 1), PAGE_ROWS)):
+        data = page_bytes(b",".join(json_of(rows[shown[start : start + PAGE_ROWS]])), cursor)
         if start:
-            token = page_token(data)
-            yield RenderedFile(POOLS_PAGE.key(cursor=token), data, FileKind.PAGE)
-            cursor = b'"' + token.encode() + b'"'
+            cursor = page_token(data)
+            yield RenderedFile(POOLS_PAGE.key(cursor=cursor), data, FileKind.PAGE)
         else:
             yield RenderedFile(key, data, FileKind.DOCUMENT)
 
 
-def render_token_list(tables: Tables, rows: Sequence[PoolRow], first_seen: Mapping[str, int]) -> RenderedFile:
+_OF_TOKENS = (
+    "token_address", "market", "pool", "protocol", "market_name", "can_supply", "can_borrow", "available_to_borrow",
+    "supplied_usd_cents", "borrowed_usd_cents", "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps",
+    "borrow_reward_apr_bps",
+)  # fmt: skip
+
+
+def render_token_list(tables: Tables, rows: pl.DataFrame, first_seen: Mapping[str, int]) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
-    pools: dict[str, list[PoolRow]] = {}
-    for row in rows:
-        pools.setdefault(row.token_address, []).append(row)
+    sorted_rows = rows.select(_OF_TOKENS).sort("token_address", maintain_order=True).iter_rows(named=True)
+    groups = groupby(sorted_rows, key=itemgetter("token_address"))
     entries = []
-    for token in token_documents(tables, first_seen):
-        own = pools[token.address]
-        open_pools = [row for row in own if row.can_supply]
-        lending = [row for row in own if row.can_borrow and row.available_to_borrow not in (None, "0")]
-        supply = max(open_pools, key=lambda row: row.supply_apy_bps, default=None)  # of equals the first
-        borrow = min(lending, key=lambda row: row.borrow_apy_bps, default=None)
+    for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):
+        own = list(group)
+        open_pools = [row for row in own if row["can_supply"]]
+        lending = [row for row in own if row["can_borrow"] and row["available_to_borrow"] not in (None, "0")]
+        supply = max(open_pools, key=itemgetter("supply_apy_bps"), default=None)  # of equals the first
+        borrow = min(lending, key=itemgetter("borrow_apy_bps"), default=None)
         entries.append(
             TokenEntry(
                 token.address, token.symbol, token.decimals, len(own), len(open_pools),
-                _sum(row.supplied_usd_cents for row in own), _sum(row.borrowed_usd_cents for row in own),
-                None if supply is None else _best(supply, supply.supply_apy_bps, supply.supply_reward_apr_bps),
-                None if borrow is None else _best(borrow, borrow.borrow_apy_bps, borrow.borrow_reward_apr_bps),
+                _sum(row["supplied_usd_cents"] for row in own), _sum(row["borrowed_usd_cents"] for row in own),
+                _best(supply, "supply"), _best(borrow, "borrow"),
             )
         )  # fmt: skip
     return file_of(TokenList(tables.ledger, entries))
 
 
-def _best(row: PoolRow, apy: int, reward: int | None) -> BestRate:
-    return BestRate(row.market, row.pool, row.protocol, row.market_name, apy, reward)
+def _best(row: Mapping[str, Any] | None, side: str) -> BestRate | None:
+    if row is None:
+        return None
+    return BestRate(
+        row["market"], row["pool"], row["protocol"], row["market_name"], row[f"{side}_apy_bps"],
+        row[f"{side}_reward_apr_bps"],
+    )  # fmt: skip
 
 
 def _sum(values: Iterable[str | None]) -> str | None:

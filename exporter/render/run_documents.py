@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -89,16 +90,21 @@ def render_tree(
 def market_summaries(
     pools: pl.DataFrame, markets: pl.DataFrame, cap: int, backstops: pl.DataFrame = _NO_BACKSTOPS
 ) -> Iterator[MarketSummary]:
-    """The summary of each market of the markets frame, in its order, with at most `cap` pools each.
+    """The summary of each market, with at most `cap` pools each, of frames that ascend by market.
 
     `pool_count` is taken from the markets frame, so it counts pools that could not be read. A list is truncated
     when the cap cut it, not when a pool of it was unread.
     """
-    members = _by_market(pools)
+    read = chain.from_iterable(map(snapshots, pools.iter_slices(1_000)))
+    members = groupby(read, key=attrgetter("market"))
+    following, own = next(members, (None, iter(())))
     insured = {row["market"]: _market_backstop(row) for row in backstops.iter_rows(named=True)}
     columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
     for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
-        rows = members.get(market, [])
+        rows: list[PoolSnapshot] = []
+        if following == market:
+            rows = list(own)
+            following, own = next(members, (None, iter(())))
         yield MarketSummary(
             market=market,
             config_hash=config_hash,
@@ -134,7 +140,9 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     names = markets.get_column("market").to_list()
     if any(later <= earlier for earlier, later in pairwise(names)):
         raise CheckError("markets: rows must ascend by market, each once")
-    members = _by_market(pools)
+    members: dict[str, list[int | None]] = {}
+    for market, value in pools.select("market", "tvl_usd_cents").iter_rows():
+        members.setdefault(market, []).append(value)
     strangers = sorted(set(members) - set(names))
     if strangers:
         raise CheckError(f"pools: {strangers[0]} is not among the markets")
@@ -149,7 +157,7 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
                 f"markets: {market}: pool_count is {pool_count}, but {len(rows)} pools were read "
                 f"and {unread_count} were not"
             )
-        values = [int(row.tvl_usd_cents) for row in rows if row.tvl_usd_cents is not None]
+        values = [value for value in rows if value is not None]
         expected = sum(values) if values else None
         if tvl != expected:
             raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {expected}")
@@ -159,7 +167,7 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 def render_details(
-    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Sequence[list[AssetPeriod]]
+    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[AssetPeriod]]
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
@@ -190,7 +198,7 @@ def asset_detail(
         return model(
             **more,
             **{
-                field: _digits(row[field]) if POOLS[field] == pl.Int128 else row[field]
+                field: _digits(row[field]) if field in _INT128 else row[field]
                 for field in model.__struct_fields__
                 if field not in more
             },
@@ -249,6 +257,9 @@ def asset_detail(
         ),
         periods=periods,
     )
+
+
+_INT128 = frozenset(name for name, dtype in POOLS.items() if dtype == pl.Int128)
 
 
 def printed_time(seconds: int | None) -> str | None:
@@ -318,14 +329,12 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[T
 
     Decimals are those that the token's contract gives; a market may compute with others, which stand in its pools.
     """
-    pools: dict[str, list[PoolReference]] = {}
-    noted: dict[str, tuple[str, int]] = {}
-    columns = ("market", "pool", "token_address", "symbol", "decimals")
-    for market, pool, address, symbol, decimals in tables.pools.select(columns).iter_rows():
-        pools.setdefault(address, []).append(PoolReference(market, pool))
-        noted.setdefault(address, (symbol, decimals))
-    for address, references in sorted(pools.items()):
-        symbol, decimals = noted[address]
+    columns = ("token_address", "market", "pool", "symbol", "decimals")
+    rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
+    for address, group in groupby(rows, key=itemgetter(0)):
+        own = list(group)
+        references = [PoolReference(market, pool) for _, market, pool, _, _ in own]
+        symbol, decimals = own[0][3:]
         token = tables.tokens.get(address)
         if token is not None:
             symbol = token.symbol if token.symbol is not None else symbol
@@ -338,13 +347,6 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[T
             observed_ledger=tables.ledger,
             pools=references,
         )
-
-
-def _by_market(pools: pl.DataFrame) -> dict[str, list[PoolSnapshot]]:
-    members: dict[str, list[PoolSnapshot]] = {}
-    for row in snapshots(pools):
-        members.setdefault(row.market, []).append(row)
-    return members
 
 
 def _total(values: Iterable[int | None]) -> str | None:

@@ -7,11 +7,12 @@ that its contract has closed to suppliers is no offer, and left out of the pools
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
+import polars as pl
 
-from exporter.tree.documents import PoolRow
 from exporter.tree.families import YIELDS
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -23,56 +24,67 @@ PROJECTS = {("blend", "v1"): "blend-pools", ("blend", "v2"): "blend-pools-v2", (
 _Number = msgspec.Raw | None
 
 
-def render_yields(rows: Sequence[PoolRow]) -> Iterator[RenderedFile]:
+_COLUMNS = (
+    "market", "pool", "protocol", "version", "symbol", "market_name", "token_address", "supplied_usd_cents",
+    "borrowed_usd_cents", "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps", "borrow_reward_apr_bps",
+    "reward_token", "mean_supply_apy_bps_30d", "collateral_factor_bps", "can_borrow",
+)  # fmt: skip
+
+_Row = Mapping[str, Any]
+
+
+def render_yields(rows: pl.DataFrame) -> Iterator[RenderedFile]:
     """Both files, of the rows of ``/v1/pools``."""
-    priced = [row for row in rows if row.supplied_usd_cents is not None]
-    offers: dict[str, tuple[list[PoolRow], Callable[[PoolRow], Mapping[str, object]]]] = {
-        "pools": ([row for row in priced if row.can_supply is not False], _pool),
+    priced = rows.filter(pl.col("supplied_usd_cents").is_not_null())
+    offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {
+        "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
         "borrow": (priced, _borrow),
     }
+    encode = msgspec.json.Encoder().encode
     for name, (shown, shape) in offers.items():
-        document = {"status": "success", "data": [shape(row) for row in shown]}
-        yield RenderedFile(YIELDS.key(yields=name), msgspec.json.encode(document), FileKind.DOCUMENT)
+        data = b",".join([encode(shape(row)) for row in shown.select(_COLUMNS).iter_rows(named=True)])
+        document = b'{"status":"success","data":[%b]}' % data
+        yield RenderedFile(YIELDS.key(yields=name), document, FileKind.DOCUMENT)
 
 
-def _pool(row: PoolRow) -> Mapping[str, object]:
-    reward = row.supply_reward_apr_bps or 0
+def _pool(row: _Row) -> Mapping[str, object]:
+    reward = row["supply_reward_apr_bps"] or 0
     return {
         **_head(row),
-        "tvlUsd": hundredths(max(_cents(row.supplied_usd_cents) - _cents(row.borrowed_usd_cents), 0)),
-        "apyBase": hundredths(row.supply_apy_bps),
+        "tvlUsd": hundredths(max(_cents(row["supplied_usd_cents"]) - _cents(row["borrowed_usd_cents"]), 0)),
+        "apyBase": hundredths(row["supply_apy_bps"]),
         "apyReward": hundredths(reward) if reward else None,
-        "apy": hundredths(row.supply_apy_bps + reward),
-        "rewardTokens": [row.reward_token] if reward else None,
-        "apyMean30d": None if row.mean_supply_apy_bps_30d is None else hundredths(row.mean_supply_apy_bps_30d),
+        "apy": hundredths(row["supply_apy_bps"] + reward),
+        "rewardTokens": [row["reward_token"]] if reward else None,
+        "apyMean30d": None if row["mean_supply_apy_bps_30d"] is None else hundredths(row["mean_supply_apy_bps_30d"]),
         "ilRisk": "no",
         "exposure": "single",
     }
 
 
-def _borrow(row: PoolRow) -> Mapping[str, object]:
-    reward = row.borrow_reward_apr_bps or 0
-    factor = row.collateral_factor_bps
+def _borrow(row: _Row) -> Mapping[str, object]:
+    reward = row["borrow_reward_apr_bps"] or 0
+    factor = row["collateral_factor_bps"]
     return {
         **_head(row),
-        "apyBaseBorrow": hundredths(row.borrow_apy_bps),
+        "apyBaseBorrow": hundredths(row["borrow_apy_bps"]),
         "apyRewardBorrow": hundredths(reward) if reward else None,
-        "rewardTokens": [row.reward_token] if reward else None,
-        "totalSupplyUsd": hundredths(_cents(row.supplied_usd_cents)),
-        "totalBorrowUsd": hundredths(_cents(row.borrowed_usd_cents)),
+        "rewardTokens": [row["reward_token"]] if reward else None,
+        "totalSupplyUsd": hundredths(_cents(row["supplied_usd_cents"])),
+        "totalBorrowUsd": hundredths(_cents(row["borrowed_usd_cents"])),
         "ltv": None if factor is None else _decimal(factor, 4),
-        "borrowable": row.can_borrow,
+        "borrowable": row["can_borrow"],
     }
 
 
-def _head(row: PoolRow) -> dict[str, object]:
+def _head(row: _Row) -> dict[str, object]:
     return {
         "chain": CHAIN,
-        "project": PROJECTS.get((row.protocol, row.version), row.protocol),
-        "symbol": row.symbol,
-        "pool": f"{row.market}-{row.pool}-{CHAIN}".lower(),
-        "poolMeta": row.market_name,
-        "underlyingTokens": [row.token_address],
+        "project": PROJECTS.get((row["protocol"], row["version"]), row["protocol"]),
+        "symbol": row["symbol"],
+        "pool": f"{row['market']}-{row['pool']}-{CHAIN}".lower(),
+        "poolMeta": row["market_name"],
+        "underlyingTokens": [row["token_address"]],
     }
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 
-from msgspec import Struct
+import msgspec
 
 from exporter.errors import StoreError
 
@@ -34,8 +33,7 @@ class FileKind(StrEnum):
     """``v1/system/status.json``, written last."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedFile:
+class RenderedFile(msgspec.Struct, frozen=True):
     """One file of a run, ready to be stored under ``key``.
 
     Attributes:
@@ -51,12 +49,12 @@ class RenderedFile:
     kind: FileKind
     sha256: str = ""
     stands_for: tuple[str, ...] = ()
-    document: Struct | None = field(default=None, compare=False, repr=False)
-    links: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    document: msgspec.Struct | None = None
+    links: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.sha256:
-            object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
+            msgspec.structs.force_setattr(self, "sha256", hashlib.sha256(self.data).hexdigest())
 
 
 def is_key(key: str) -> bool:

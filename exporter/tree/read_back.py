@@ -8,11 +8,11 @@ Whether it says what the tables say is checked where it is rendered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import CheckError
 from exporter.tables import GATES

@@ -415,7 +415,7 @@ def test_a_document_rendered_twice() -> None:
     with pytest.raises(CheckError, match=f"{document.key}: rendered twice"):
         publish(MemoryStore(), (*run.files, document), status_of, observed_ledger=100)
     with pytest.raises(CheckError, match=r"\.json: rendered twice"):
-        publish(MemoryStore(), (*run.files, replace(page, data=b"{}")), status_of, observed_ledger=100)
+        publish(MemoryStore(), (*run.files, msgspec.structs.replace(page, data=b"{}")), status_of, observed_ledger=100)
     publish(MemoryStore(), (*run.files, page), status_of, observed_ledger=100)
 
 

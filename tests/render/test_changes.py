@@ -216,11 +216,23 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
 
 @pytest.mark.parametrize(
     ("value", "decimals", "printed"),
-    [(610, 4, "0.0610"), (0, 0, "0"), (5, 0, "5"), (12345, 2, "123.45"), (1, 1001, None)],
+    [
+        (610, 4, "0.0610"),
+        (0, 0, "0"),
+        (5, 0, "5"),
+        (12345, 2, "123.45"),
+        (1, 1001, None),
+        (1, 2**32 - 1, None),
+        (10**37, 1, f"{10**36}.0"),
+        (3, 38, f"0.{3:038}"),
+        (0, 2, "0.00"),
+    ],
 )
 def test_decimals(value: int, decimals: int, printed: str | None) -> None:
     """Integers are printed with every decimal that they have."""
-    assert printed == decimal(value, decimals)
+    frame = pl.DataFrame({"value": [value], "decimals": [decimals]}, {"value": pl.Int128, "decimals": pl.Int64})
+
+    assert printed == frame.select(decimal(pl.col("value"), pl.col("decimals"))).item()
 
 
 def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:

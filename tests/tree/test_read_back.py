@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -245,4 +244,4 @@ def test_bytes_that_say_another_document_than_was_written_are_refused() -> None:
     assert HISTORY == parse_back(file.key, file.data, HISTORY)
 
     with pytest.raises(CheckError, match="reads back as another document than was written"):
-        read_back(dataclasses.replace(file, document=replace(HISTORY, observed_ledger=1)))
+        read_back(replace(file, document=replace(HISTORY, observed_ledger=1)))
