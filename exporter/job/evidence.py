@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -29,6 +29,9 @@ from exporter.protocols.base import Candidate, Origin, with_contract
 
 MAGIC = b"\x1f\x8b"
 """How gzip begins; a ledger snapshot file begins with a brace."""
+
+COMPRESSION = 6
+"""Of gzip. 9 takes five times as long for 6 % less."""
 
 MAX_BYTES = 1 << 30
 """More is refused when it is unpacked."""
@@ -142,27 +145,33 @@ class Evidence:
 
     def encode(self) -> bytes:
         """The file's bytes: the same for the same evidence, in whatever order it was read."""
-        lines: list[_Line] = [
-            _Ledger(self.passphrase, self.ledger, self.close_time),
-            _Looked(self.whole, self.listed, self.stored),
-        ]
-        lines += [_Candidate(c.protocol, c.address, c.demanded, c.pool, c.voucher) for c in self.candidates]
-        lines += [_Contract(c.protocol, c.label, c.role, c.address) for c in self.contracts]
-        lines += map(_Notice, self.notices)
-        for key, raw in sorted(self.entries.items()):
+        content = io.BytesIO()
+        packed = gzip.GzipFile("", "wb", COMPRESSION, content, mtime=0)
+        with io.BufferedWriter(packed, 1 << 16) as lines:
+            lines.writelines(msgspec.json.encode(line) + b"\n" for line in self._lines())
+        return content.getvalue()
+
+    def _lines(self) -> Iterator[_Line]:
+        yield _Ledger(self.passphrase, self.ledger, self.close_time)
+        yield _Looked(self.whole, self.listed, self.stored)
+        for c in self.candidates:
+            yield _Candidate(c.protocol, c.address, c.demanded, c.pool, c.voucher)
+        for item in self.contracts:
+            yield _Contract(item.protocol, item.label, item.role, item.address)
+        yield from map(_Notice, self.notices)
+        for key in sorted(self.entries):
+            raw = self.entries[key]
             if raw is None:
-                lines.append(_Absent(key))
+                yield _Absent(key)
             else:
                 archived = 0 if raw.live_until == 0 else None
-                lines.append(_Entry(key, raw.last_modified, archived, raw.data, raw.live_until))
+                yield _Entry(key, raw.last_modified, archived, raw.data, raw.live_until)
         calls = [
             _Call(call.contract, call.function, list(map(encode_scval, call.arguments)), answer.result, answer.error)
             for call, answer in self.calls.items()
         ]
         calls.sort(key=lambda call: (call.contract, call.function, call.arguments))
-        lines += calls
-        content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-        return gzip.compress(content, 9, mtime=0)
+        yield from calls
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:

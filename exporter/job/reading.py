@@ -65,7 +65,9 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     return LedgerTables(found.tables(), found.certificate)
 
 
-@dataclass(frozen=True, slots=True)
+# No repr: `asyncio.run` makes that of the result when it puts the signal handlers back, and this one is of the size of
+# the network.
+@dataclass(frozen=True, slots=True, repr=False)
 class MarketsRead:
     """What a reading gave: the state of all markets at the ledger of the certificate, and what it taught.
 

@@ -190,8 +190,11 @@ def execute(
     try:
         check_newer(store, certificate.ledger, read.close_time, replaced_ledger=replaced_ledger)
         with step("compute", "computing") as facts:
-            tables = read.tables()
-            facts.update(markets=tables.markets.height, pools=tables.pools.height)
+            content, entries = read.evidence.encode(), len(read.evidence.entries)
+            evidence = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
+            tables, proof = read.tables(), read.proof
+            del read  # the ledger as it was read is the largest thing in memory, and nothing below needs it
+            facts.update(evidence=len(content), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             surprises = tell_missing(settings, tables, console, report)
         with step("record", "writing the history file") as facts:
@@ -203,20 +206,10 @@ def execute(
             damage = tell_damage(store, tables.ledger, console, report)
             series = bring_up_to_date(store, tables.ledger, facts)
         with step("publish", "rendering and publishing") as facts:
-            content = read.evidence.encode()
-            evidence = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
-            facts.update(evidence=len(content))
             result, looked = publish(
-                settings,
-                store,
-                tables,
-                part,
-                series,
-                evidence,
-                replaced_ledger=replaced_ledger,
-                now=now,
+                settings, store, tables, part, series, evidence, replaced_ledger=replaced_ledger, now=now,
                 console=console,
-            )
+            )  # fmt: skip
             report.add(checked=looked.as_dict())
             total, summary = result.total, result.summary
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
@@ -233,10 +226,9 @@ def execute(
 
     with step("verify", "reading back") as facts:
         facts.update(files=verify(store, summary))
-    if archive is not None and read.proof is not None:
+    if archive is not None and proof is not None:
         with step("prove", "adding the proof of the checkpoint") as facts:
-            entries = len(read.evidence.entries)
-            add_proof(store, settings.passphrase, archive.trust, summary.run_id, evidence.key, entries, read.proof, now)
+            add_proof(store, settings.passphrase, archive.trust, summary.run_id, evidence.key, entries, proof, now)
             facts.update(entries=entries)
     with step("remember", "keeping what the next run needs of the history") as facts:
         try:

@@ -88,7 +88,8 @@ class Certificate:
     oldest_read: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+# No repr: `asyncio.run` makes that of what it gives when it puts the signal handlers back, and this has a ledger in it.
+@dataclass(frozen=True, slots=True, repr=False)
 class Reading(Generic[T]):
     """The result of a program, and the certificate of the ledger it is the state of.
 
