@@ -209,7 +209,11 @@ class _Folders:
             above, _, name = part.rpartition("/")
             parent = self.found(above)
             return None if parent is None else self._hold(part, _open_folder(name, parent), new=False)[0]
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            if not part:  # the output itself is a file
+                raise
             return None
 
     def forget(self, part: str) -> None:
