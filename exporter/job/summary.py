@@ -67,7 +67,8 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
             shown = ", ".join(
                 f"{key.replace('_', ' ')} {value}"
                 for key, value in step.items()
-                if key not in ("step", "complete", "seconds") and isinstance(value, int | float | str)
+                if key not in ("step", "complete", "seconds", "processor_seconds")
+                and isinstance(value, int | float | str)
             )
             state = "" if step.get("complete") is True else "**not complete** "
             lines.append(f"| {_code(step.get('step'))} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |")
