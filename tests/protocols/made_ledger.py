@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from exporter.deployments import Deployment, KnownContract
@@ -264,3 +264,22 @@ class MadeLedger:
         reading = self.read(candidates, deployments)
         self.reading = reading.result
         return compute([reading.result], PROTOCOLS, reading.certificate.ledger, close_time)
+
+
+Change = Callable[[Any], object]
+"""What is done to a made ledger."""
+
+
+def put(*written: Written) -> Change:
+    """Write entries over others."""
+    return lambda ledger: ledger.replace(*written)
+
+
+def without(*written: Written) -> Change:
+    """Remove entries."""
+    return lambda ledger: [ledger.remove(item) for item in written]
+
+
+def archived(written: Written) -> Change:
+    """Archive an entry."""
+    return lambda ledger: ledger.archive(written)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, string, u32
+from exporter.ledger.codec.scval_encode import address, u32
 from exporter.ledger.source import ContractCall
 from tests.protocols.alula_chain import (
     CURVE,
@@ -140,14 +140,6 @@ class TestTokens:
 
         assert {"COPY"} == set(ledger.compute([candidate("B")]).pools["symbol"])
 
-    def test_absurd_copy(self) -> None:
-        """A copy that is no symbol does not fill every page: the pool is unread, with the token's failure."""
-        ledger = two_markets()
-        ledger.replace(bare_token("USDC"), pool("B", "USDC", token_symbol=string("x" * 201)))
-        tables = ledger.compute([candidate("B")])
-
-        assert [(contract("USDC"), "undecodable")] == [(item.pool, item.reason) for item in tables.unread]
-
     def test_pool_with_another_address_than_its_token(self) -> None:
         """Where pool and token differ both are kept, and token and price are the token's."""
         ledger = two_markets()
@@ -161,12 +153,3 @@ class TestTokens:
             "pool", "token_address", "symbol"
         ).rows()
         assert [] == tables.unpriced
-
-
-def test_entry_of_another_pool() -> None:
-    """An entry that says it is of another pool is not taken for the one it stands under."""
-    ledger = two_markets()
-    ledger.replace(pool("A", "XLM", pool_address=address(contract("else"))))
-    tables = ledger.compute([candidate("A")])
-
-    assert [(contract("XLM"), "inconsistent")] == [(item.pool, item.reason) for item in tables.unread]

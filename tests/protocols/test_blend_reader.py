@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -30,13 +29,10 @@ from tests.protocols.blend_chain import (
 )
 from tests.protocols.made_ledger import (
     UNKNOWN_CODE,
-    Written,
     account,
     bare_token,
     contract,
     counts_of,
-    entry,
-    instance,
     lastprice,
     pools_of,
     token_instance,
@@ -133,88 +129,8 @@ class TestUnknownCode:
         assert {A: (2, 1)} == counts_of(tables)
 
 
-Break = Callable[[BlendLedger], None]
-
-XLM_CONFIG, XLM_DATA = reserve_config("A", "XLM"), reserve_data("A", "XLM")
-
-
-def without(written: Written) -> Break:
-    """Remove an entry."""
-    return lambda ledger: ledger.remove(written)
-
-
-def archived(written: Written) -> Break:
-    """Archive an entry."""
-    return lambda ledger: ledger.archive(written)
-
-
-def cut(written: Written) -> Break:
-    """Take the last four bytes of an entry away."""
-    return lambda ledger: ledger.replace((written[0], written[1][:-4]))
-
-
-def other(written: Written) -> Break:
-    """Write another entry under its key."""
-    return lambda ledger: ledger.replace(written)
-
-
-def unknown_arm(written: Written) -> Break:
-    """Give the last field of an entry a kind of value of a later protocol: 23 is beyond all there are."""
-    key, data = written
-    kind = data.rindex(b"\0\0\0\x0a" if b"ir_mod" in data else b"\0\0\0\x03")
-    return other((key, data[:kind] + b"\0\0\0\x17" + data[kind + 4 :]))
-
-
 class TestUnreadReserve:
     """One reserve that cannot be read costs that reserve alone."""
-
-    @pytest.mark.parametrize(
-        ("breakage", "reason", "detail"),
-        [
-            (without(XLM_CONFIG), "absent", "the reserve's ResConfig entry is missing"),
-            (without(XLM_DATA), "absent", "the reserve's ResData entry is missing"),
-            (archived(XLM_CONFIG), "archived", "the reserve's ResConfig entry is archived; it can be restored"),
-            (archived(XLM_DATA), "archived", "the reserve's ResData entry is archived; it can be restored"),
-            (cut(XLM_CONFIG), "undecodable", "the bytes end inside"),
-            (cut(XLM_DATA), "undecodable", "the bytes end inside"),
-            (unknown_arm(XLM_CONFIG), "undecodable", "unknown kind of value: 23"),
-            (unknown_arm(XLM_DATA), "undecodable", "unknown kind of value: 23"),
-            (
-                other((XLM_DATA[0], reserve_data("A", "USDC")[1])),
-                "undecodable",
-                "the entry stands under another key than the one that was asked for",
-            ),
-            (other(entry(A, vec(symbol("ResData"), address(contract("XLM"))), VOID)), "undecodable", "ResData: exp"),
-            (other(reserve_data("A", "XLM", d_rate=-1)), "undecodable", "ResData: field d_rate is negative"),
-            (other(reserve_data("A", "XLM", b_rate=None)), "undecodable", "ResData: field b_rate is missing"),
-            (other(reserve_config("A", "XLM", decimals=19)), "undecodable", "ResConfig: 19 decimals, more than 18"),
-            (
-                other(reserve_data("A", "XLM", b_supply=2**127 - 1, b_rate=2**127 - 1)),
-                "overflow",
-                "the market's own math has no result: total supply: multiply_divide_floor: the result does not fit",
-            ),
-            (
-                other(reserve_data("A", "XLM", b_rate=0)),
-                "inconsistent",
-                "the market's own math has no result: utilization: multiply_divide_ceil: division by zero",
-            ),
-        ],
-    )
-    def test_others_stay(self, breakage: Break, reason: str, detail: str) -> None:
-        """The reserve is unread with the reason; the other pools keep their rows, and the counts agree."""
-        ledger = two_markets()
-        whole = ledger.compute([candidate("A"), candidate("B")])
-        breakage(ledger)
-        tables = ledger.compute([candidate("A"), candidate("B")])
-        unread = tables.unread[0]
-
-        assert 1 == len(tables.unread)
-        assert (A, contract("XLM"), "blend", reason) == (unread.market, unread.pool, unread.protocol, unread.reason)
-        assert unread.detail.startswith(detail)
-        assert ALL - {(A, contract("XLM"))} == pools_of(tables)
-        assert {A: (2, 1), B: (1, 0)} == counts_of(tables)
-        rest = whole.pools.filter((whole.pools["market"] != A) | (whole.pools["pool"] != contract("XLM")))
-        assert rest.equals(tables.pools)
 
     def test_all_reserves_of_a_market(self) -> None:
         """A market of which no reserve can be read is a market all the same."""
@@ -228,49 +144,6 @@ class TestUnreadReserve:
 
 class TestUnreadMarket:
     """A market that cannot be read costs that market alone."""
-
-    @pytest.mark.parametrize(
-        ("breakage", "reason", "detail"),
-        [
-            (archived(pool_instance("A")), "archived", "the market's instance is archived; it can be restored"),
-            (
-                archived(reserve_list("A", [])),
-                "archived",
-                "the market's list of reserves is archived; it can be restored",
-            ),
-            (cut(pool_instance("A")), "undecodable", "the bytes end inside"),
-            (cut(reserve_list("A", ["XLM"])), "undecodable", "the bytes end inside"),
-            (unknown_arm(pool_instance("A")), "undecodable", "unknown kind of value: 23"),
-            (other(pool_instance("A", config={"oracle": None})), "undecodable", "pool instance.Config: field oracle"),
-            (other(instance(A, None, executable=1)), "undecodable", "pool instance: the contract has no wasm code"),
-            (other(token_instance("A")), "undecodable", "pool instance: field Config is missing"),
-            (other(reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset stands twice"),
-            (
-                other(entry(A, symbol("ResList"), vec(address(account("XLM"))))),
-                "undecodable",
-                "ResList: an asset is no contract",
-            ),
-            (other(entry(A, symbol("ResList"), (VEC, None))), "undecodable", "ResList: the vector is missing"),
-            (other(entry(A, symbol("ResList"), vec(u32(1)))), "undecodable", "ResList[0]: expected address, found u32"),
-            (
-                other(reserve_list("A", [f"T{number}" for number in range(5000)])),
-                "undecodable",
-                "ResList: 5000 addresses, more than 64",
-            ),
-        ],
-    )
-    def test_others_stay(self, breakage: Break, reason: str, detail: str) -> None:
-        """The market is unread with the reason and is no row of the markets; the others stay."""
-        ledger = two_markets()
-        breakage(ledger)
-        tables = ledger.compute([candidate("A"), candidate("B")])
-        unread = tables.unread[0]
-
-        assert 1 == len(tables.unread)
-        assert (A, None, "blend", reason) == (unread.market, unread.pool, unread.protocol, unread.reason)
-        assert unread.detail.startswith(detail)
-        assert {B: (1, 0)} == counts_of(tables)
-        assert {(B, contract("USDC"))} == pools_of(tables)
 
     def test_endless_list_is_not_followed(self) -> None:
         """Nothing is asked for the entries of a list that is too long to be one; only for the market's backstop."""

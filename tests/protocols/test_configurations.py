@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -14,38 +12,28 @@ from tests.protocols import alula_chain, blend_chain, k2_chain, peridot_chain, s
 from tests.protocols.all_ledgers import ASSETS, computed, ledger_of
 from tests.protocols.blend_chain import BlendLedger
 from tests.protocols.made_ledger import (
+    Change,
     Written,
     account,
     contract,
     counts_of,
     entry,
+    put,
     struct_of,
     token_instance,
     unread_of,
+    without,
 )
 from tests.protocols.slender_chain import SlenderLedger, variant
 
 A, XLM, VAULT = contract("A"), contract("XLM"), contract("XLM vault")
 
 
-@dataclass(frozen=True)
-class Gone:
-    """An entry that is not there any more."""
-
-    written: Written
-
-
-Changes = Sequence[Written | Gone]
-
-
-def hash_of(protocol: str, *changes: Written | Gone) -> str:
+def hash_of(protocol: str, *changes: Written | Change) -> str:
     """The hash of a market of two pools with these changes."""
     ledger = ledger_of(protocol)
     for item in changes:
-        if isinstance(item, Gone):
-            ledger.remove(item.written)
-        else:
-            ledger.replace(item)
+        (put(item) if isinstance(item, tuple) else item)(ledger)
     found: str = computed(protocol, ledger).markets["config_hash"].item()
     return found
 
@@ -60,12 +48,12 @@ def slender_pool(**reserve: object) -> Written:
     return ledger.instance("A")
 
 
-STATE: dict[str, Changes] = {
+STATE: dict[str, list[Written | Change]] = {
     "blend": [
         *(blend_chain.reserve_data("A", "XLM", "v2", **{name: 1_000_000_001}) for name in (
             "b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time",
         )),
-        Gone(blend_chain.reserve_data("A", "XLM", "v2")),  # the reserve is configured all the same
+        without(blend_chain.reserve_data("A", "XLM", "v2")),  # the reserve is configured all the same
     ],
     "k2": [
         k2_chain.reserve("A", "XLM", liquidity_index=2 * 10**27, current_liquidity_rate=1, last_update_timestamp=5),
@@ -74,8 +62,8 @@ STATE: dict[str, Changes] = {
         k2_chain.router_instance("A", storage={"REENTRY": (BOOL, True), "FLACTIVE": (BOOL, True)}),
         k2_chain.router_instance("A", storage={"PPADMIN": address(account("next"))}),
         token_instance("XLM", b"other"),
-        Gone(k2_chain.a_token("A", "XLM")),
-        Gone(k2_chain.debt_token("A", "XLM")),
+        without(k2_chain.a_token("A", "XLM")),
+        without(k2_chain.debt_token("A", "XLM")),
     ],
     "peridot": [
         peridot_chain.stored("XLM vault", "TotalBorrowed", u128(7)), peridot_chain.vault_instance("XLM vault", 5),
@@ -83,11 +71,11 @@ STATE: dict[str, Changes] = {
     "slender": [slender_pool(), slender_pool(lender_ar=2 * 10**9)],
 }  # fmt: skip
 
-CONFIGURATION: dict[str, Changes] = {
+CONFIGURATION: dict[str, list[Written | Change]] = {
     "blend": [
         blend_chain.reserve_config("A", "XLM", "v2", c_factor=1),
         blend_chain.pool_instance("A", "v2", status=0),
-        Gone(blend_chain.reserve_config("A", "XLM", "v2")),
+        without(blend_chain.reserve_config("A", "XLM", "v2")),
     ],
     "k2": [
         k2_chain.router_instance("A", storage={"PAUSED": (BOOL, True)}),
@@ -97,7 +85,7 @@ CONFIGURATION: dict[str, Changes] = {
         k2_chain.rate_model("A", "XLM", variable_rate_slope1=1),
         k2_chain.reserve_list("A", ["USDC"]),
         k2_chain.reserve_list("A", ["XLM", "USDC"]),
-        Gone(k2_chain.reserve("A", "XLM")),
+        without(k2_chain.reserve("A", "XLM")),
     ],
     "peridot": [
         peridot_chain.stored("A", "OracleMaxAgeMultiplier", u64(3)),

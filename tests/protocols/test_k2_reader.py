@@ -6,7 +6,7 @@ from typing import Any
 
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import BOOL, SYMBOL
-from exporter.ledger.codec.scval_encode import address, i128, u32
+from exporter.ledger.codec.scval_encode import i128, u32
 from exporter.protocols.balances import balance_call
 from exporter.protocols.compute import Tables
 from tests.protocols.k2_chain import (
@@ -17,13 +17,11 @@ from tests.protocols.k2_chain import (
     candidate,
     cash,
     debt_ceiling,
-    debt_token,
     demanded,
     deployment,
     prices_call,
     rate_contract,
     rate_model,
-    reserve,
     reserve_list,
     reward,
     router_instance,
@@ -233,25 +231,6 @@ class TestRewards:
 class TestUnread:
     """Each thing that can be missing, archived or wrong, named, and costing no other pool."""
 
-    def test_each_entry(self) -> None:
-        """Without one of its entries, or where one is archived, a reserve is unread with the entry's name."""
-        for written, what in (
-            (reserve("A", "XLM"), "RDATA entry"),
-            (a_token("A", "XLM"), f"aToken {contract('A aXLM')}"),
-            (debt_token("A", "XLM"), f"debt token {contract('A dXLM')}"),
-            (rate_model("A", "XLM"), "APARAMS entry"),
-        ):
-            ledger = market_a()
-            ledger.archive(written)
-            told = [(XLM, "archived", f"the reserve's {what} is archived; it can be restored")]
-            assert told == unread_of(ledger.compute([candidate("A")]))
-            if what == "APARAMS entry":  # which need not be
-                continue
-            ledger.remove(written)
-            tables = ledger.compute([candidate("A")])
-            assert [(XLM, "absent", f"the reserve's {what} is missing")] == unread_of(tables)
-            assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
-
     def test_no_rate_model_at_all(self) -> None:
         """Without parameters and without a rate contract there is no rate to publish."""
         ledger = market_a()
@@ -261,25 +240,3 @@ class TestUnread:
         assert [(XLM, "absent", f"the reserve's rate contract {contract('A rates')} is missing")] == unread_of(
             ledger.compute([candidate("A")])
         )
-
-    def test_tokens_of_others(self) -> None:
-        """A token that belongs to another asset or router contradicts its reserve."""
-        for written, told in (
-            (a_token("A", "XLM", underlying_asset=address(USDC)), f"the aToken {contract('A aXLM')}"),
-            (debt_token("A", "XLM", pool_address=address(B)), f"the debt token {contract('A dXLM')}"),
-        ):
-            ledger = market_a()
-            ledger.replace(written)
-            ((pool, reason, detail),) = unread_of(ledger.compute([candidate("A")]))
-
-            assert (XLM, "inconsistent") == (pool, reason)
-            assert detail.startswith(f"{told} says that it is of asset")
-
-    def test_totals_beyond_what_can_be_published(self) -> None:
-        """Numbers that fit into the contract's 128 bits and not into 38 digits are overflow, not a wrong number."""
-        ledger = market_a()
-        ledger.replace(a_token("A", "XLM", 10**38 - 1), reserve("A", "XLM", liquidity_index=10**28))
-        ((pool, reason, detail),) = unread_of(ledger.compute([candidate("A")]))
-
-        assert (XLM, "overflow") == (pool, reason)
-        assert "total supply" in detail

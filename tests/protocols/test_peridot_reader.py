@@ -20,14 +20,12 @@ from tests.protocols.made_ledger import (
     account,
     contract,
     entry,
-    instance,
     lastprice,
     rows_of,
     token_instance,
     unread_of,
 )
 from tests.protocols.peridot_chain import (
-    CODE,
     FIXED_RATE,
     MODEL,
     QUOTING_CODE,
@@ -472,14 +470,6 @@ class TestCash:
 
         assert (500 * 10**6 // (1_488 + counted), 2_488 * 10**7) == self.rate(ledger)
 
-    def test_unknown_code(self) -> None:
-        """Boosted cash that code of unknown kind may count in two ways costs the vault: no rate is guessed."""
-        ledger = market()
-        ledger.boost("XLM", u128(1_988 * 10**7))
-        ledger.replace(vault_instance("XLM vault"))
-
-        assert "its code is not known" in reason_of(ledger)[1]
-
     def test_archived_mark(self) -> None:
         """An entry that only tells the code does so archived, too."""
         ledger = market()
@@ -488,31 +478,6 @@ class TestCash:
         ledger.archive(stored("XLM vault", "BoostedAssetCount", VOID))
 
         assert [] == ledger.compute([candidate("C")]).unread
-
-    def test_factors_above_one(self) -> None:
-        """Code that caches refuses to accrue where more than the interest is kept back."""
-        ledger = market()
-        ledger.replace(
-            *(stored("XLM vault", name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))
-        )
-
-        assert "together above 1" in reason_of(ledger)[1]
-
-    def test_form_of_before_its_cash_was_counted(self) -> None:
-        """A vault without ``ManagedCash`` and ``RatesReady`` is of a form that is not read."""
-        ledger = market()
-        ledger.remove(stored("XLM vault", "ManagedCash", VOID))
-        ledger.remove(stored("XLM vault", "RatesReady", VOID))
-
-        assert "form of before 2026" in reason_of(ledger)[1]
-
-    def test_nothing_owned(self) -> None:
-        """Receipt tokens against nothing: the contract refuses everything, so there are no numbers."""
-        ledger = market()
-        ledger.replace(*(stored("XLM vault", name, u128(0)) for name in ("ManagedCash", "TotalBorrowed")))
-        found = reason_of(ledger)
-
-        assert ("inconsistent", True) == (found[0], "receipt tokens without anything" in found[1])
 
 
 class TestPrices:
@@ -562,40 +527,6 @@ class TestPrices:
 class TestUnread:
     """What cannot be read is named with its reason."""
 
-    def test_archived(self) -> None:
-        """An archived entry of vault or model costs what depends on it, by its name."""
-        ledger = market()
-        ledger.replace(stored("other", "Kink", u128(1)))
-        ledger.replace(stored("USDC vault", "InterestModel", address(contract("other"))))
-        ledger.archive(stored("XLM vault", "BorrowIndex", VOID))
-        ledger.archive(stored("other", "Kink", VOID))
-        found = unread_of(ledger.compute([candidate("C")]))
-        assert ("archived", "the vault's entry BorrowIndex is archived; it can be restored") == found[C, XLM]
-        assert ("archived", True) == (found[C, USDC][0], "entry Kink of its rate model" in found[C, USDC][1])
-
-    @pytest.mark.parametrize(
-        ("owner", "name", "value", "detail"),
-        [
-            ("XLM vault", "ReserveFactorScaled", u128(10**6 + 1), "ReserveFactorScaled is 1000001, above 1000000"),
-            ("XLM vault", "TotalReserves", u128(2**127), "more than any token has"),
-            ("XLM vault", "LastUpdateTime", u64(2**62), "LastUpdateTime is beyond any time"),
-            ("XLM vault", "BoostedVault", address(account("a")), "BoostedVault is no contract"),
-        ],
-    )
-    def test_hostile_values(self, owner: str, name: str, value: ScVal, detail: str) -> None:
-        """A value that no vault has is named with its entry."""
-        ledger = market()
-        ledger.replace(stored(owner, name, value))
-
-        assert detail in reason_of(ledger)[1]
-
-    def test_vault_of_another_controller(self) -> None:
-        """A vault that says that another contract is its controller contradicts the list."""
-        ledger = market()
-        ledger.replace(stored("XLM vault", "Peridottroller", address(contract("D"))))
-
-        assert ("inconsistent", f"the vault says that its controller is {contract('D')}") == reason_of(ledger)
-
     def test_listed_vault_that_is_not_there(self) -> None:
         """A vault that the controller lists and the ledger lacks is unread, and counts among the market's pools."""
         ledger = market()
@@ -614,18 +545,3 @@ class TestUnread:
         tables = ledger.compute([candidate("C")], [deployment("C", ["XLM vault"])])
 
         assert ([XLM], 1) == (tables.pools["pool"].to_list(), len(tables.notices))
-
-    def test_too_many_vaults(self) -> None:
-        """A list of more vaults than any controller has is refused."""
-        ledger = market()
-        ledger.replace(stored("C", "SupportedMarkets", flags({f"vault {index}": True for index in range(65)})))
-
-        assert "65 vaults, more than 64" in reason_of(ledger, None)[1]
-
-    def test_token_without_decimals(self) -> None:
-        """A vault has no decimals of its own, so a token that tells none costs the vault."""
-        ledger = market()
-        ledger.replace(instance(contract("XLM"), None, CODE))
-        assert "its token gives no decimals" in reason_of(ledger)[1]
-        ledger.replace(token_instance("XLM", b"XLM", 39))
-        assert "39 decimals, more than 38" in reason_of(ledger)[1]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.slender import Slender
 from tests.judges import slender_judge as judge
 from tests.protocols.made_ledger import (
     NOW,
-    account,
     contract,
     lastprice,
     price_data,
@@ -146,16 +144,6 @@ class TestArchived:
 class TestCash:
     """What lies in a reserve is an entry of its own, which can be away while the pool is there."""
 
-    def test_archived(self) -> None:
-        """Archived cash is not 0: the reserve is unread with that reason, and costs no other."""
-        ledger = market()
-        ledger.archive(cash("S", "XLM"))
-        tables = ledger.compute([candidate("S")])
-
-        assert [(XLM, "archived")] == [(item.pool, item.reason) for item in tables.unread]
-        assert "it is not 0" in tables.unread[0].detail
-        assert ([USDC], [2]) == (tables.pools["pool"].to_list(), tables.markets["pool_count"].to_list())
-
     def test_missing_beside_shares_or_debt(self) -> None:
         """Where there are shares or debt somebody has supplied, so that a missing balance is not 0 but out of reach."""
         for token in ("XLM s", "XLM debt"):
@@ -179,13 +167,6 @@ class TestCash:
         ledger.change("S", {variant("STokenUnderlyingBalance", "XLM s"): i128(7)})
 
         assert {600 * 10**7} == set(ledger.read([candidate("S")]).result.columns["cash"])
-
-    def test_no_amount(self) -> None:
-        """A balance below zero costs its reserve."""
-        ledger = market()
-        ledger.replace(cash("S", "XLM", i128(-1)))
-
-        assert "is negative" in details(ledger)[XLM]
 
 
 class TestPrices:
@@ -219,61 +200,6 @@ class TestPrices:
             ledger.change("S", {variant("PriceFeed", "XLM"): feed})
             row = rows_of(ledger.compute([candidate("S")]))[XLM]
             assert (None, "the market has no oracle", 7) == (row["oracle"], row["price_reason"], row["decimals"])
-
-
-class TestUnread:
-    """What cannot be read is named with its field."""
-
-    @pytest.mark.parametrize(
-        ("value", "detail"),
-        [
-            (None, "the reserve is listed, but ReserveAssetKey has none of it"),
-            (reserve_data("XLM", lender_ir=-1), "lender_ir is negative"),
-            (reserve_data("XLM", last_update_timestamp=u64(2**62)), "beyond any time"),
-            (reserve_data("XLM", reserve_type=vec(symbol("Fungible"))), "reserve_type has not two tokens"),
-            (reserve_data("XLM", reserve_type=vec(symbol("Isolated"))), "reserve_type is Isolated, neither"),
-            (reserve_data("XLM", reserve_type=vec()), "reserve_type is empty, neither"),
-        ],
-    )
-    def test_reserve(self, value: ScVal | None, detail: str) -> None:
-        """A reserve of an unknown form costs itself and no other, and counts among the market's pools."""
-        ledger = market()
-        ledger.change("S", {variant("ReserveAssetKey", "XLM"): value})
-        tables = ledger.compute([candidate("S")])
-
-        assert [USDC] == tables.pools["pool"].to_list()
-        assert detail in tables.unread[0].detail
-        assert [(2, 1)] == tables.markets.select("pool_count", "unread_count").rows()
-
-    @pytest.mark.parametrize(
-        ("key", "value", "detail"),
-        [
-            (variant("TokenSupply", "XLM debt"), i128(-1), "debt_supply is negative"),
-            (variant("PriceFeed", "XLM"), price_feed("S", vec(symbol("Third"))), "neither Stellar nor Other"),
-            (variant("PriceFeed", "XLM"), price_feed("S", vec(symbol("Other"), symbol("X")), 39), "decimals are 39"),
-        ],
-    )
-    def test_other_fields(self, key: ScVal, value: ScVal, detail: str) -> None:
-        """So does a supply, or a feed, that is none."""
-        ledger = market()
-        ledger.change("S", {key: value})
-
-        assert detail in details(ledger)[XLM]
-
-    @pytest.mark.parametrize(
-        ("changes", "detail"),
-        [
-            ({variant("Reserves"): vec(address(contract("A")), address(contract("A")))}, "a reserve stands twice"),
-            ({variant("Reserves"): vec(address(account("A")))}, "is no contract"),
-            ({variant("Reserves"): vec(*(address(contract(str(i))) for i in range(65)))}, "65 addresses, more than 64"),
-        ],
-    )
-    def test_instance(self, changes: dict[ScVal, ScVal | None], detail: str) -> None:
-        """An instance of an unknown form costs the market, with the field that failed."""
-        ledger = market()
-        ledger.change("S", changes)
-
-        assert detail in details(ledger)[None]
 
 
 def test_known_deployment() -> None:

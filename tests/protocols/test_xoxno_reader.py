@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from exporter.ledger.codec.scval_encode import address, u32
+from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import hub_entry, spoke_entry
 from exporter.protocols.base import Origin
 from exporter.protocols.compute import Tables
-from tests.protocols.made_ledger import NOW, Written, contract, pools_of, rows_of, unread_of
+from tests.protocols.made_ledger import NOW, contract, pools_of, rows_of, unread_of
 from tests.protocols.xoxno_ledger import (
     XoxnoLedger,
     candidate,
@@ -169,28 +168,6 @@ class TestFailures:
         assert {(A, pool_id(3, "XLM")): "absent"} == {place: reason for place, (reason, _) in unread_of(tables).items()}
         assert [(4, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
-    @pytest.mark.parametrize(("written", "what"), [(state, "State"), (parameters, "Params")])
-    def test_half_a_pool(self, written: Callable[..., Written], what: str) -> None:
-        """A pool of which one entry is missing or archived is unread, with which one; it is not one of nothing."""
-        ledger = three_pools()
-        ledger.archive(written("A", 1, "XLM"))
-        place, detail = (A, pool_id(1, "XLM")), f"the pool's {what} entry is archived; it can be restored"
-        assert {place: ("archived", detail)} == unread_of(compute(ledger))
-        ledger.remove(written("A", 1, "XLM"))
-        tables = compute(ledger)
-        assert "absent" == unread_of(tables)[place][0]
-        assert f"its {what} entry is missing" in tables.unread[0].detail
-        assert 2 == tables.pools.height
-
-    def test_another_token(self) -> None:
-        """Parameters that say that they are of another token contradict their key."""
-        ledger = three_pools()
-        ledger.replace(parameters("A", 1, "XLM", asset_id=address(contract("USDC"))))
-        tables = compute(ledger)
-
-        assert "inconsistent" == unread_of(tables)[A, pool_id(1, "XLM")][0]
-        assert contract("USDC") in unread_of(tables)[A, pool_id(1, "XLM")][1]
-
     def test_accrued_in_the_future(self) -> None:
         """A last accrual after the ledger's close means that no time has passed; the pool keeps its row."""
         ledger = three_pools()
@@ -206,16 +183,6 @@ class TestFailures:
         assert NOW + 86_400 == later["last_accrual_time"]
         for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index"):
             assert now[name] == later[name]
-
-    def test_overflow(self) -> None:
-        """A pool whose value does not fit costs the others nothing, and is named with the quantity."""
-        ledger = three_pools()
-        ledger.replace(state("A", 1, "XLM", supplied=2**127 - 1, supply_index=10**28))
-        tables = compute(ledger)
-
-        assert "overflow" == unread_of(tables)[A, pool_id(1, "XLM")][0]
-        assert "value of shares" in unread_of(tables)[A, pool_id(1, "XLM")][1]
-        assert 2 == tables.pools.height
 
     def test_a_pool_id_that_is_none(self) -> None:
         """A remembered pool that is no hub and token is named and costs nothing."""
