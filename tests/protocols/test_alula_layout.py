@@ -28,7 +28,6 @@ from exporter.ledger.codec.scval_encode import (
     vec,
 )
 from exporter.protocols.alula.layout import (
-    MAX_POOLS,
     STATUS_NAMES,
     config_hash,
     decode_instance,
@@ -42,11 +41,9 @@ from tests.protocols.alula_chain import (
     CURVE,
     STATE,
     all_pools,
-    kinked,
     market_instance,
     pool,
     pool_config,
-    unit,
 )
 from tests.protocols.made_ledger import NOW, Raw, Written, account, contract, entry, entry_of, instance
 
@@ -135,22 +132,6 @@ class TestPoolList:
         assert () == decode_pool_list(entry_of(all_pools("A", [])))
         assert () == decode_pool_list(None)
 
-    @pytest.mark.parametrize(
-        ("value", "message"),
-        [
-            (vec(address(contract("a")), address(contract("a"))), "stands twice"),
-            (vec(address(account("a"))), "is no contract"),
-            (vec(symbol("a")), "expected address"),
-            (vec(*(address(contract(str(index))) for index in range(MAX_POOLS + 1))), "more than"),
-            (VOID, "expected vec"),
-            ((scval.VEC, None), "missing"),
-        ],
-    )
-    def test_not_a_list_of_pools(self, value: ScVal, message: str) -> None:
-        """Repeated pools, other things than contracts and endless lists are refused."""
-        with pytest.raises(DecodeError, match=message):
-            decode_pool_list(entry_of(entry(contract("A"), unit("AllPools"), value)))
-
 
 class TestPool:
     """A ``Pool`` entry."""
@@ -169,29 +150,6 @@ class TestPool:
         )
         rest = {"take_rate_bps": 1_000, "decimals": 7, "last_accrual_timestamp": NOW - 100}
         assert state | CURVE | rest == decoded.numbers
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"total_borrowed": -1}, "field total_borrowed is negative"),
-            ({"interest_rate_modifier_bps": -1}, "field interest_rate_modifier_bps is negative"),
-            ({"token_decimals": u32(39)}, "39 token_decimals"),
-            ({"last_accrual_timestamp": u64(2**62)}, "beyond any time"),
-            ({"token_address": address(account("T"))}, "token_address is no contract"),
-            ({"config": pool_config(10_001)}, "take_rate_bps is 10001"),
-            ({"config": pool_config(accrual_model=unit("Simple"))}, "accrual_model Simple is not known"),
-            (
-                {"config": pool_config(interest_rate_model=vec(symbol("Linear"), u32(1)))},
-                "interest_rate_model Linear is not known",
-            ),
-            ({"config": pool_config(interest_rate_model=unit("Kinked"))}, "has not one value"),
-            ({"config": pool_config(interest_rate_model=kinked(max_apr_bps=-1))}, "max_apr_bps is negative"),
-        ],
-    )
-    def test_not_a_pool(self, changes: dict[str, Any], message: str) -> None:
-        """What the contract cannot hold, and models that are not known here, are refused by name."""
-        with pytest.raises(DecodeError, match=message):
-            decode_pool(entry_of(pool("A", "T", **changes)))
 
     def test_extremes_are_allowed(self) -> None:
         """The ends of what the contract can hold are read."""

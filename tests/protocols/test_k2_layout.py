@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import struct_map, u32, u64
 from exporter.protocols.k2.layout import (
     TokenState,
     decode_a_token,
@@ -36,7 +35,7 @@ from tests.protocols.k2_chain import (
     reserve_list,
     router_instance,
 )
-from tests.protocols.made_ledger import Written, account, contract, entry, entry_of, instance
+from tests.protocols.made_ledger import Written, contract, entry_of, instance
 
 ROUTER = "CCTUJZLYFAW7ZNQD2SXMUZIHBUUJJICYRKWLZJ6SK6TGNAWNXOJIV6J7"
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
@@ -101,19 +100,6 @@ class TestReserveList:
 
         assert (contract("USDC"), contract("XLM")) == assets
 
-    @pytest.mark.parametrize(
-        ("value", "message"),
-        [
-            (vec(*(address(contract(str(index))) for index in range(65))), "65 addresses, more than 64"),
-            (vec(address(contract("A")), address(contract("A"))), "a reserve stands twice"),
-            (vec(address(account("A"))), "a reserve is no contract"),
-        ],
-    )
-    def test_another_form(self, value: ScVal, message: str) -> None:
-        """What the contract cannot have written is refused."""
-        with pytest.raises(DecodeError, match=message):
-            decode_reserve_list(entry_of(entry(contract("A"), symbol("RLIST"), value)))
-
 
 class TestReserve:
     """``RDATA``."""
@@ -149,23 +135,6 @@ class TestReserve:
         names = ("active", "frozen", "borrowing_enabled", "paused", "flashloan_enabled")
 
         assert [expected] == [item.name for item in shown if item.name in names and item.value]
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"liquidity_index": 0}, "RDATA: field liquidity_index is 0"),
-            ({"variable_borrow_index": 10**38}, "field variable_borrow_index is 1000*, which has more than 38 digits"),
-            ({"current_liquidity_rate": 2**128 - 1}, "current_liquidity_rate is 340.* more than 38 digits"),
-            ({"last_update_timestamp": 2**62}, "field last_update_timestamp is beyond any time"),
-            ({"a_token_address": address(account("A"))}, "field a_token_address is no contract"),
-            ({"configuration": bitmap(decimals=39)}, "39 decimals, more than 38"),
-            ({"configuration": bitmap(reserve_factor=10_001)}, "the reserve factor is 10001, above 10000"),
-        ],
-    )
-    def test_another_form(self, changes: dict[str, Any], message: str) -> None:
-        """A missing field, another kind, and what cannot be computed with are refused, each by its name."""
-        with pytest.raises(DecodeError, match=message):
-            decode_reserve(entry_of(reserve("A", "USDC", **changes)))
 
     def test_largest_numbers(self) -> None:
         """38 digits are taken, and every bit of the bitmap may be set but for the values that have bounds."""

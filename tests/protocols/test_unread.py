@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from exporter.ledger.codec.scval import VEC, ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u64, u128, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from tests.protocols import alula_chain as alula
 from tests.protocols import blend_chain as blend
 from tests.protocols import k2_chain as k2
@@ -75,7 +75,50 @@ def together(*changes: Change) -> Change:
     return lambda ledger: [change(ledger) for change in changes]
 
 
+ALULA_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"total_borrowed": -1}, "field total_borrowed is negative"),
+    ({"interest_rate_modifier_bps": -1}, "field interest_rate_modifier_bps is negative"),
+    ({"token_decimals": u32(39)}, "39 token_decimals"),
+    ({"last_accrual_timestamp": u64(2**62)}, "beyond any time"),
+    ({"token_address": address(account("T"))}, "token_address is no contract"),
+    ({"config": alula.pool_config(10_001)}, "take_rate_bps is 10001"),
+    ({"config": alula.pool_config(accrual_model=alula.unit("Simple"))}, "accrual_model Simple is not known"),
+    ({"config": alula.pool_config(interest_rate_model=vec(symbol("Linear"), u32(1)))}, "Linear is not known"),
+    ({"config": alula.pool_config(interest_rate_model=alula.unit("Kinked"))}, "has not one value"),
+    ({"config": alula.pool_config(interest_rate_model=alula.kinked(max_apr_bps=-1))}, "max_apr_bps is negative"),
+]
+K2_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"liquidity_index": 0}, "RDATA: field liquidity_index is 0"),
+    ({"variable_borrow_index": 10**38}, f"variable_borrow_index is {10**38}, which has more than 38 digits"),
+    ({"current_liquidity_rate": 2**128 - 1}, "which has more than 38 digits"),
+    ({"last_update_timestamp": 2**62}, "field last_update_timestamp is beyond any time"),
+    ({"a_token_address": address(account("A"))}, "field a_token_address is no contract"),
+    ({"configuration": k2.bitmap(decimals=39)}, "39 decimals, more than 38"),
+    ({"configuration": k2.bitmap(reserve_factor=10_001)}, "the reserve factor is 10001, above 10000"),
+]
+XOXNO_PARAMETERS: list[tuple[dict[str, Any], str]] = [
+    ({"slope2": -1}, "field slope2 is negative"),
+    ({"reserve_factor": u32(10_001)}, "reserve_factor is 10001, above 10000"),
+    ({"asset_decimals": u32(28)}, "asset_decimals is 28, above 27"),
+]
+XOXNO_STATE: list[tuple[dict[str, Any], str]] = [
+    ({"cash": -1}, "field cash is negative"),
+    ({"supply_index": 0}, "field supply_index is 0, not above 0"),
+    ({"borrow_index": 10**36 + 1}, "field borrow_index is 1000"),
+    ({"last_timestamp": 2**62}, "beyond any time"),
+]
+
 POOLS: list[tuple[str, Change, str, str]] = [
+    *(("alula", put(alula.pool("A", "XLM", **item)), "undecodable", detail) for item, detail in ALULA_FIELDS),
+    *(("k2", put(k2.reserve("A", "XLM", **item)), "undecodable", detail) for item, detail in K2_FIELDS),
+    *(("xoxno", put(xoxno.parameters("A", 1, "XLM", **item)), "undecodable", detail)
+      for item, detail in XOXNO_PARAMETERS),
+    *(("xoxno", put(xoxno.state("A", 1, "XLM", **item)), "undecodable", detail) for item, detail in XOXNO_STATE),
+    *(("blend", put(blend.reserve_data("A", "XLM", "v2", **{name: -1})), "undecodable", f"field {name} is negative")
+      for name in ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")),
+    ("blend", put(blend.reserve_data("A", "XLM", "v2", last_time=2**64 - 1)), "undecodable", "last_time is beyond"),
+    *(("blend", put(blend.reserve_config("A", "XLM", "v2", **{name: None})), "undecodable",
+       "of the fields enabled and supply_cap only one is there") for name in ("enabled", "supply_cap")),
     ("alula", archived(alula.pool("A", "XLM")), "archived", f"the pool's entry {RESTORED}"),
     ("alula", without(alula.pool("A", "XLM")), "absent", "the pool is listed, but its Pool entry is missing"),
     ("alula", put(alula.pool("A", "XLM", pool_address=address(contract("else")))), "inconsistent", contract("else")),
@@ -87,7 +130,6 @@ POOLS: list[tuple[str, Change, str, str]] = [
     *(("blend", cut(item), "undecodable", "the bytes end inside") for item in (CONFIG, DATA)),
     ("blend", put((DATA[0], blend.reserve_data("A", "USDC", "v2")[1])), "undecodable",
      "the entry stands under another key than the one that was asked for"),
-    ("blend", put(blend.reserve_data("A", "XLM", "v2", d_rate=-1)), "undecodable", "ResData: field d_rate is negative"),
     ("blend", put(blend.reserve_config("A", "XLM", "v2", decimals=19)), "undecodable",
      "ResConfig: 19 decimals, more than 18"),
     ("blend", put(blend.reserve_data("A", "XLM", "v2", b_supply=2**127 - 1, b_rate=2**127 - 1)), "overflow",
@@ -183,6 +225,15 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     *(("blend", put(entry(A, symbol("ResList"), value)), "undecodable", f"ResList{detail}") for value, detail in (
         (vec(address(account("XLM"))), ": an asset is no contract"), ((VEC, None), ": the vector is missing"),
         (vec(symbol("T")), "[0]: expected address, found symbol"),
+    )),
+    *(("alula", put(entry(A, alula.unit("AllPools"), value)), "undecodable", f"AllPools{detail}") for value, detail in (
+        (vec(address(XLM), address(XLM)), ": a pool stands twice"), ((VEC, None), ": the vector is missing"),
+        (vec(symbol("a")), "[0]: expected address"), (vec(*map(address, map(contract, MANY))), ": 65 addresses"),
+        (vec(address(account("a"))), ": a pool is no contract"),
+    )),
+    *(("k2", put(entry(A, symbol("RLIST"), value)), "undecodable", detail) for value, detail in (
+        (vec(*map(address, map(contract, MANY))), "65 addresses, more than 64"),
+        (vec(address(XLM), address(XLM)), "a reserve stands twice"), (vec(address(account("A"))), "is no contract"),
     )),
     ("k2", without(k2.reserve_list("A", [])), "absent", "list of reserves (RLIST) is missing"),
     ("k2", archived(k2.reserve_list("A", [])), "archived", f"the market's list of reserves {RESTORED}"),
