@@ -1,96 +1,93 @@
 """Checking a tree file by file: what can be told of one file is judged at once, the rest when all are there.
 
-checker = TreeChecker(observed_ledger)
-checker.add("v1/assets/index.json", data)      # in any order; the bytes are not kept
+checker = TreeChecker(run)
+checker.add("v1/assets/index.json", data)      # the run's own Parquet file first, web pages best last; none is kept
 looked = checker.finish()                      # or TreeFaultsError
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
 import msgspec
 
-from exporter.check.agreement import KINDS, UNKNOWN, check_manifest, check_status, judge_documents
+from exporter.check.agreement import ALONE, KINDS, check_required, check_status, judge_unknown
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.made_again import MadeAgain
-from exporter.check.public_urls import check_links, links_of
-from exporter.check.walks import check_walks, find_listing
-from exporter.check.watcher_files import Watched, check_watched, read_feed, read_metrics
-from exporter.check.whole import Looked, Page, Seen, Whole
+from exporter.check.public_urls import follow_links, links_of
+from exporter.check.run_files import Listed, RunFiles
+from exporter.check.walks import Run
+from exporter.check.watcher_files import Watchers
+from exporter.check.whole import Looked, Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
-    AssetHistory,
     AssetsPage,
     HistoryManifest,
     OpenApiDocument,
-    PoolSnapshot,
-    RunManifest,
     SystemStatus,
-    TotalsHistory,
-    token_of,
 )
 from exporter.tree.families import (
-    BUCKET_PAGE,
     EMPTY_PAGE,
+    EMPTY_PAGE_KEY,
     EVIDENCE,
+    HISTORY_MANIFEST,
     LATEST_PARQUET,
     METRICS,
     OPENAPI_KEY,
     PAGE,
+    POINTER,
     POINTER_KEY,
     RUN,
     RUN_FILES,
-    TOTALS_PAGE,
     YIELDS,
+    Family,
     assets_folder,
     kind_of,
-    page_key,
     parse_key,
 )
-from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.files import RenderedFile
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
-from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
-
-RECENT = 32
-"""So many first pages are remembered."""
 
 
 class TreeChecker:
-    """Checks one tree. Files are added one by one; of most of them only what walks and sums need is kept."""
+    """Checks one tree. Files are added one by one."""
 
     def __init__(
         self,
-        observed_ledger: int,
+        run: Run,
         *,
         partial: bool = False,
         own_files_only: bool = False,
-        listed: Container[str] = frozenset(),
-        rows: Sequence[PoolSnapshot] | None = None,
+        listed: Listed | None = None,
     ) -> None:
         """Begin.
 
         Args:
-            observed_ledger: the run's ledger.
+            run: what is known of the run.
             partial: only a sample is added. What is not added is not missed if it is ``listed``.
             own_files_only: only files of the run itself are added, not the history of earlier runs.
-            listed: the keys that the run's manifest lists; needed for a sample only.
-            rows: what the tree must list as its pools, where that is known otherwise.
+            listed: the files that the run's manifest lists, where they are known before.
         """
-        self._ledger, self._rows = observed_ledger, rows
-        self.whole = Whole(partial=partial, own_files_only=own_files_only, listed=listed)
+        self.whole = Whole(run, partial=partial, own_files_only=own_files_only, listed=listed or Listed())
+        self._pages = {hash((file.key, file.digest)): file.rows for file in run.files()}
+        self._pool_less: list[tuple[str, str | None]] = []
         self._parquet: dict[str, ParquetFacts] = {}
-        self._watched: dict[str, Watched] = {}
-        self._made_again = None if partial or own_files_only else MadeAgain()
-        self._wanted: set[str] = set()
+        self._watchers = Watchers(self.whole)
+        self._made_again = None if partial or own_files_only else MadeAgain(self.whole)
         self._schemas: Schemas | None = None
-        # A filter of few pools has the same first page in many sizes.
-        self._recent: dict[str, Page] = {}
+        self._files = RunFiles()
+        if run.listing is not None:
+            if self._made_again is not None:
+                self.whole.periods = array("q", bytes(8 * len(run.listing)))
+            self.whole.looked.pools = len(run.listing)
+            faults = (*run.listing.disorder, *(text for row in run.listing for text in run.row_faults(row)))
+            self.whole.faults.add_all("v1/assets/index.json", faults)
 
     def add_rendered(self, file: RenderedFile) -> None:
         """Add a file as it comes from its renderer, and hold it against what that says of it."""
@@ -104,7 +101,7 @@ class TreeChecker:
         of_run: bool = True,
         sha256: str | None = None,
         written: msgspec.Struct | None = None,
-        links: tuple[str, ...] | None = None,
+        links: Sequence[str] | None = None,
     ) -> None:
         """Add a file.
 
@@ -117,25 +114,24 @@ class TreeChecker:
             links: where the web page leads inside the tree, where that is known.
         """
         whole = self.whole
-        if key in whole.seen:
+        if not whole.seen.add(key):
             whole.faults.add(key, "is there twice")
             return
-        if not of_run:
-            whole.unlisted.add(key)
         kind = kind_of(key)
         whole.looked.files[kind.value] += 1
         whole.looked.bytes[kind.value] += len(data)
-        digest = bytes.fromhex(sha256) if sha256 is not None else hashlib.sha256(data).digest()
-        whole.seen[key] = Seen(len(data), digest.hex())
+        sha256 = sha256 or hashlib.sha256(data).hexdigest()
+        found = parse_key(key)
+        if of_run and (found is None or found[0] not in (POINTER, HISTORY_MANIFEST, RUN, RUN_FILES)):
+            self._files.add(key, kind, len(data), sha256)
         if not data:
             whole.faults.add(key, "is empty")
             return
-        token, filters = token_of(digest), _filters(key)
-        if filters is not None and (page := whole.pages.get(token) or self._recent.get(token)) is not None:
-            self._add_head(key, filters, page)
-            return
         try:
-            model = self._read(key, data, filters, token, written, links)
+            if links is not None or key.endswith(".html"):
+                follow_links(whole, key, links_of(key, data) if links is None else links)
+                return
+            model = self._read(key, data, sha256, written, *(found or (None, {})))
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.looked.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
@@ -152,24 +148,10 @@ class TreeChecker:
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
-    def add_missing(self, key: str) -> None:
-        """Say that a file which should be there is not; so a key that is wanted is not asked for again."""
-        self.whole.faults.add(key, "is missing")
-        self._wanted.discard(key)
-
-    def next_of(self, key: str) -> str | None:
-        """The token of the page after one of all pools; None after the last, and for what is no such page."""
-        if match := PAGE.pattern.fullmatch(key):
-            page = self.whole.pages.get(match["cursor"])
-        else:
-            listing = assets_folder(None, None)
-            page = self.whole.heads.get(listing, {}).get(key[len(listing) + 1 : -len(".json")])
-        return None if page is None else page.next_cursor
-
     def wanted(self) -> list[str]:
-        """Keys that documents lead to and that neither were added nor need be listed: older pages of histories."""
-        self._wanted.difference_update(self.whole.seen)
-        return sorted(self._wanted)
+        """Older pages of histories that documents led to since this was asked, and that the run does not list."""
+        wanted, self.whole.wanted = self.whole.wanted, []
+        return sorted({key for key in wanted if key not in self.whole.seen and key not in self.whole.listed})
 
     def finish(self) -> Looked:
         """Judge the whole.
@@ -179,26 +161,32 @@ class TreeChecker:
             CheckError: nothing was added at all.
         """
         whole = self.whole
-        if not whole.seen:
+        if not len(whole.seen):
             raise CheckError("there is nothing to check: not one file was looked at")
-        status = whole.status
+        status = whole.one(SystemStatus)
         if status is None:
             if POINTER_KEY not in whole.seen:
                 whole.faults.add(POINTER_KEY, "is missing, so no run is published")
             whole.faults.raise_any()
             raise CheckError(f"{POINTER_KEY} was not understood")
-        if status.observed_ledger != self._ledger:
-            whole.faults.add(POINTER_KEY, f"$.observed_ledger is {status.observed_ledger}, not {self._ledger}")
-        if find_listing(whole, self._rows):
-            check_walks(whole, status)
-            judge_documents(whole, status)
+        if whole.run.listing is None:
+            whole.faults.add("v1/assets/index.json", "no walk over all pools comes to its end")
+        else:
+            self.check_pages()
+            check_required(whole)
+            for model, judge in ALONE.items():
+                if model in whole.documents:
+                    key, document = whole.documents[model]
+                    whole.faults.add_all(key, judge(whole, status, document))
             check_status(whole, status)
-        check_manifest(whole, status)
+        self._files.check(whole, status)
         check_history(whole, status, self._parquet)
-        check_watched(whole, status, self._watched)
-        check_links(whole, status)
+        self._watchers.check()
+        for target, (key, text) in whole.links.items():
+            if target not in whole.seen:
+                whole.faults.add(key, text)
         if self._made_again is not None:
-            self._made_again.check(whole, status)
+            self._made_again.check(status)
         whole.looked.ledger, whole.looked.run_id = status.observed_ledger, status.run_id
         whole.looked.complete = not whole.partial
         whole.faults.raise_any()
@@ -208,100 +196,97 @@ class TreeChecker:
         self,
         key: str,
         data: bytes,
-        filters: Mapping[str, str] | None,
-        token: str,
+        sha256: str,
         written: msgspec.Struct | None,
-        links: tuple[str, ...] | None,
+        family: Family | None,
+        names: Mapping[str, str],
     ) -> str | None:
-        """Take a file apart; gives the name of its model if it is a document."""
+        """Judge a file by itself and by what came before; gives the name of its model if it is a document."""
         whole = self.whole
-        if PAGE.pattern.fullmatch(key):
-            page = whole.table.read_page(key, data)
-            self._count("AssetsPage", len(page.rows))
-            if key != page_key(token):
-                raise CheckError(f"its content has the token {token}")
-            whole.pages[token] = page
+        if family is not None and family.model is AssetsPage:
+            rows = self._pages.pop(hash((key, bytes.fromhex(sha256))), None)
+            if rows is None:
+                rows = self._read_page(key, data, family, names)
+            if family is not PAGE and family is not EMPTY_PAGE:
+                whole.looked.walks += 1
+            whole.looked.documents["AssetsPage"] += 1
+            whole.looked.rows += rows
             return "AssetsPage"
-        if filters is not None:
-            page = whole.table.read_page(key, data)
-            self._add_head(key, filters, page)
-            if len(self._recent) >= RECENT:
-                self._recent.clear()
-            self._recent[token] = page
-            return "AssetsPage"
-        if key.endswith(".parquet"):
-            if key == LATEST_PARQUET.template:
-                return None  # it must have the bytes of the run's own file
-            if RUN_FILES.pattern.fullmatch(key):
-                whole.listings[key] = RunListing.from_parquet(data)
+        if family is RUN_FILES:
+            self._files.add_listing(key, data, sha256)
+        elif key.endswith(".parquet"):
+            if family is LATEST_PARQUET:
+                whole.latest = sha256  # it must have the bytes of the run's own file
                 return None
-            facts = read_parquet(data, self._ledger)
-            if isinstance(facts, str):
-                raise CheckError(facts)
-            self._parquet[key] = facts
+            self._parquet[key] = ParquetFacts(len(data), sha256)
+            self._parquet[key] = read_parquet(whole, key, data, sha256)
             if self._made_again is not None:
-                self._made_again.add(key, data, whole.history)
-        elif match := EVIDENCE.pattern.fullmatch(key):
-            if match["sha256"] != whole.seen[key].sha256:
-                raise CheckError(f"its content has the digest {whole.seen[key].sha256}")
-        elif key.endswith(".html"):
-            whole.links[key] = links_of(key, data) if links is None else links
-        elif YIELDS.pattern.fullmatch(key):
+                self._made_again.add(key, data)
+        elif family is EVIDENCE:
+            if names["sha256"] != sha256:
+                raise CheckError(f"its content has the digest {sha256}")
+        elif family is YIELDS:
             decode_json(data, object)
+        elif family is RUN:
+            if self._files.add_manifest(key, data, sha256):
+                whole.looked.documents["RunManifest"] += 1
+                return "RunManifest"
         elif key.endswith(".json"):
             return self._read_document(key, data, written)
         elif key.endswith(".atom"):
-            self._watched[key] = read_feed(data)
-        elif key == METRICS.template:
-            self._watched[key] = read_metrics(data)
+            self._watchers.read_feed(key, data)
+        elif family is METRICS:
+            self._watchers.read_metrics(data)
         elif content_type(key) is None:
             raise CheckError("no file of a tree has such an extension")
         return None
 
-    def _add_head(self, key: str, filters: Mapping[str, str], page: Page) -> None:
-        self._count("AssetsPage", len(page.rows))
-        folder = assets_folder(filters.get("market"), filters.get("token"))
-        self.whole.heads.setdefault(folder, {})[key[len(folder) + 1 : -len(".json")]] = page
+    def _read_page(self, key: str, data: bytes, family: Family, names: Mapping[str, str]) -> int:
+        """Read a page that is not as the listing makes it; of another run's walk it may be, and of an empty market."""
+        page = parse_back(key, data)
+        assert isinstance(page, AssetsPage)
+        run, faults = self.whole.run, self.whole.faults
+        for row in page.data:
+            faults.add_all(key, run.row_faults(row))
+        if family is not PAGE and family is not EMPTY_PAGE:
+            if run.listing is not None and not run.listing.count(names.get("market"), names.get("token")):
+                self._pool_less.append((key, names.get("market") if "token" not in names else None))
+            faults.add_all(key, run.page_faults(names, page))
+        return len(page.data)
 
-    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str | None:
-        whole = self.whole
-        if RUN.pattern.fullmatch(key):
-            manifest = decode_json(data, ManifestOfAnyAge)
-            whole.manifests[key] = manifest
-            if manifest.files is not None:
-                whole.listings[key] = listing_of(manifest, None)
-                return None
-        document = parse_back(key, data, written)
-        self._count(type(document).__name__, 0)
-        match document:
-            case SystemStatus():
-                whole.status = document
-            case RunManifest():
-                pass
-            case HistoryManifest():
-                whole.history = document
-                whole.unlisted.add(key)  # it continues the one that stands, so no single run lists it
-            case _:
-                keep = KINDS.get(type(document), UNKNOWN).keep
-                whole.documents.setdefault(type(document), {})[key] = keep(document)
-                if isinstance(document, AssetHistory | TotalsHistory) and document.next_cursor is not None:
-                    page = BUCKET_PAGE if isinstance(document, AssetHistory) else TOTALS_PAGE
-                    self._wanted.add(page.key(cursor=document.next_cursor))
-        return type(document).__name__
+    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
+        whole, document = self.whole, parse_back(key, data, written)
+        model = type(document)
+        whole.looked.documents[model.__name__] += 1
+        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest):
+            whole.documents[model] = key, document
+        if whole.run.listing is not None:
+            whole.faults.add_all(key, KINDS.get(model, judge_unknown)(whole, key, document))
+        return model.__name__
 
-    def _count(self, model: str, rows: int) -> None:
-        self.whole.looked.documents[model] += 1
-        self.whole.looked.rows += rows
+    def check_pages(self) -> None:
+        """See that every filter has its first pages, or an index that stands for them, and all that they lead to."""
+        whole, run = self.whole, self.whole.run
+        assert run.listing is not None
+        for key, market in self._pool_less:
+            if market not in whole.markets and not (whole.partial and f"v1/markets/{market}.json" in whole.listed):
+                whole.faults.add(key, "no market or pool of the run belongs to this filter")
+        if not whole.partial:
+            if EMPTY_PAGE_KEY not in whole.seen:
+                whole.faults.add(EMPTY_PAGE_KEY, "is missing")
+            for market in sorted(whole.markets.keys() - run.listing.markets):
+                if (key := f"{assets_folder(market, None)}/index.json") not in whole.seen:
+                    whole.faults.add(key, "is missing")
+        for file in run.files() if self._pages else ():
+            if hash((file.key, file.digest)) in self._pages and not whole.there(file.key):
+                walk = "a walk leads there" if PAGE.pattern.fullmatch(file.key) else INDEX_IS_OTHER
+                whole.faults.add(file.key, f"is missing, though {walk}")
 
+
+INDEX_IS_OTHER = "the listing's index.json has not the rows that belong there"
 
 MAX_FAULTS = 20
 """So many faults of one document are named."""
-
-
-def _filters(key: str) -> Mapping[str, str] | None:
-    """What the key of a first page says of its rows; None for any other key."""
-    found = parse_key(key) if kind_of(key) is FileKind.DOCUMENT else None
-    return found[1] if found is not None and found[0].model is AssetsPage and found[0] is not EMPTY_PAGE else None
 
 
 class Schemas:

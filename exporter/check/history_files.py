@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.check.agreement import TERM_PATHS
-from exporter.check.whole import Whole, number, value_in_cents
+from exporter.check.agreement import SNAPSHOT_FIELDS, TERM_PATHS, snapshot_of
+from exporter.check.row_faults import number, value_in_cents
+from exporter.check.walks import Listing
+from exporter.check.whole import Whole
+from exporter.errors import CheckError
 from exporter.tables import MAX_TIMESTAMP_SECONDS
-from exporter.tree.documents import AssetDetail, HistoryFile, PoolSnapshot, SystemStatus, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET, asset_key
+from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
 _AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
-_VALUE_COLUMNS = (*PoolSnapshot.__struct_fields__, "total_collateral", *TERM_PATHS)
+_VALUE_COLUMNS = (*SNAPSHOT_FIELDS, "total_collateral", *TERM_PATHS)
 _CLOSED = "ledger_close_time"
+BLOCK = 1_000
+"""So many rows are taken out of a frame together."""
 _FOLDER = re.compile(
     rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
 )
@@ -37,38 +44,57 @@ class ParquetFacts:
     closed, as documents write it; both are None without rows.
     """
 
-    rows: int
-    ledgers: tuple[int, int] | None
-    closed: tuple[str, str] | None
-    metadata: dict[str, str]
-    values: tuple[tuple[object, ...], ...] | None
-    """The rows in the columns that documents have, and with the plain collateral, for a file of one ledger."""
+    bytes: int
+    sha256: str
+    rows: int | None = None
+    """None where it cannot be read."""
+    ledgers: tuple[int, int] | None = None
+    closed: tuple[str, str] | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
-def read_parquet(data: bytes, ledger: int | None) -> ParquetFacts | str:
-    """Read a file of the history; its values too when all its rows are of ``ledger``. A text says why it cannot be."""
+class Terms:
+    """What the run's own Parquet file has of each pool beside its snapshot, as documents write it."""
+
+    def __init__(self, key: str, frame: pl.DataFrame) -> None:
+        self.key = key
+        self._frame = frame.select(*TERM_PATHS)
+        self._first, self._block = 0, list[tuple[Any, ...]]()
+
+    def at(self, place: int) -> list[object]:
+        """The terms of the pool at a place, in the order of `TERM_PATHS`; nearly all are asked for in their order."""
+        if not self._first <= place < self._first + len(self._block):
+            self._first = place - place % BLOCK
+            self._block = self._frame.slice(self._first, BLOCK).rows()
+        return [_wire(value) for value in self._block[place - self._first]]
+
+
+def read_parquet(whole: Whole, key: str, data: bytes, sha256: str) -> ParquetFacts:
+    """Read a file of the history; the run's own is held against the listing. Raises `CheckError` if it cannot be."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         table = file.read([_LEDGER, _CLOSED])
-        ledgers, times = table.column(_LEDGER).to_pylist(), table.column(_CLOSED).to_pylist()
-        metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
-        values = None
-        if set(ledgers) <= {ledger}:
-            columns = file.read(list(_VALUE_COLUMNS)).to_pydict()
-            values = tuple(zip(*(columns[name] for name in _VALUE_COLUMNS), strict=True))
-        closed = (f"{min(times):{_AS_WRITTEN}}", f"{max(times):{_AS_WRITTEN}}") if times else None
-        return ParquetFacts(
-            int(file.metadata.num_rows), (min(ledgers), max(ledgers)) if ledgers else None, closed, metadata, values
+        (first, last), (opened, closed) = (
+            pc.min_max(table.column(name)).as_py().values() for name in table.column_names
         )
+        metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
+        facts = ParquetFacts(len(data), sha256, table.num_rows, metadata=metadata)
+        if table.num_rows:
+            times = f"{opened:{_AS_WRITTEN}}", f"{closed:{_AS_WRITTEN}}"
+            facts = replace(facts, ledgers=(first, last), closed=times)
+        if {first, last} == {whole.run.observed_ledger}:
+            frame = pl.DataFrame(file.read(list(_VALUE_COLUMNS)))
+            _hold_against_listing(whole, key, frame)
     except _ARROW_ERRORS as error:
-        return f"pyarrow cannot read it: {error}"
+        raise CheckError(f"pyarrow cannot read it: {error}") from error
+    return facts
 
 
 def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFacts]) -> None:
     """See that the history's manifest describes its files, and that it reaches to the run."""
-    history = whole.history
+    history = whole.one(HistoryManifest)
     if history is None:
-        if any(key.startswith(HISTORY_PREFIX) for key in whole.seen):
+        if facts:
             whole.faults.add(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
         return
 
@@ -86,28 +112,23 @@ def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFa
             fault(f"{earlier.key} reaches to ledger {earlier.last_ledger}, and {later.key} begins at or before it")
     if len({file.key for file in history.files}) != len(history.files):
         fault("$.files has a key twice")
-    latest = whole.seen.get(LATEST_PARQUET.template)
-    if latest is not None and latest.sha256 not in {file.sha256 for file in history.files[-1:]}:
+    if whole.latest is not None and whole.latest not in {file.sha256 for file in history.files[-1:]}:
         whole.faults.add(LATEST_PARQUET.template, "is not the newest file of the history")
     for file in history.files:
-        try:
-            whole.faults.add_all(file.key, _file_faults(whole, status, file, facts.get(file.key)))
-        except (ArithmeticError, TypeError, ValueError) as error:
-            whole.faults.add(file.key, f"holds values of another kind than its columns should: {error}")
+        whole.faults.add_all(file.key, _file_faults(whole, status, file, facts.get(file.key)))
 
 
 def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: ParquetFacts | None) -> Iterator[str]:
-    seen = whole.seen.get(file.key)
-    if seen is None:
+    if file.key not in whole.seen:
         if not whole.partial and not (whole.own_files_only and file.last_ledger < status.observed_ledger):
             yield "is missing, though the history's manifest lists it"
         return
     whole.looked.links += 1
-    if (seen.bytes, seen.sha256) != (file.bytes, file.sha256):
+    if facts is not None and (facts.bytes, facts.sha256) != (file.bytes, file.sha256):
         yield "does not have the bytes that the history's manifest gives for it"
     if file.first_ledger > file.last_ledger:
         yield f"begins at ledger {file.first_ledger} and ends at {file.last_ledger} in the history's manifest"
-    if facts is None:
+    if facts is None or facts.rows is None:
         return
     whole.looked.history_files += 1
     whole.looked.history_rows += facts.rows
@@ -139,30 +160,37 @@ def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
 
 
 def _newest_faults(whole: Whole, status: SystemStatus, facts: ParquetFacts) -> Iterator[str]:
-    """The file of the run itself holds the very rows that the documents hold."""
+    """The file of the run itself says of which network and time it is."""
     if facts.metadata.get("network") != status.network:
         yield f"is of network {facts.metadata.get('network')!r}, but the status says {status.network!r}"
     closed = _time(facts.metadata.get("ledger_close_time", ""))
     if closed != status.ledger_close_time:
         yield f"has the close time {closed}, but the status says {status.ledger_close_time}"
-    if facts.values is None:
+    pools = whole.looked.pools
+    if facts.ledgers in (None, (status.observed_ledger,) * 2) and facts.rows != pools:
+        yield f"has {facts.rows} pools of the run's ledger, but the documents have {pools}"
+
+
+def _hold_against_listing(whole: Whole, key: str, frame: pl.DataFrame) -> None:
+    """The file of the run itself holds the very rows that the documents hold."""
+    listing = whole.run.listing
+    if listing is None or frame.height != len(listing):
         return
-    if len(facts.values) != len(whole.listing):
-        yield f"has {len(facts.values)} pools of the run's ledger, but the documents have {len(whole.listing)}"
-        return
-    for values, row in zip(facts.values, whole.by_name.values(), strict=True):
-        fields, collateral = values[: len(PoolSnapshot.__struct_fields__)], values[len(PoolSnapshot.__struct_fields__)]
-        detail = whole.of(AssetDetail).get(asset_key(row.market, row.pool))
-        if detail is not None:
-            terms = values[-len(TERM_PATHS) :]
-            for name, value, published in zip(TERM_PATHS, terms, detail.terms, strict=True):
-                if _wire(value) != published:
-                    yield f"{row.market} {row.pool}: {name} is {_wire(value)!r}, its own document has {published!r}"
-        for name, value in zip(PoolSnapshot.__struct_fields__, fields, strict=True):
-            if _wire(value) != getattr(row, name):
-                yield f"{row.market} {row.pool}: {name} is {_wire(value)!r}, the documents have {getattr(row, name)!r}"
+    whole.terms = Terms(key, frame)
+    try:
+        whole.faults.add_all(key, _row_faults(listing, frame))
+    except (ArithmeticError, TypeError, ValueError) as error:
+        whole.faults.add(key, f"holds values of another kind than its columns should: {error}")
+
+
+def _row_faults(listing: Listing, frame: pl.DataFrame) -> Iterator[str]:
+    for values, row in zip(frame.select(*SNAPSHOT_FIELDS, "total_collateral").iter_rows(), listing, strict=True):
+        recorded = [_wire(value) for value in values]
+        for name, value, published in zip(SNAPSHOT_FIELDS, recorded[:-1], snapshot_of(row), strict=True):
+            if value != published:
+                yield f"{row.market} {row.pool}: {name} is {value!r}, the documents have {published!r}"
         if row.oracle_price_usd is not None:
-            amount = number(row.total_supplied) + int(str(collateral))
+            amount = number(row.total_supplied) + int(str(recorded[-1]))
             wanted = str(value_in_cents(amount, row.oracle_price_usd, row.decimals))
             if row.tvl_usd_cents != wanted:
                 yield f"{row.market} {row.pool}: tvl_usd_cents is {row.tvl_usd_cents}, but its parts give {wanted}"

@@ -10,20 +10,14 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import takewhile
 
+import msgspec
 import polars as pl
 
 from exporter.check.whole import Whole
 from exporter.errors import CheckError, StoreError
 from exporter.history.periods import periods_of
 from exporter.history.series import BATCH_FILES, Series, read_observations
-from exporter.tree.documents import (
-    AssetDetail,
-    HistoryFile,
-    HistoryManifest,
-    SystemStatus,
-    TokenDocument,
-    TotalsHistory,
-)
+from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, asset_key, token_key
 
 OTHERWISE = (
@@ -35,23 +29,24 @@ OTHERWISE = (
 class MadeAgain:
     """Takes in the history's files in any order; goes on whenever many are there that come next by their ledgers."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: Whole) -> None:
+        self._whole = whole
         self._series = Series()
         self._waiting: dict[str, pl.DataFrame] = {}
         self._taken = 0
 
-    def add(self, key: str, data: bytes, history: HistoryManifest | None) -> None:
+    def add(self, key: str, data: bytes) -> None:
         """Take in a file. One that cannot be read is a fault elsewhere; then nothing is compared."""
         with suppress(StoreError):
             self._waiting[key] = read_observations(data)
-        if history is not None and len(self._waiting) > BATCH_FILES:
+        if (history := self._whole.one(HistoryManifest)) is not None and len(self._waiting) > BATCH_FILES:
             with suppress(CheckError):  # which comes again at the end
                 self._go_on(history.files[self._taken : -1])
 
-    def check(self, whole: Whole, status: SystemStatus) -> None:
+    def check(self, status: SystemStatus) -> None:
         """Note every document that is other than the files make it, in a tree that has no other fault."""
-        history = whole.history
-        if whole.faults.total or history is None or not history.files or not whole.of(TotalsHistory):
+        whole, history = self._whole, self._whole.one(HistoryManifest)
+        if whole.faults.total or history is None or not history.files or not whole.looked.documents["TotalsHistory"]:
             return  # the last is of an earlier version
         try:
             self._go_on(history.files[self._taken : -1])
@@ -60,7 +55,7 @@ class MadeAgain:
                 return  # some are missing, which is said elsewhere
             closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
             self._extend(own, status.observed_ledger, closed)
-            self._compare(whole, own)
+            self._compare(own)
         except CheckError as error:
             whole.faults.add(HISTORY_MANIFEST_KEY, f"its files make no histories: {error}")
 
@@ -81,22 +76,22 @@ class MadeAgain:
         for _ in self._series.extend(rows, ledger, close_time):
             pass
 
-    def _compare(self, whole: Whole, now: pl.DataFrame) -> None:
-        made = set()
-        for file in self._series.heads():
-            made.add(file.key)
-            seen = whole.seen.get(file.key)
-            if seen is None or seen.sha256 != file.sha256:
-                whole.faults.add(file.key, "is missing" if seen is None else OTHERWISE)
-        for key in whole.seen:
-            if "/history/" in key and key.startswith("v1/") and key not in made:
-                whole.faults.add(key, "is of nothing in the history")
+    def _compare(self, now: pl.DataFrame) -> None:
+        whole = self._whole
+        made = pl.DataFrame(
+            [(file.key, bytes.fromhex(file.sha256)) for file in self._series.heads()],
+            schema={"key": pl.String, "made": pl.Binary}, orient="row",
+        )  # fmt: skip
+        for key, sha256, found in whole.listed.histories().join(made, on="key", how="full", coalesce=True).iter_rows():
+            if sha256 != found:
+                missing = "is of nothing in the history" if found is None else OTHERWISE
+                whole.faults.add(key, "is missing" if sha256 is None else missing)
         for address, ledger in self._series.first_seen.items():
-            token = whole.of(TokenDocument).get(token_key(address))
-            if token is not None and token.first_seen_ledger != ledger:
-                whole.faults.add(token_key(address), f"$.first_seen_ledger is {token.first_seen_ledger}, not {ledger}")
+            stated = whole.first_seen.get(address, ledger)
+            if stated != ledger:
+                whole.faults.add(token_key(address), f"$.first_seen_ledger is {stated}, not {ledger}")
         names = now.select("market", "pool").iter_rows()
         for place, periods in zip(names, periods_of(self._series.pools, self._series.through_time, now), strict=True):
-            detail = whole.of(AssetDetail).get(asset_key(*place))
-            if detail is not None and detail.periods != periods:
+            found = None if whole.run.listing is None else whole.run.listing.find(*place)
+            if found is not None and whole.periods[found[0]] not in (0, hash(msgspec.json.encode(periods))):
                 whole.faults.add(asset_key(*place), f"$.periods {OTHERWISE}")

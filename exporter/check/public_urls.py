@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
@@ -14,7 +14,9 @@ from random import Random
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
+import polars as pl
 
+from exporter.check.run_files import Listed
 from exporter.check.whole import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
@@ -22,6 +24,7 @@ from exporter.tree.documents import AssetsPage, SystemStatus
 from exporter.tree.families import (
     BUCKET_PAGE,
     EMPTY_PAGE_KEY,
+    HISTORY_PREFIX,
     OPENAPI_KEY,
     POINTER_KEY,
     RUN,
@@ -29,11 +32,9 @@ from exporter.tree.families import (
     is_listing,
     parse_key,
 )
-from exporter.tree.files import FileKind
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
 from exporter.tree.routes import MAX_LIMIT, route
-from exporter.tree.run_listing import RunListing
 
 MAX_LINKS = 100_000
 """In one page; more are not followed."""
@@ -77,29 +78,18 @@ def _resolved(folder: str, link: str) -> str | None:
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def check_links(whole: Whole, status: SystemStatus) -> None:
-    """Follow the links of all web pages, each link once."""
-    sizes = sorted(status.page_sizes)
-    faults: dict[str, str | None] = {}
-    for key, links in whole.links.items():
-        for link in links:
-            if link not in faults:
-                faults[link] = _fault(whole, link, sizes)
-            if (fault := faults[link]) is not None:
-                whole.faults.add(key, fault)
-
-
-def _fault(whole: Whole, link: str, sizes: Sequence[int]) -> str | None:
-    if link[1:] in whole.seen and "." in link:  # the name of a file, which answers for itself
-        whole.looked.links += 1
-        return None
-    path, _, query = link.partition("?")
-    answer = route(path, query, sizes)
-    if isinstance(answer, Problem):
-        return f"links to {link}, which is answered with {answer.status}"
-    if not any(map(whole.there, answer.keys)):
-        return f"links to {link}, but {answer.keys[0]} is not there"
-    return None
+def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
+    """Follow the links of a web page. What is not there may come: it is noted, with the first page that leads to it."""
+    for link in links:
+        if link[1:] in whole.links or ("." in link and link[1:] in whole.seen):  # a file's name answers for itself
+            whole.looked.links += 1
+            continue
+        path, _, query = link.partition("?")
+        answer = route(path, query, sorted(whole.run.page_sizes))
+        if isinstance(answer, Problem):
+            whole.faults.add(key, f"links to {link}, which is answered with {answer.status}")
+        elif not any(map(whole.there, answer.keys)):
+            whole.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
 
 
 MAX_PROBLEM_BYTES = 64 * 1024
@@ -135,7 +125,7 @@ class _Expected:
 
 
 async def check_public_urls(
-    source: HttpSource, whole: Whole, status: SystemStatus, listing: RunListing, count: int, drawn: Random
+    source: HttpSource, whole: Whole, status: SystemStatus, listed: Listed, count: int, drawn: Random
 ) -> None:
     """Ask for files by their public URLs, and for what must be refused; note every difference.
 
@@ -143,19 +133,21 @@ async def check_public_urls(
         source: the server.
         whole: is told the faults, by URL, and how many URLs were asked for.
         status: the published run's, for its page sizes.
-        listing: the published run's files.
+        listed: the files of the published run.
         count: how many files are asked for, besides some of which there is only one.
         drawn: which ones.
     """
-    digests = {file.key: file.sha256 for file in listing}
-    sizes = dict(zip(listing.frame["key"], listing.frame["bytes"], strict=True))
-    always = [key for key in digests if key.startswith(ALWAYS_ASKED)]
-    keys = [key for key in digests if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
+    files = listed.frame
+    always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
+    keys = [key for key in files["key"] if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
+    stated = files.filter(pl.col("key").is_in([*chosen, EMPTY_PAGE_KEY]))
+    sizes = dict(stated.select("key", "bytes").iter_rows())
+    digests = {key: digest.hex() for key, digest in stated.select("key", "sha256").iter_rows()}
     expected = [
         _Expected(url, key, digests[key])
         for key in chosen
-        for url in public_urls(key, sorted(status.page_sizes), digests)
+        for url in public_urls(key, sorted(status.page_sizes), listed)
     ]
     if EMPTY_PAGE_KEY in digests:
         for url in (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"):
@@ -166,7 +158,7 @@ async def check_public_urls(
         _check_file(source, whole, _Expected("v1/system/status", POINTER_KEY, ""), {}),
     )
     whole.looked.requests += len(expected) + len(ERRORS) + 1
-    await _check_ranges(source, whole, listing)
+    await _check_ranges(source, whole, files)
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
@@ -228,18 +220,16 @@ def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
-async def _check_ranges(source: HttpSource, whole: Whole, listing: RunListing) -> None:
+async def _check_ranges(source: HttpSource, whole: Whole, files: pl.DataFrame) -> None:
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
-    for file in listing:
-        if file.kind != FileKind.HISTORY:
-            continue
-        answer = await source.ask(file.key, file.bytes, {"range": "bytes=0-3"})
+    for key, size in files.filter(pl.col("key").str.starts_with(HISTORY_PREFIX)).select("key", "bytes").iter_rows():
+        answer = await source.ask(key, size, {"range": "bytes=0-3"})
         whole.looked.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:
-                whole.faults.add(file.key, f"offers ranges, but answers one with HTTP status {answer.status}")
+                whole.faults.add(key, f"offers ranges, but answers one with HTTP status {answer.status}")
             continue
         stated = answer.headers.get("content-range", "")
-        if answer.body != b"PAR1" or stated != f"bytes 0-3/{file.bytes}":
-            whole.faults.add(file.key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")
+        if answer.body != b"PAR1" or stated != f"bytes 0-3/{size}":
+            whole.faults.add(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")

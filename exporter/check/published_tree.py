@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from random import Random
 from typing import TypeVar
 
 import msgspec
+import polars as pl
 
 from exporter.check.checker import TreeChecker
 from exporter.check.public_urls import check_public_urls
+from exporter.check.run_files import Listed
 from exporter.check.table_log import table_faults
+from exporter.check.walks import ALL, Listing, Run, decode_row
 from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import HistoryManifest, SystemStatus
+from exporter.tree.documents import AssetsPage, HistoryManifest, SystemStatus, encode
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
@@ -39,9 +44,6 @@ MAX_INTENT_BYTES = 64 * 1024
 
 TOGETHER = 64
 """So many files are asked for together."""
-
-MAX_WANTED = 10_000_000
-"""Older pages of histories that are followed."""
 
 ROUNDS = 3
 """So often a check begins anew because another run was published under it."""
@@ -109,30 +111,43 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
         manifest = decode_json(manifest_bytes, ManifestOfAnyAge)
     except msgspec.DecodeError as error:
         raise CheckError(f"{status.manifest_key}: does not decode as RunManifest: {error}") from error
-    files = None if manifest.files is not None else await _required(source, manifest.files_key)
-    listing = listing_of(manifest, files)
-    sizes = dict(zip(listing.frame["key"], listing.frame["bytes"], strict=True))
+    records = {status.manifest_key: manifest_bytes}
+    if manifest.files is None:
+        records[manifest.files_key] = await _required(source, manifest.files_key)
+    listed = Listed(listing_of(manifest, records.get(manifest.files_key)))
     drawn = Random(status.run_id)
-    checker = TreeChecker(status.observed_ledger, partial=sample is not None, listed=sizes.keys())
-    if OPENAPI_KEY in sizes and (openapi := await source.get(OPENAPI_KEY, sizes[OPENAPI_KEY])) is not None:
+    chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
+    listing, walked = await _find_listing(source, status, listed, whole=sample is None)
+    run = Run(status.observed_ledger, status.ledger_close_time, status.page_sizes, status.default_page_size, listing)
+    checker = TreeChecker(run, partial=sample is not None, listed=listed)
+    if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, MAX_DOCUMENT_BYTES)) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
-    checker.add(status.manifest_key, manifest_bytes)
-    if files is not None:
-        checker.add(manifest.files_key, files)
+    for record, content in records.items():
+        checker.add(record, content)
+    del manifest, manifest_bytes, records
 
-    keys = list(sizes) if sample is None else _sample(list(sizes), status, sample, drawn)
-    async for key, data in _read(source, keys, sizes, progress):
-        if data is not None:
-            checker.add(key, data)
     if sample is not None:
-        await _walk_all(source, checker, status, sizes, set(keys))
-    await _read_history(source, checker, sizes, sample, drawn, progress)
+        chosen = listed.frame.filter(pl.col("key").is_in([*chosen["key"], *walked]))
+    first = pl.col("key").str.starts_with(HISTORY_PREFIX)  # what documents are held against
+    last = pl.col("key").str.ends_with(".html")  # what leads to all others
+    for part in (first, ~first & ~last, last):
+        files = chosen.filter(part)
+        stated = files.select("bytes", "sha256").iter_rows()
+        async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
+            for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
+                if data is None:
+                    checker.whole.faults.add(key, "is missing, though the run's manifest lists it")
+                    continue
+                found = hashlib.sha256(data)
+                checker.add(key, data, sha256=found.hexdigest())
+                if (len(data), found.digest()) != (size, sha256):
+                    checker.whole.faults.add(key, "does not have the bytes that the run's manifest gives for it")
+            await _read_wanted(source, checker, progress)
+    await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_table(source, checker)
-    if sample is None:
-        await _read_wanted(source, checker, progress)
     if isinstance(source, HttpSource):
-        await check_public_urls(source, checker.whole, status, listing, sample or PUBLIC_URLS, drawn)
+        await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
     try:
         return checker.finish()
     except TreeFaultsError as error:
@@ -157,45 +172,68 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
     )
 
 
-def _sample(listed: list[str], status: SystemStatus, count: int, drawn: Random) -> list[str]:
-    """So many keys of each part of the tree, and those of which there is only one."""
+def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
+    """So many files of each part of the tree, and those of which there is only one."""
     parts: dict[str, list[str]] = {}
-    for key in listed:
+    for key in listed["key"]:
         part = "always" if key.startswith(ALWAYS_READ) else "/".join(key.split("/")[:2])
         parts.setdefault(part, []).append(key)
-    chosen = {_longest(listed, status)}
+    chosen = set[str]()
     for part, keys in parts.items():
         chosen.update(keys if part == "always" or len(keys) <= count else drawn.sample(keys, count))
-    return sorted(chosen)
+    return listed.filter(pl.col("key").is_in(chosen))
 
 
-def _longest(listed: Container[str], status: SystemStatus) -> str:
-    """The first page of all pools in the largest size."""
-    key = f"v1/assets/limit/{max(status.page_sizes)}.json"
-    return key if key in listed else "v1/assets/index.json"
+async def _find_listing(
+    source: TreeSource, status: SystemStatus, listed: Listed, *, whole: bool
+) -> tuple[Listing | None, list[str]]:
+    """What the pools of the run are, and the pages that were read for it: what most walks over all pools say.
+
+    The walk in the largest pages is enough where only a sample is looked at, or where every first page is as it says.
+    """
+    sizes = sorted(status.page_sizes, reverse=True)
+    names = (*(f"limit/{size}" for size in sizes), "index", "limit/0")
+    heads = [key for name in names if (key := f"{ALL}/{name}.json") in listed]
+    walks = list[list[bytes]]()
+    for head in heads:
+        keys, rows, ended = await _walk(source, head, len(listed.frame))
+        if not ended:
+            continue
+        listing = Listing(map(decode_row, rows))
+        made = {file.key: file.digest for file in listing.files(None, None, sizes, status.default_page_size)}
+        stated = listed.frame.filter(pl.col("key").is_in(heads)).select("key", "sha256").iter_rows()
+        if not whole or all(made.get(key, made[f"{ALL}/index.json"]) == sha256 for key, sha256 in stated):
+            return listing, keys
+        walks.append(rows)
+    if not walks:
+        return None, []
+    [(most, _)] = Counter(map(tuple, walks)).most_common(1)
+    return Listing(map(decode_row, most)), []
 
 
-async def _walk_all(
-    source: TreeSource, checker: TreeChecker, status: SystemStatus, sizes: Mapping[str, int], read: set[str]
-) -> None:
-    """The one walk of a sample: over all pools, in the largest pages. Its pages are added where they are not yet."""
-    token = checker.next_of(_longest(sizes, status))
-    for _ in range(len(sizes)):
-        if token is None:
-            return
-        key = page_key(token)
-        if key not in read:
-            data = await source.get(key, sizes.get(key, 0))
-            if data is None:
-                return
-            checker.add(key, data)
-        token = checker.next_of(key)
+async def _walk(source: TreeSource, key: str, most: int) -> tuple[list[str], list[bytes], bool]:
+    """The pages of a walk, the rows in them, and whether it comes to its end."""
+    keys, rows = list[str](), list[bytes]()
+    while len(keys) <= most:
+        data = await source.get(key, MAX_DOCUMENT_BYTES)
+        try:
+            page = None if data is None else parse_back(key, data)
+        except (CheckError, ValueError):
+            page = None  # which is a fault of its own
+        if not isinstance(page, AssetsPage):
+            break
+        keys.append(key)
+        rows += map(encode, page.data)
+        if page.next_cursor is None:
+            return keys, rows, True
+        key = page_key(page.next_cursor)
+    return keys, rows, False
 
 
 async def _read_history(
     source: TreeSource,
     checker: TreeChecker,
-    sizes: Mapping[str, int],
+    listed: Listed,
     sample: int | None,
     drawn: Random,
     progress: Callable[[int], None],
@@ -203,23 +241,22 @@ async def _read_history(
     """The history's manifest, and the Parquet files of earlier runs that it names."""
     data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
     if data is None:
-        if any(kind_of(key) is FileKind.HISTORY for key in sizes):
-            checker.add_missing(HISTORY_MANIFEST_KEY)
+        if any(kind_of(key) is FileKind.HISTORY for key in listed.frame["key"]):
+            checker.whole.faults.add(HISTORY_MANIFEST_KEY, "is missing")
         return
     checker.add(HISTORY_MANIFEST_KEY, data, of_run=False)
-    try:
-        history = _decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
-    except CheckError:
-        return  # which the checker has noted
-    earlier = {file.key: file.bytes for file in history.files if file.key not in sizes}
-    keys = list(earlier)  # in the order of their ledgers, in which the histories are made again
-    if sample is not None and len(keys) > sample:
-        keys = drawn.sample(keys, sample)
-    async for key, content in _read(source, keys, earlier, progress):
-        if content is not None:
-            checker.add(key, content, of_run=False)
-        elif sample is not None:
-            checker.add_missing(key)
+    history = checker.whole.one(HistoryManifest)
+    if history is None:
+        return  # it cannot be read, which the checker has noted
+    # In the order of their ledgers, in which the histories are made again.
+    earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
+    keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
+    async for files in _read(source, [(key, earlier[key]) for key in keys], progress):
+        for key, content in files:
+            if content is not None:
+                checker.add(key, content, of_run=False)
+            elif sample is not None:
+                checker.whole.faults.add(key, "is missing")
 
 
 async def _read_table(source: TreeSource, checker: TreeChecker) -> None:
@@ -242,27 +279,25 @@ async def _read_table(source: TreeSource, checker: TreeChecker) -> None:
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:
-    """Older pages of the pools' histories, which no manifest lists, as far back as they go."""
-    read = 0
-    while (wanted := checker.wanted()) and read < MAX_WANTED:
-        read += len(wanted)
-        async for key, data in _read(source, wanted, {}, progress):
-            if data is None:
-                checker.add_missing(key)
-            else:
-                checker.add(key, data, of_run=False)
+    """Older pages of histories, which no manifest lists, as far back as they go."""
+    while wanted := checker.wanted():
+        async for files in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
+            for key, data in files:
+                if data is None:
+                    checker.whole.faults.add(key, "is missing")
+                else:
+                    checker.add(key, data, of_run=False)
 
 
 async def _read(
-    source: TreeSource, keys: Iterable[str], sizes: Mapping[str, int], progress: Callable[[int], None]
-) -> AsyncIterator[tuple[str, bytes | None]]:
-    """Files in the order of their keys, of which only a few are in memory. Longer ones than listed are cut off."""
-    rest = iter(keys)
+    source: TreeSource, files: Iterable[tuple[str, int]], progress: Callable[[int], None]
+) -> AsyncIterator[list[tuple[str, bytes | None]]]:
+    """Files by their keys and sizes, so many together as are in memory. Longer ones than listed are cut off."""
+    rest = iter(files)
     while batch := list(islice(rest, TOGETHER)):
-        files = await asyncio.gather(*(source.get(key, sizes.get(key, MAX_DOCUMENT_BYTES)) for key in batch))
+        read = await asyncio.gather(*(source.get(key, size) for key, size in batch))
         progress(len(batch))
-        for key, data in zip(batch, files, strict=True):
-            yield key, data
+        yield [(key, data) for (key, _), data in zip(batch, read, strict=True)]
 
 
 def _decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exporter.check.whole import MAX_EXPONENT, number
+from exporter.check.row_faults import MAX_EXPONENT, number
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.tables import MAX_DECIMAL, YEAR, RewardReason
 from exporter.tree.documents import MarketBackstop, PoolSnapshot

@@ -1,170 +1,201 @@
-"""Walks: from each first page of each filter, in each size, to the end.
+"""The pools of a run, and what every page of every filter in every size must be: it follows from their rows.
 
-Every walk must give the rows of its filter, each once, in order, and in the very bytes in which the walks over all
-pools give them. What all pools are is told by those walks themselves: most of them must agree.
+A page holds some rows of its filter and the token of the page after it, which is a digest of that page. So the bytes of
+every walk follow from the rows alone, its last page first, and a page that has other bytes is wrong.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from exporter.check.whole import Page, Whole, contradictions
-from exporter.tree.documents import MarketSummary, PoolSnapshot, SystemStatus
-from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
+import msgspec
+
+from exporter.check.row_faults import contradictions
+from exporter.render.assets_pages import page_bytes
+from exporter.tree.documents import AssetsPage, PoolSnapshot, encode, token_of
+from exporter.tree.families import assets_folder, page_key
 
 ALL = assets_folder(None, None)
+decode_row = msgspec.json.Decoder(PoolSnapshot).decode
 
 
-def find_listing(whole: Whole, expected: Sequence[PoolSnapshot] | None = None) -> bool:
-    """Find the listing of all pools, and judge each of its rows. False when no walk gives one.
+class Listing:
+    """All pools of a run, each as the JSON of its row, by market and then pool."""
 
-    ``expected`` are its rows, where they are known otherwise.
-    """
-    walked = Counter(
-        rows for name, page in sorted(whole.heads.get(ALL, {}).items()) if (rows := _collect(whole, page)) is not None
-    )
-    if not walked:
-        whole.faults.add(f"{ALL}/index.json", "no walk over all pools comes to its end")
-        return False
-    [(listing, _)] = walked.most_common(1)
-    whole.group(listing)
-    whole.looked.pools = len(listing)
-    names = [(row.market, row.pool) for row in whole.rows(ALL)]
-    for before, after in pairwise(names):
-        if after <= before:
-            whole.faults.add(
-                f"{ALL}/index.json", f"{' '.join(after)} stands after {' '.join(before)}; pools must ascend, each once"
-            )
-    for position in listing:
-        row = whole.table.snapshots[position]
-        for text in contradictions(row):
-            whole.faults.add(whole.table.first_keys[position], f"{whole.table.name(position)}: {text}")
-    if expected is not None:
-        _compare(whole, expected)
-    return True
+    def __init__(self, rows: Iterable[PoolSnapshot]) -> None:
+        self._rows: list[bytes] = []
+        self._markets: dict[str, range] = {}
+        self._tokens: dict[str, array[int]] = {}
+        self.disorder: list[str] = []
+        """What stands in the wrong place in the rows as they were given."""
+        before = ("", "")
+        for row in rows:
+            if (place := (row.market, row.pool)) <= before:
+                self.disorder.append(f"{' '.join(place)} stands after {' '.join(before)}; pools must ascend, each once")
+            before = place
+            self._rows.append(encode(row))
+        if self.disorder:
+            self._rows.sort()  # by market and pool, with which a row begins
+        for position, row in enumerate(self):
+            begin = self._markets.get(row.market, range(position, position)).start
+            self._markets[row.market] = range(begin, position + 1)
+            self._tokens.setdefault(row.token_address, array("I")).append(position)
 
+    def __len__(self) -> int:
+        return len(self._rows)
 
-def _compare(whole: Whole, expected: Sequence[PoolSnapshot]) -> None:
-    found = whole.rows(ALL)
-    if len(found) != len(expected):
-        whole.faults.add(f"{ALL}/index.json", f"lists {len(found)} pools, and the tables have {len(expected)}")
-    for has, wants in zip(found, expected, strict=False):
-        whole.faults.add_all(f"{ALL}/index.json", (f"not as in the tables: {text}" for text in _fields(has, wants)))
+    def __iter__(self) -> Iterator[PoolSnapshot]:
+        return map(decode_row, self._rows)
 
+    @property
+    def markets(self) -> Set[str]:
+        """The markets that have a pool."""
+        return self._markets.keys()
 
-def check_walks(whole: Whole, status: SystemStatus) -> None:
-    """Walk from every first page, and see that every filter has its first pages, or an index that stands for them."""
-    sizes = {f"limit/{size}": size for size in sorted(status.page_sizes)}
-    sizes |= {"limit/0": 0, "index": status.default_page_size}
-    if EMPTY_PAGE_KEY not in whole.seen and not whole.partial:
-        whole.faults.add(EMPTY_PAGE_KEY, "is missing")
-    markets = [assets_folder(summary.market, None) for summary in whole.of(MarketSummary).values()]
-    folders = dict.fromkeys((ALL, *markets, *whole.by_folder))
-    for folder in sorted(whole.heads.keys() - folders.keys()):
-        market = folder.removeprefix("v1/assets/market/")
-        if whole.partial and f"v1/markets/{market}.json" in whole.listed:
-            continue  # a market without pools, whose document is not among the sample
-        for name in whole.heads[folder]:
-            whole.faults.add(f"{folder}/{name}.json", "no market or pool of the run belongs to this filter")
-    for folder in folders:
-        heads = whole.heads.get(folder, {})
-        if not whole.partial:
-            for name in sizes.keys() - heads.keys():
-                key = f"{folder}/{name}.json"
-                if key not in whole.seen and not _answered(whole, folder, name, sizes):
-                    whole.faults.add(key, "is missing, and the listing's index.json has not the rows that belong there")
-        for name in heads.keys() - sizes.keys():
-            whole.faults.add(f"{folder}/{name}.json", f"is of a size that is not among page_sizes {status.page_sizes}")
-        _walk_filter(whole, folder, {name: heads[name] for name in sizes if name in heads}, sizes)
+    @property
+    def tokens(self) -> Set[str]:
+        """The tokens that have a pool."""
+        return self._tokens.keys()
 
+    def find(self, market: str, pool: str) -> tuple[int, PoolSnapshot] | None:
+        """A pool's place among all and its row; None for a pool that is not listed."""
+        start = b'{"market":"%b","pool":"%b",' % (market.encode(), pool.encode())
+        position = bisect_left(self._rows, start)
+        if position < len(self) and self._rows[position].startswith(start):
+            return position, decode_row(self._rows[position])
+        return None
 
-def _answered(whole: Whole, folder: str, name: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a first page is left out because the index has the same bytes; or where nobody needs one of no rows."""
-    if name == "limit/0" and "/token/" in folder and "/market/" in folder:
-        return True
-    index = whole.heads.get(folder, {}).get("index")
-    if index is None:
-        return f"{folder}/index.json" in whole.seen and name != "index"  # which is a fault of its own
-    size = sizes[name]
-    same_rows = index.rows == whole.by_folder.get(folder, ())[:size]
-    return same_rows and (size == sizes["index"] or index.next_cursor is None)
+    def of(self, market: str | None, token: str | None) -> list[PoolSnapshot]:
+        """The rows of a filter."""
+        return [decode_row(self._rows[position]) for position in self._positions(market, token)]
 
+    def count(self, market: str | None, token: str | None) -> int:
+        """How many rows a filter has."""
+        return len(self._positions(market, token))
 
-def _walk_filter(whole: Whole, folder: str, heads: Mapping[str, Page], sizes: Mapping[str, int]) -> None:
-    """All walks of one filter. A chain that several of them share is followed once."""
-    rows = whole.by_folder.get(folder, ())
-    default = sizes["index"]
-    good: set[tuple[str, int, int]] = set()
-    for name, page in heads.items():
-        key, size, position = f"{folder}/{name}.json", sizes[name], 0
-        follow = list[tuple[str, int, int]]()
-        while True:
-            expected = rows[position : position + size]
-            if page.rows != expected:
-                whole.faults.add(key, _difference(whole, page.rows, expected, f"{folder}/{name}.json", position))
-                break
-            position += len(expected)
-            if page.next_cursor is None:
-                if position < len(rows):
-                    whole.faults.add(
-                        key, f"the walk from {folder}/{name}.json ends here after {position} of {len(rows)} rows"
-                    )
+    def _positions(self, market: str | None, token: str | None) -> Sequence[int]:
+        inside = range(len(self)) if market is None else self._markets.get(market, range(0))
+        if token is None:
+            return inside
+        every = self._tokens.get(token, array("I"))
+        return every[bisect_left(every, inside.start) : bisect_left(every, inside.stop)]
+
+    def filters(self) -> Iterator[tuple[str | None, str | None]]:
+        """Every filter that has rows: none, each market, each token, and each market with each of its tokens."""
+        yield None, None
+        for market in self._markets:
+            yield market, None
+            for token in dict.fromkeys(row.token_address for row in self.of(market, None)):
+                yield market, token
+        for token in self._tokens:
+            yield None, token
+
+    def files(self, market: str | None, token: str | None, sizes: Sequence[int], default: int) -> Iterator[PageFile]:
+        """The page files of a filter, without the first pages that have the bytes of its index."""
+        folder, rows = assets_folder(market, token), [self._rows[place] for place in self._positions(market, token)]
+        for size in dict.fromkeys((default, *sizes)):
+            if size != default and len(rows) <= min(size, default):
+                continue
+            cursor: str | None = None
+            for start in reversed(range(0, max(len(rows), 1), size)):
+                shown = rows[start : start + size]
+                digest = hashlib.sha256(page_bytes(b",".join(shown), cursor)).digest()
+                own = token_of(digest)
+                if start:
+                    yield PageFile(page_key(own), digest, len(shown), cursor)
+                elif size != default:
+                    yield PageFile(f"{folder}/limit/{size}.json", digest, len(shown), cursor)
                 else:
-                    whole.looked.walks += 1
-                    good.update(follow)
-                break
-            if position >= len(rows):
-                whole.faults.add(key, f"next_cursor is {page.next_cursor}, though the last row stands here")
-                break
-            size = size or default
-            step = (page.next_cursor, position, size)
-            target = whole.pages.get(page.next_cursor)
-            found = whole.there(page_key(page.next_cursor))
-            if step in good:
-                whole.looked.walks += 1
-                good.update(follow)
-                break
-            if target is None:
-                if not found:
-                    whole.faults.add(key, f"next_cursor leads to {page_key(page.next_cursor)}, which is not there")
-                break
-            follow.append(step)
-            key, page = page_key(page.next_cursor), target
+                    yield PageFile(f"{folder}/index.json", digest, len(shown), cursor)
+                    if rows and None in (market, token):  # of a market's pools of one token nobody needs the two
+                        none = hashlib.sha256(page_bytes(b"", own)).digest()
+                        yield PageFile(page_key(own), digest, len(shown), cursor)
+                        yield PageFile(f"{folder}/limit/0.json", none, 0, own)
+                cursor = own
 
 
-def _collect(whole: Whole, page: Page) -> tuple[int, ...] | None:
-    """The rows of a walk; None when it does not come to its end."""
-    rows = list(page.rows)
-    for _ in range(len(whole.pages) + 1):
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """What a page of assets must be: its key, the digest of its bytes, how many rows it has and what it leads to."""
+
+    key: str
+    digest: bytes
+    rows: int
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known of a run before its files are seen; ``listing`` is None where no walk gives it."""
+
+    observed_ledger: int
+    ledger_close_time: str
+    page_sizes: Sequence[int]
+    default_page_size: int
+    listing: Listing | None
+
+    def files(self) -> Iterator[PageFile]:
+        """Every page of assets of every filter that has rows, in every size."""
+        if self.listing is not None:
+            for market, token in self.listing.filters():
+                yield from self.listing.files(market, token, self.page_sizes, self.default_page_size)
+
+    def row_faults(self, row: PoolSnapshot) -> Iterator[str]:
+        """What is wrong with a row by itself."""
+        name = f"{row.market} {row.pool}"
+        if row.observed_ledger != self.observed_ledger:
+            yield f"{name} is of ledger {row.observed_ledger}, but the run is of ledger {self.observed_ledger}"
+        for text in contradictions(row):
+            yield f"{name}: {text}"
+
+    def page_faults(self, names: Mapping[str, str], page: AssetsPage) -> Iterator[str]:
+        """How the first page of a filter differs from what it must be; ``names`` are those of its key."""
+        if self.listing is None:
+            return
+        market, token = names.get("market"), names.get("token")
+        size = int(names.get("limit", self.default_page_size))
+        if size and size not in self.page_sizes:
+            yield f"is of a size that is not among page_sizes {list(self.page_sizes)}"
+            return
+        rows = self.listing.of(market, token)
+        expected = rows[:size]
+        yield from _difference(page.data, expected)
+        folder = assets_folder(market, token)
+        files = {file.key: file for file in self.listing.files(market, token, self.page_sizes, self.default_page_size)}
+        index = files[f"{folder}/index.json"]
+        wanted = files.get(f"{folder}/limit/{size}.json", index).cursor
+        if rows and not size:
+            wanted = token_of(index.digest)
+        if page.next_cursor == wanted:
+            return
         if page.next_cursor is None:
-            return tuple(rows)
-        following = whole.pages.get(page.next_cursor)
-        if following is None:
-            return None
-        page = following
-        rows += page.rows
-    return None
+            yield f"the walk from it ends here after {len(expected)} of {len(rows)} rows"
+        elif wanted is None:
+            yield f"next_cursor is {page.next_cursor}, though the last row stands here"
+        else:
+            yield f"next_cursor leads to {page_key(page.next_cursor)}, which is not the page that belongs there"
 
 
-def _difference(whole: Whole, found: tuple[int, ...], expected: tuple[int, ...], head: str, position: int) -> str:
+def _difference(found: Sequence[PoolSnapshot], expected: Sequence[PoolSnapshot]) -> Iterator[str]:
     """How the rows of a page differ from those that should stand there."""
-    where = f"in the walk from {head}"
     index = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
     if index is None:
-        return f"has {len(found)} rows, but {len(expected)} belong here {where} (from row {position})"
-    has, wants = (whole.table.snapshots[rows[index]] for rows in (found, expected))
+        if len(found) != len(expected):
+            yield f"has {len(found)} rows, but {len(expected)} belong here"
+        return
+    has, wants = found[index], expected[index]
+    name = f"{wants.market} {wants.pool}"
     if (has.market, has.pool) == (wants.market, wants.pool):
-        return f"row {index} {where} differs from the listing of all pools: " + "; ".join(_fields(has, wants))
-    twice = " a second time" if found[index] in found[:index] else ""
-    return (
-        f"row {index} {where} is {has.market} {has.pool}{twice}, where {wants.market} {wants.pool} belongs "
-        f"(row {position + index} of the filter)"
-    )
-
-
-def _fields(has: PoolSnapshot, wants: PoolSnapshot) -> Iterator[str]:
-    for name in PoolSnapshot.__struct_fields__:
-        if getattr(has, name) != getattr(wants, name):
-            yield f"{has.market} {has.pool}: {name} is {getattr(has, name)!r}, not {getattr(wants, name)!r}"
+        for field in PoolSnapshot.__struct_fields__:
+            if getattr(has, field) != getattr(wants, field):
+                yield (
+                    f"row {index} differs from the listing of all pools: {name}: {field} is {getattr(has, field)!r}, "
+                    f"not {getattr(wants, field)!r}"
+                )
+        return
+    twice = " a second time" if has in found[:index] else ""
+    yield f"row {index} is {has.market} {has.pool}{twice}, where {name} belongs"

@@ -19,6 +19,7 @@ from typing import Any
 
 from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.check.checker import TreeChecker
+from exporter.check.walks import Listing, Run
 from exporter.check.whole import Looked
 from exporter.config import Settings
 from exporter.console import Console, Silence
@@ -86,6 +87,9 @@ SHOWN_DAMAGE = 20
 
 LEDGER_SECONDS = 6
 """From one ledger to the next, about."""
+
+ROWS_TOGETHER = 1_000
+"""So many rows of the pools frame are objects at a time."""
 
 MAX_COMPACTED = 40
 """So many files a run compacts at the most; what is left over is for the next."""
@@ -394,13 +398,23 @@ def publish(
 
     The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
     """
-    checker = TreeChecker(tables.ledger, own_files_only=True, rows=snapshots(tables.pools))
+    rows = chain.from_iterable(map(snapshots, tables.pools.iter_slices(ROWS_TOGETHER)))
+    output = settings.output
+    checker = TreeChecker(
+        Run(
+            tables.ledger, documents.timestamp(tables.close_time), output.page_sizes, output.default_page_size,
+            Listing(rows),
+        ),
+        own_files_only=True,
+    )  # fmt: skip
     with (
         console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
         begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
     ):
         history = publication.history_manifest
         assert history is not None  # the run has a Parquet file
+
+        checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:
             for file in chain([evidence], render(settings, store, tables, part, series, history)):
@@ -412,7 +426,8 @@ def publish(
         sealed = publication.seal()
         status = status_document(settings, tables, sealed.summary, evidence.key)
         for file in (*sealed.records, file_of(status)):
-            checker.add_rendered(file)
+            if file.key != part.file.key:
+                checker.add_rendered(file)
         looked = checker.finish()
         return publication.complete(sealed, status), looked
 

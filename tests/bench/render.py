@@ -12,14 +12,14 @@ from random import Random
 import polars as pl
 
 from exporter.check.checker import TreeChecker
-from exporter.check.walks import check_walks, find_listing
-from exporter.check.whole import value_in_cents
+from exporter.check.row_faults import value_in_cents
+from exporter.check.walks import Listing, Run
 from exporter.config import OutputSettings
 from exporter.render.assets_pages import JoinedRows, render_pages, row_json, snapshots, wire_frame
 from exporter.tree.families import page_key
 from exporter.tree.read_back import parse_back
 from tests.bench.timing import Duel, Finding, Target, duel
-from tests.render.rendering import LEDGER, contract, markets_frame, pool, pools_frame, system_status
+from tests.render.rendering import LEDGER, contract, markets_frame, pool, pools_frame
 
 ROWS = 10_000
 PAGE_SIZE = 50
@@ -94,13 +94,11 @@ def _tree_of(pools: pl.DataFrame) -> list[tuple[pl.DataFrame, int, int]]:
 
 
 def _checked_tree(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
-    rows = snapshots(pools)
-    checker = TreeChecker(LEDGER, own_files_only=True, rows=rows)
+    listing = Listing(snapshots(pools))
+    checker = TreeChecker(Run(LEDGER, "", SIZES, DEFAULT, listing), own_files_only=True)
     for file in render_pages(pools, markets, SIZES, DEFAULT):
-        checker.add(file.key, file.data, sha256=file.sha256)
-    if not find_listing(checker.whole, rows):
-        raise AssertionError("no walk comes to its end")
-    check_walks(checker.whole, system_status(page_sizes=list(SIZES), default_page_size=DEFAULT))
+        checker.add_rendered(file)
+    checker.check_pages()
     checker.whole.faults.raise_any()
 
 

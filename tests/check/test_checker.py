@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import convert, structs
 
 from exporter.check.checker import Schemas, TreeChecker
+from exporter.check.walks import Listing, Run
 from exporter.check.whole import TreeFaultsError
 from exporter.errors import CheckError
 from exporter.localnet.blend import reserve_config
@@ -30,6 +31,7 @@ from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 from tests.check.trees import (
     RUNS,
+    SIZES,
     Files,
     add_listed,
     add_page,
@@ -141,11 +143,11 @@ class TestMissingAndDamaged:
         with pytest.raises(CheckError, match=r"status\.json is missing"):
             check({})
         with pytest.raises(CheckError, match="not one file"):
-            TreeChecker(1).finish()
+            TreeChecker(Run(1, "", (), 1, None)).finish()
 
     def test_bytes_that_are_not_what_their_renderer_wrote(self, files: Files) -> None:
         """A document that decodes, but as another than it was encoded from, is named; a good one is not."""
-        checker = TreeChecker(status_of(files)["observed_ledger"])
+        checker = TreeChecker(Run(status_of(files)["observed_ledger"], "", (), 1, None))
         good, bad = [key for key in keys(files, "v1/tokens/C") if "history" not in key][:2]
         for key, changes in ((good, {}), (bad, {"symbol": "OTHER"})):
             document = structs.replace(parse_back(key, files[key]), **changes)
@@ -461,34 +463,31 @@ class TestConsistentLies:
         token = json.loads(files["v1/assets/limit/1.json"])["next_cursor"]
         lie(files, "v1/assets/index.json", put(next_cursor=token))
 
-        assert_named(files, f"v1/pages/{token}.json", "belong")
+        assert_named(
+            files, "v1/assets/index.json", f"leads to v1/pages/{token}.json, which is not the page that belongs"
+        )
 
     def test_rows_that_are_known_otherwise(self) -> None:
         """Where the pools of the run are known, as in the job, the tree must list them and nothing else."""
         files = small_tree(3)
         ledger = status_of(files)["observed_ledger"]
-        records = [POINTER_KEY, status_of(files)["manifest_key"], manifest_of(files)["files_key"], "v1/history.json"]
-        run = [*keys(files, "", ""), *records]
+        records = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], POINTER_KEY]
+        run = ["v1/history.json", *keys(files, "history/", ".parquet"), *keys(files, "v1/", ""), *records]
+        rows = [convert(row, PoolSnapshot) for row in json.loads(files["v1/assets/limit/5.json"])["data"]]
 
-        def checked(rows: list[PoolSnapshot] | None) -> TreeChecker:
-            checker = TreeChecker(ledger, rows=rows)
+        def checked(rows: list[PoolSnapshot]) -> None:
+            checker = TreeChecker(Run(ledger, status_of(files)["ledger_close_time"], SIZES, 2, Listing(rows)))
             for key in run:
                 checker.add(key, files[key])
-            return checker
+            checker.finish()
 
-        known = checked(None)
-        known.finish()
-        rows = known.whole.rows("v1/assets")
         for expected, said in (
-            (rows, None),
-            (rows[:-1], f"lists {len(rows)} pools, and the tables have {len(rows) - 1}"),
-            ([structs.replace(rows[0], decimals=9), *rows[1:]], "not as in the tables: .*decimals is 7, not 9"),
+            (rows, "lists other files"),  # the site and the feeds were not added
+            (rows[:-1], f"has {len(rows)} pools of the run's ledger, but the documents have {len(rows) - 1}"),
+            ([structs.replace(rows[0], decimals=9), *rows[1:]], "decimals is 7, not 9"),
         ):
-            if said is None:
-                checked(expected).finish()
-            else:
-                with pytest.raises(TreeFaultsError, match=said):
-                    checked(expected).finish()
+            with pytest.raises(TreeFaultsError, match=said):
+                checked(expected)
 
     def test_walk_that_goes_on(self, files: Files) -> None:
         """A cursor behind the last row leads nowhere a reader should go."""

@@ -1,0 +1,134 @@
+"""The manifest of a run against the files that were seen: all of them, and no other.
+
+Of each file a number goes into a sum, which is the same in whatever order the files come. So no file is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import SystemStatus
+from exporter.tree.families import POINTER_KEY, kind_of
+from exporter.tree.files import FileKind
+from exporter.tree.read_back import parse_back
+from exporter.tree.run_listing import ManifestOfAnyAge, RunListing
+
+if TYPE_CHECKING:
+    from exporter.check.whole import Whole
+
+
+class Keys:
+    """A set of keys by 60 bits of their hashes, which Python salts anew in each process: a few dozen bytes a key.
+
+    Of a million keys two have the same hash in one of two million runs.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+
+    def add(self, key: str) -> bool:
+        """Add a key; False where it is there already."""
+        known = len(self._hashes)
+        self._hashes.add(hash(key) >> 4)
+        return len(self._hashes) > known
+
+    def __contains__(self, key: object) -> bool:
+        return hash(key) >> 4 in self._hashes
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+
+class Listed:
+    """The files that a run lists, as far as they are known before they are seen."""
+
+    def __init__(self, listing: RunListing | None = None) -> None:
+        self.frame = RunListing.of(()).frame if listing is None else listing.frame
+        self._keys = Keys()
+        for key in self.frame["key"]:
+            self._keys.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def histories(self) -> pl.DataFrame:
+        """The keys and digests of the newest documents of all histories."""
+        of_history = pl.col("key").str.starts_with("v1/") & pl.col("key").str.contains("/history/", literal=True)
+        return self.frame.filter(of_history).select("key", "sha256")
+
+
+class RunFiles:
+    """The files that were seen of a run, and what its manifest says of them."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._manifest: ManifestOfAnyAge | None = None
+        self._sha256: dict[str, str] = {}
+        self._listed: tuple[int, str, tuple[int, int]] | None = None
+        self._kinds: Counter[str] = Counter()
+        self._misplaced: list[str] = []
+
+    def add(self, key: str, kind: str, size: int, sha256: str) -> None:
+        """Take in a file that the manifest must list."""
+        self._seen += hash((key, kind, size, sha256))
+
+    def add_manifest(self, key: str, data: bytes, sha256: str) -> bool:
+        """Take in the manifest; False for one of an earlier version. Raises `CheckError` or `ValueError` for none."""
+        self._manifest, self._sha256[key] = decode_json(data, ManifestOfAnyAge), sha256
+        if self._manifest.files is None:
+            parse_back(key, data)
+            return True
+        self._add_listing(RunListing.of(self._manifest.files))
+        return False
+
+    def add_listing(self, key: str, data: bytes, sha256: str) -> None:
+        """Take in the listing of the files. Raises `CheckError` for what is none."""
+        self._sha256[key] = sha256
+        self._add_listing(RunListing.from_parquet(data))
+
+    def _add_listing(self, listing: RunListing) -> None:
+        total = 0
+        for key, kind, size, digest in listing.frame.iter_rows():
+            total += hash((key, kind, size, digest.hex()))
+            self._kinds[kind] += 1
+            if kind != kind_of(key):
+                self._misplaced.append(f"lists {key} as a {kind}")
+        self._listed = total, listing.run_id(0).partition("-")[2], listing.size
+
+    def check(self, whole: Whole, status: SystemStatus) -> None:
+        """See that the manifest is the one that the status names, and that it lists what was seen."""
+        key, manifest = status.manifest_key, self._manifest
+        if key not in whole.seen:
+            whole.faults.add(key, "is missing, though the status names it as the manifest of the run")
+        if manifest is None:
+            return
+        if self._sha256.get(key) != status.manifest_sha256:
+            whole.faults.add(key, "does not have the digest that the status gives for it")
+        if manifest.run_id != status.run_id or manifest.observed_ledger != status.observed_ledger:
+            whole.faults.add(
+                key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's"
+            )
+        if manifest.published_at != status.generated_at:
+            whole.faults.add(POINTER_KEY, f"$.generated_at is {status.generated_at}, not the manifest's")
+        if manifest.files is None and manifest.files_key not in whole.seen:
+            whole.faults.add(manifest.files_key, "is missing, though the run's manifest names it")
+        if self._listed is None:
+            return
+        total, digest, size = self._listed
+        whole.faults.add_all(key, self._misplaced)
+        if manifest.run_id != (made := f"{manifest.observed_ledger}-{digest}"):
+            whole.faults.add(key, f"$.run_id is {manifest.run_id}, but the files listed give {made}")
+        if manifest.files is None:
+            if self._sha256.get(manifest.files_key) != manifest.files_sha256:
+                whole.faults.add(manifest.files_key, "does not have the digest that the run's manifest gives for it")
+            if (manifest.file_count, manifest.bytes) != size:
+                whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {size}")
+        if total != self._seen and not whole.partial and not whole.faults.total:
+            whole.faults.add(key, "lists other files, or other bytes of them, than were seen")
+        for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.looked.pools else ())):
+            if not self._kinds[kind]:
+                whole.faults.add(key, f"lists no {kind}")
