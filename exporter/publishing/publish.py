@@ -403,9 +403,7 @@ class Spool:
         """
         names = "\n".join((file.key, *file.stands_for)).encode()
         with _reported():
-            self._file.write(_LENGTHS.pack(len(names), len(file.data)))
-            self._file.write(names)
-            self._file.write(file.data)
+            self._file.write(b"".join((_LENGTHS.pack(len(names), len(file.data)), names, file.data)))
         self._count += 1
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
@@ -423,17 +421,14 @@ class Spool:
     def _read(self) -> Iterator[tuple[str, bytes, list[str]]]:
         with _reported():
             self._file.seek(0)
-        for _ in range(self._count):
-            names_length, length = _LENGTHS.unpack(self._take(_LENGTHS.size))
-            key, *names = self._take(names_length).decode().split("\n")
-            yield key, self._take(length), names
-
-    def _take(self, length: int) -> bytes:
-        with _reported():
-            data = self._file.read(length)
-        if len(data) != length:
-            raise StoreError("the temporary file that held the rendered documents was cut short; run again")
-        return data
+            for _ in range(self._count):
+                lengths = self._file.read(_LENGTHS.size)
+                names_length, length = _LENGTHS.unpack(lengths) if len(lengths) == _LENGTHS.size else (0, 0)
+                content = self._file.read(names_length + length)
+                if not names_length or len(content) != names_length + length:
+                    raise StoreError("the temporary file that held the rendered documents was cut short; run again")
+                key, *names = content[:names_length].decode().split("\n")
+                yield key, content[names_length:], names
 
 
 _LENGTHS = struct.Struct("<QQ")

@@ -14,7 +14,7 @@ from exporter.tree.documents import ManifestFile
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CHUNK_FILES = 10_000
-"""So many files are held as objects before they become columns."""
+"""So many files are held as objects before they become columns, and stand in a row group."""
 
 _SCHEMA = {
     "key": pl.String(),
@@ -74,7 +74,9 @@ class RunListing:
     def to_parquet(self) -> bytes:
         """The Parquet file."""
         buffer = io.BytesIO()
-        self.frame.write_parquet(buffer, compression="zstd", compression_level=3, statistics=False)
+        self.frame.write_parquet(
+            buffer, compression="zstd", compression_level=3, statistics=False, row_group_size=CHUNK_FILES
+        )
         return buffer.getvalue()
 
     @classmethod
@@ -124,10 +126,10 @@ def listing_of(manifest: ManifestOfAnyAge, data: bytes | None) -> RunListing:
 
 
 class ListingBuilder:
-    """Makes a `RunListing` of files that come in any order; few are held as objects."""
+    """Makes a `RunListing` of files that come in any order; until then most are held as compressed columns."""
 
     def __init__(self) -> None:
-        self._chunks: list[pl.DataFrame] = []
+        self._chunks: list[bytes] = []
         self._rows: list[tuple[str, str, int, bytes]] = []
 
     def add(self, key: str, kind: str, size: int, sha256: str) -> None:
@@ -139,7 +141,7 @@ class ListingBuilder:
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
         self._end_chunk()
-        frame = pl.concat(self._chunks).sort("key")
+        frame = pl.concat(pl.read_parquet(io.BytesIO(chunk)) for chunk in self._chunks).sort("key")
         self._chunks.clear()
         twice = frame.filter(pl.col("key") == pl.col("key").shift())
         if twice.height:
@@ -147,5 +149,5 @@ class ListingBuilder:
         return RunListing(frame)
 
     def _end_chunk(self) -> None:
-        self._chunks.append(pl.DataFrame(self._rows, schema=_SCHEMA, orient="row"))
+        self._chunks.append(RunListing(pl.DataFrame(self._rows, schema=_SCHEMA, orient="row")).to_parquet())
         self._rows.clear()
