@@ -40,5 +40,5 @@ def run(
     """One run, into the settings' output unless a store is given; gives its exit code and the facts of its report."""
     report = report or RunReport(None)
     console = Silence() if said is None else Console("text", said)
-    store = store or open_store(settings.output.uri)
+    store = store or open_store(settings.output.uri, precompressed=settings.output.precompressed)
     return execute(settings, store, console, report, now=lambda: now, **options).exit_code, report.facts

@@ -143,6 +143,8 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
                 checker.add(key, data, sha256=found.hexdigest())
                 if (len(data), found.digest()) != (size, sha256):
                     checker.whole.faults.add(key, "does not have the bytes that the run's manifest gives for it")
+                if not source.twin_fits(key, data):
+                    checker.whole.faults.add(f"{key}.gz", f"is not of the bytes of {key}, and sent instead of it")
             await _read_wanted(source, checker, progress)
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_table(source, checker)

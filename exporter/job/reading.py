@@ -124,8 +124,9 @@ async def read_markets(
         every = [candidate for group in tried.candidates.values() for candidate in group]
         discovered = learn(memory, reading.result, every, known, ledger)
         notices += [*around.notices, *memory.notices]
-    entries, calls = dict(reading.entries), reading.calls
+    entries, calls = reading.entries, reading.calls
     if opened.stored:  # what calls gave follows from the entries that they looked at
+        entries = dict(entries)
         looked_at = {key for answer in calls.values() for key in answer.footprint}
         for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
             entries |= {key: answer.entries.get(key) for key in answer.asked}

@@ -9,6 +9,7 @@ removes, absence at M says that it was never there before either.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import ContractData, decode_contract_data
@@ -37,13 +38,29 @@ class Interval:
         return Interval(max(self.first, other.first), min(self.last, other.last))
 
 
+REMEMBERED = 1024
+"""Decoded entries that are remembered: values take ten times the room of their bytes."""
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decoded(key: bytes, data: bytes) -> ContractData | DecodeError:
+    try:
+        decoded = decode_contract_data(data)
+        # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
+        if data[8 : len(key) + 4] != key[4:]:
+            raise DecodeError("the entry stands under another key than the one that was asked for")
+    except DecodeError as error:
+        return error
+    return decoded
+
+
 @dataclass(slots=True)
 class Entry:
-    """A ledger entry, decoded when asked for and then remembered."""
+    """A ledger entry, decoded when asked for; ``sealed`` says why it is taken for one that cannot be decoded."""
 
     key: bytes
     raw: RawEntry
-    _decoded: ContractData | DecodeError | None = field(default=None, repr=False)
+    sealed: DecodeError | None = None
 
     @property
     def archived(self) -> bool:
@@ -52,22 +69,21 @@ class Entry:
 
     def contract_data(self) -> ContractData:
         """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
-        if self._decoded is None:
-            try:
-                self._decoded = decode_contract_data(self.raw.data)
-                # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
-                if self.raw.data[8 : len(self.key) + 4] != self.key[4:]:
-                    raise DecodeError("the entry stands under another key than the one that was asked for")
-            except DecodeError as error:
-                self._decoded = error
-        if isinstance(self._decoded, DecodeError):
-            raise self._decoded
-        return self._decoded
+        decoded = self.sealed or _decoded(self.key, self.raw.data)
+        if isinstance(decoded, DecodeError):
+            raise decoded
+        return decoded
 
     @property
     def value(self) -> ScVal:
         """The value of a contract data entry. Raises `DecodeError`."""
         return self.contract_data().value
+
+    @property
+    def value_xdr(self) -> bytes:
+        """The same as ScVal XDR. Raises `DecodeError`."""
+        self.contract_data()
+        return self.raw.data[len(self.key) + 4 :]
 
 
 @dataclass(slots=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError
@@ -22,6 +25,9 @@ MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it stands in every row."""
 
 Pair = tuple[ScVal, ScVal]
+
+Configured = tuple[ScVal | bytes, ScVal | bytes]
+"""A pair of a map, each of the two a value or its XDR."""
 
 _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.I128: 2**127 - 1}
 
@@ -52,17 +58,27 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
     for name, scale in decimals.items():
         value = fields.get(name)
         if value is not None and value[0] in _LARGEST:
-            yield Parameter(name, int(value[1]), scale, no_limit=value[1] == _LARGEST[value[0]])
+            yield _parameter(name, int(value[1]), scale, value[1] == _LARGEST[value[0]])
 
 
-def by_key(storage: Iterable[Pair]) -> list[Pair]:
+@lru_cache(maxsize=4096)
+def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> Parameter:
+    """One of these numbers, shared by the pools that have the same: most have been set to a few round ones."""
+    return Parameter(name, value, decimals, no_limit=no_limit)
+
+
+def by_key(storage: Iterable[Pair]) -> list[Configured]:
     """Pairs of a map in ascending order of their keys' XDR."""
-    return sorted(storage, key=lambda pair: encode_scval(pair[0]))
+    return sorted(((encode_scval(key), value) for key, value in storage), key=itemgetter(0))
 
 
-def config_hash_of(*maps: Iterable[Pair]) -> str:
+def config_hash_of(*maps: Iterable[Configured]) -> str:
     """The 16 hex digits that stand for a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
-    return hashlib.sha256(b"".join(encode_scval((scval.MAP, tuple(pairs))) for pairs in maps)).hexdigest()[:16]
+    parts: list[bytes] = []
+    for pairs in maps:
+        items = [item if isinstance(item, bytes) else encode_scval(item) for pair in pairs for item in pair]
+        parts += [struct.pack(">III", scval.MAP, 1, len(items) // 2), *items]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 class Collector:

@@ -80,6 +80,11 @@ class PrecompressedFolderStore(FolderStore):
                 (self.root / MARKER).unlink(missing_ok=True)
         return removed
 
+    def twin_fits(self, key: str, data: bytes) -> bool:
+        """Whether the twin of a file with these bytes, if there is one, says that it is of them."""
+        twin = twin_of(key)
+        return twin is None or self._trailer(twin) in (None, _trailer_of(data))
+
     def _with_twins(
         self, files: Iterable[tuple[str, bytes]], write: Callable[[Iterable[tuple[str, bytes]]], Written]
     ) -> Written:
@@ -92,10 +97,9 @@ class PrecompressedFolderStore(FolderStore):
                 if twin is None:
                     continue
                 found = self._trailer(twin)
-                fits = found == _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
-                if found is not None and not fits:
+                if found is not None and found != _trailer_of(data):
                     stale.append(twin)
-                if self._making and not fits and len(data) >= LEAST_BYTES:
+                if self._making and found != _trailer_of(data) and len(data) >= LEAST_BYTES:
                     due.append((twin, data))
             self._remove(stale)
             total += write(batch)
@@ -133,6 +137,11 @@ class PrecompressedFolderStore(FolderStore):
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return (info for info in super().list(prefix) if not is_twin(info.key))
+
+
+def _trailer_of(data: bytes) -> bytes:
+    """How a gzip file of these bytes ends."""
+    return _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def _batches(files: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -15,6 +15,7 @@ import httpx
 from exporter.errors import ConfigError, SourceError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
+from exporter.stores.precompressed import PrecompressedFolderStore
 from exporter.stores.store import Store
 
 IN_FLIGHT = 8
@@ -49,6 +50,13 @@ class TreeSource(Protocol):
         """
         ...
 
+    def twin_fits(self, key: str, data: bytes) -> bool:
+        """Whether the gzip twin of a file, where there is one and it can be seen, is of these bytes.
+
+        Raises `SourceError`.
+        """
+        ...
+
 
 class StoreSource:
     """A tree in a store: a folder or a bucket."""
@@ -73,6 +81,13 @@ class StoreSource:
         """See `TreeSource`."""
         try:
             return {info.key for info in self._store.list(prefix)}
+        except StoreError as error:
+            raise SourceError(str(error)) from error
+
+    def twin_fits(self, key: str, data: bytes) -> bool:
+        """See `TreeSource`."""
+        try:
+            return not isinstance(self._store, PrecompressedFolderStore) or self._store.twin_fits(key, data)
         except StoreError as error:
             raise SourceError(str(error)) from error
 
@@ -106,6 +121,10 @@ class HttpSource:
     def keys(self, prefix: str) -> set[str] | None:  # noqa: ARG002
         """See `TreeSource`."""
         return None
+
+    def twin_fits(self, key: str, data: bytes) -> bool:  # noqa: ARG002
+        """See `TreeSource`."""
+        return True
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
         """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""

@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from exporter.config import Settings
+from exporter.config import OutputSettings, Settings
 from exporter.render.run_documents import render_tree
+from exporter.stores.precompressed import PrecompressedFolderStore
 from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from tests.bench.child import PROJECT_ROOT, environment
@@ -101,6 +102,12 @@ def run(quick: bool = False) -> list[Finding]:
             "bare": _nginx(stack, nginx, folder / "bare", root, _file(folder / "paths", _paths(root, urls)), bare=True),
         }
         contenders["rule, gzip"] = replace(contenders["rule"], gzip=True)
+        store = PrecompressedFolderStore(root, durable=False)  # the others do not look for twins
+        store.put_many((info.key, (root / info.key).read_bytes()) for info in list(store.list("")))
+        paths = contenders["rule"].urls
+        contenders["rule, twins"] = replace(
+            _nginx(stack, nginx, folder / "twins", root, paths, bare=False, precompressed=True), gzip=True
+        )
         if python is not None:
             port, pid = stack.enter_context(_fastapi(python, folder / "pools.sqlite"))
             theirs = _same_answers(contenders["rule"], port, urls)
@@ -170,14 +177,24 @@ def _file(path: Path, urls: Sequence[str]) -> Path:
     return path
 
 
-def _nginx(stack: contextlib.ExitStack, program: str, folder: Path, root: Path, urls: Path, *, bare: bool) -> Contender:
+def _nginx(
+    stack: contextlib.ExitStack,
+    program: str,
+    folder: Path,
+    root: Path,
+    urls: Path,
+    *,
+    bare: bool,
+    precompressed: bool = False,
+) -> Contender:
     folder.mkdir()
     port = free_port()
     if bare:
         server = f'root "{root}"; types {{ application/json json; }}'
         configuration = write_main(folder, port, "", server)
     else:
-        configuration = write_rule(folder, root, Settings(), port)
+        settings = Settings(output=OutputSettings(precompressed=precompressed))
+        configuration = write_rule(folder, root, settings, port)
     process = stack.enter_context(running(program, configuration, port))
     _pin(process.pid, 0)
     return Contender(port, process.pid, urls)
@@ -317,6 +334,7 @@ def _findings(loads: dict[str, list[Load]]) -> Iterator[Finding]:
             target = Target(0.97) if theirs == "bare" else None
             yield Finding(title, Spread.of(ratios), "times as much", target, facts)
     yield _ratio(loads, "rule, gzip", "rule", "the rule, compressing as it sends / not compressing", None)
+    yield _ratio(loads, "rule, twins", "rule, gzip", "the rule, sending gzip twins / compressing as it sends", None)
 
 
 def _ratio(loads: dict[str, list[Load]], ours: str, theirs: str, title: str, target: Target | None) -> Finding:

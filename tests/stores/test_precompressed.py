@@ -12,10 +12,16 @@ from typing import Any
 import pytest
 
 import exporter.stores.folder
+from exporter.check.published_tree import check_tree
+from exporter.check.whole import TreeFaultsError
 from exporter.errors import ConfigError, ImmutableKeyError
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.precompressed import LEAST_BYTES, MARKER, PrecompressedFolderStore, is_twin
+from tests.jobs import run, settings_for
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 KEYS = ("v1/assets/index.json", "v1/markets.json", "index.html", "v1/pages/a.json", "feed.atom")
@@ -183,6 +189,22 @@ def test_a_folder_with_twins_is_known(tmp_path: Path) -> None:
     store.remove_leftovers(LATER)
     assert {} == twins_of(tmp_path)
     assert type(open_store(str(tmp_path))) is FolderStore
+
+
+def test_a_check_tells_of_what_others_left_behind(tmp_path: Path) -> None:
+    """A whole tree is in order with its twins; a twin of other bytes is a fault of its own."""
+    folder = tmp_path / "public"
+    with running(create_app(MadeNetwork(pools=5))) as url:
+        code, _ = run(settings_for(folder, url, output__precompressed=True))
+    assert 0 == code
+    assert len(twins_of(folder)) > 20
+    before = check_tree(str(folder))
+    (folder / "v1/assets/index.json.gz").write_bytes(gzip.compress(b"{}"))
+
+    with pytest.raises(TreeFaultsError) as caught:
+        check_tree(str(folder))
+    assert ["v1/assets/index.json.gz"] == [fault.key for fault in caught.value.faults]
+    assert sum(before.files.values()) < sum(path.is_file() for path in folder.rglob("*")) - len(twins_of(folder))
 
 
 def test_a_bucket_is_refused() -> None:

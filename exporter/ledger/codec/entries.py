@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import cache
 from typing import Final, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_scval, read_value
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol
 from exporter.ledger.source import RawEntry
 
 ACCOUNT: Final = 0
@@ -80,7 +81,14 @@ def names_no_contract(key: bytes) -> bool:
 
 def variant_key(contract: str, variant: str, *values: ScVal, durability: int = PERSISTENT) -> bytes:
     """The LedgerKey XDR for a Rust enum variant as key: a vector of the variant's symbol and its values."""
-    return data_key(contract, vec(symbol(variant), *values), durability)
+    parts = (b"\0\0\0\x06", encode_address(contract), _variant(variant, len(values)), *map(encode_scval, values))
+    return b"".join(parts) + struct.pack(">I", durability)
+
+
+@cache
+def _variant(variant: str, values: int) -> bytes:
+    """How a vector begins of a variant's symbol and so many values."""
+    return struct.pack(">III", scval.VEC, 1, 1 + values) + encode_scval(symbol(variant))
 
 
 def code_key(wasm_hash: bytes) -> bytes:

@@ -5,6 +5,7 @@ In Blend's own words a market is a "pool" and its pools are "reserves"; in the c
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, addresses
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import by_key, config_hash_of, parameters_of
@@ -39,6 +40,9 @@ MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
 
 _ONE = 10**7  # 7 decimals
+
+_VEC_OF_ONE = struct.pack(">III", scval.VEC, 1, 1)
+"""How a vector of one value begins."""
 
 NO_CAP = 2**127 - 1
 """A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
@@ -193,10 +197,10 @@ def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable
     return config_hash_of(by_key(instance.storage), reserves)
 
 
-def _configured(entry: Entry | None) -> ScVal:
+def _configured(entry: Entry | None) -> ScVal | bytes:
     if entry is None:
         return (scval.VEC, None)
     try:
-        return vec(entry.value)
+        return _VEC_OF_ONE + entry.value_xdr
     except DecodeError:
         return (scval.BYTES, entry.raw.data)
