@@ -169,20 +169,19 @@ def _snapshot(row: dict[str, object]) -> PoolSnapshot:
 
 
 def _listings(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[_Listing]:
-    by_market: dict[str, list[int]] = {market: [] for market in markets.get_column("market")}
-    by_token: dict[str, list[int]] = {}
-    by_both: dict[tuple[str, str], list[int]] = {}
-    for position, (market, token) in enumerate(pools.select("market", "token_address").iter_rows()):
-        by_market.setdefault(market, []).append(position)
-        by_token.setdefault(token, []).append(position)
-        by_both.setdefault((market, token), []).append(position)
+    places = pools.select("market", pl.col("token_address").alias("token")).with_row_index("place")
+
+    def grouped(*keys: str) -> pl.DataFrame:
+        return places.group_by(keys, maintain_order=True).agg("place").sort(keys)
+
     yield _Listing(assets_folder(None, None), range(pools.height))
-    for market in sorted(by_market):
-        yield _Listing(assets_folder(market, None), by_market[market])
-    for token in sorted(by_token):
-        yield _Listing(assets_folder(None, token), by_token[token])
-    for market, token in sorted(by_both):
-        yield _Listing(assets_folder(market, token), by_both[market, token], narrow=True)
+    names = pl.concat([markets["market"], places["market"]]).unique().sort().to_frame()
+    for market, own in names.join(grouped("market"), on="market", how="left", maintain_order="left").iter_rows():
+        yield _Listing(assets_folder(market, None), own or ())
+    for token, own in grouped("token").iter_rows():
+        yield _Listing(assets_folder(None, token), own)
+    for market, token, own in grouped("market", "token").iter_rows():
+        yield _Listing(assets_folder(market, token), own, narrow=True)
 
 
 def _render_listing(

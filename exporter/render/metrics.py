@@ -6,6 +6,7 @@ Every number is printed from the exact integers. What is not known has no line.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 
 import polars as pl
 
@@ -48,8 +49,11 @@ _OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
 
 def render_metrics(tables: Tables) -> RenderedFile:
     """Render the file of a run."""
-    data = "".join((*_parts(tables), "# EOF\n")).encode()
-    return RenderedFile(METRICS.template, data, FileKind.DOCUMENT)
+    data = BytesIO()
+    for part in _parts(tables):
+        data.write(part.encode())
+    data.write(b"# EOF\n")
+    return RenderedFile(METRICS.template, data.getvalue(), FileKind.DOCUMENT)
 
 
 def _parts(tables: Tables) -> Iterator[str]:
@@ -73,15 +77,14 @@ def _parts(tables: Tables) -> Iterator[str]:
 
     for name, text, value in _OF_POOLS:
         yield _head(f"pool_{name}", text)
-        yield _joined(pools, said(name, "", value))
+        yield from _joined(pools, said(name, "", value))
     yield _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
     gates = [said("open", f',operation="{name}"', pl.col(f"can_{name}").cast(pl.Int8)) for name in _OPERATIONS]
-    yield _joined(pools, pl.concat_str(gates))
+    yield from _joined(pools, pl.concat_str(gates))
 
 
-def _joined(pools: pl.DataFrame, lines: pl.Expr) -> str:
-    text: str = pools.select(lines.str.join("")).item()
-    return text
+def _joined(pools: pl.DataFrame, lines: pl.Expr) -> Iterator[str]:
+    return (rows.select(lines.str.join("")).item() for rows in pools.iter_slices(5_000))
 
 
 def _head(name: str, text: str) -> str:

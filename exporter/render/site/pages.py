@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
+import polars as pl
 from markupsafe import Markup
 
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import printed_time
 from exporter.render.site import pool_terms
@@ -33,13 +36,11 @@ from exporter.render.site.pool_values import PoolShape, pool_shape, pool_values
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
     Best,
+    PoolRows,
     Row,
-    best_by_token,
-    by_value,
-    grouped,
+    best_of,
     market_rows,
     pages_of,
-    pool_rows,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
 from exporter.render.site.text import Symbols, compounded, harmless, named, not_mainnet
@@ -106,16 +107,18 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         tables = self.facts.tables
-        markets, pools = market_rows(tables), pool_rows(tables, self.symbols)
-        by_market, by_token = grouped(pools, "market"), grouped(pools, "token_address")
-        tokens = best_by_token(by_token)
+        markets, pools = market_rows(tables), PoolRows(tables, self.symbols)
+        tokens: list[Best] = []
         trends = Trends(self.facts.series, tables.pools)
 
         yield from self._pool_pages(trends)
-        yield from self._market_pages(markets, by_market, trends.of_groups("market"))
-        yield from self._token_pages(tokens, by_token, trends.of_groups("token"))
+        yield from self._market_pages(markets, pools, trends.of_groups("market"))
+        for token, pages in self._token_pages(pools, trends.of_groups("token")):
+            tokens.append(token)
+            yield from pages
+        tokens.sort(key=lambda token: (token.tvl_usd_cents is None, -(token.tvl_usd_cents or 0), token.address))
         yield from self._list("markets", markets)
-        yield from self._list("pools", by_value(pools))
+        yield from self._list("pools", pools.by_value())
         yield from self._list("tokens", tokens)
         problems = self._problems()
         yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
@@ -183,11 +186,14 @@ class _Site:
     def _problems(self) -> dict[str, list[Any]]:
         tables = self.facts.tables
         names = dict(tables.markets.select("market", "name").iter_rows())
+        wanted = {(item.market, item.pool) for item in tables.unpriced}
+        wanted |= {(item.market, item.pool) for item in tables.bounded}
         symbols = {
             (market, pool): self.symbols.of(symbol, token)
             for market, pool, symbol, token in tables.pools.select(
                 "market", "pool", "symbol", "token_address"
             ).iter_rows()
+            if (market, pool) in wanted
         }
         return {
             "unread": [
@@ -209,8 +215,8 @@ class _Site:
     def _pool_pages(self, trends: Trends) -> Iterator[RenderedFile]:
         tables = self.facts.tables
         coverage = {item.protocol: item for item in self.facts.coverage.data}
-        curves = _curves(tables)
-        for row, trend in zip(tables.pools.iter_rows(named=True), trends.of_pools(), strict=True):
+        curves = chain.from_iterable(_curves(part, tables.parameters) for part in tables.pools.iter_slices(1_000))
+        for row, own_curve, trend in zip(tables.pools.iter_rows(named=True), curves, trends.of_pools(), strict=True):
             row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
             about = coverage[row["protocol"]]
@@ -222,7 +228,7 @@ class _Site:
             }
             values = pool_values(
                 row, tables.parameters.get(place, ()), _pool_charts(trend), more,
-                listed=tables.spokes.get(place), curve=curves.get(place, Markup()),
+                listed=tables.spokes.get(place), curve=own_curve,
             )  # fmt: skip
             key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
             if shape not in self.pool_pieces:
@@ -232,31 +238,33 @@ class _Site:
             yield RenderedFile(key, data, FileKind.DOCUMENT, links=links)
 
     def _market_pages(
-        self, markets: Sequence[Row], by_market: dict[str, list[Row]], trends: dict[str, GroupTrend]
+        self, markets: Sequence[Row], pool_rows: PoolRows, trends: dict[str, GroupTrend]
     ) -> Iterator[RenderedFile]:
         unread: dict[str, list[Any]] = {}
         backstops = {row["market"]: row for row in self.facts.tables.backstops.iter_rows(named=True)}
         for item in self.facts.tables.unread:
             unread.setdefault(item.market, []).append(item)
-        for market in markets:
-            pools = by_market.get(market["market"], [])
+        named_markets, read = {row["market"]: row for row in markets}, set(self.facts.tables.pools["market"])
+        without_pools = ((name, list[Row]()) for name in named_markets if name not in read)
+        for name, pools in chain(pool_rows.grouped("market"), without_pools):
+            market = named_markets[name]
             labels = {(pool["market"], pool["pool"]): pool["symbol"] for pool in pools}
-            insured = backstops.get(market["market"])
+            insured = backstops.get(name)
             yield from self._group_pages(
-                f"markets/{market['market']}", "market", pools, trends.get(market["market"]), labels,
-                market=market, unread=unread.get(market["market"], []),
+                f"markets/{name}", "market", pools, trends.get(name), labels,
+                market=market, unread=unread.get(name, []),
                 backstop=None if insured is None else pool_terms.backstop(insured),
             )  # fmt: skip
 
     def _token_pages(
-        self, tokens: Sequence[Best], by_token: dict[str, list[Row]], trends: dict[str, GroupTrend]
-    ) -> Iterator[RenderedFile]:
-        for token in tokens:
-            pools = by_token[token.address]
+        self, pool_rows: PoolRows, trends: dict[str, GroupTrend]
+    ) -> Iterator[tuple[Best, Iterator[RenderedFile]]]:
+        """Each token, and its pages."""
+        for address, pools in pool_rows.grouped("token_address"):
+            token = best_of(address, pools)
             labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in pools}
-            yield from self._group_pages(
-                f"tokens/{token.address}", "token", pools, trends.get(token.address), labels, token=token
-            )
+            name = f"tokens/{address}"
+            yield token, self._group_pages(name, "token", pools, trends.get(address), labels, token=token)
 
     def _group_pages(
         self,
@@ -274,22 +282,20 @@ class _Site:
             yield self._page(page.key, template, page=page, charts=charts, bucket=bucket, **context)
 
 
-def _curves(tables: Tables) -> dict[tuple[str, str], Markup]:
-    """The utilization curves, by market and pool, of those for which the protocol gives one."""
-    drawn = {}
-    for (protocol,), pools in tables.pools.group_by("protocol", maintain_order=True):
+def _curves(pools: pl.DataFrame, parameters: Mapping[tuple[str, str], Sequence[Parameter]]) -> Iterator[Markup]:
+    """The utilization curve of each pool, empty where the protocol gives none."""
+    drawn: dict[int, Markup] = {}
+    for (protocol,), own in pools.with_row_index("place").group_by("protocol", maintain_order=True):
         module = PROTOCOLS.get(str(protocol))
         if module is None:
             continue
-        places: list[tuple[str, str]] = pools.select("market", "pool").rows()
-        points = module.rate_curves(pools, [tables.parameters.get(place, ()) for place in places])
-        now = pools.select(
-            "accrued_utilization", "accrued_borrow_apr", "utilization_decimals", "apr_decimals"
-        ).rows()  # fmt: skip
-        for position, own in points.items():
-            utilization, rate, *scales = now[position]
-            drawn[places[position]] = curve(own, (utilization, rate), (scales[0], scales[1]))
-    return drawn
+        columns = ("place", "accrued_utilization", "accrued_borrow_apr", "utilization_decimals", "apr_decimals")
+        now = own.select(columns).rows()
+        given = [parameters.get(place, ()) for place in own.select("market", "pool").iter_rows()]
+        for position, points in module.rate_curves(own, given).items():
+            place, utilization, rate, *scales = now[position]
+            drawn[place] = curve(points, (utilization, rate), (scales[0], scales[1]))
+    return (drawn.get(place, Markup()) for place in range(pools.height))
 
 
 def _pool_charts(trend: Trend) -> tuple[Markup, ...]:

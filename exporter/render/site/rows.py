@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import polars as pl
@@ -58,12 +60,49 @@ def market_rows(tables: Tables) -> list[Row]:
     return by_value(tables.markets.join(sums, on="market", how="left", maintain_order="left").iter_rows(named=True))
 
 
-def pool_rows(tables: Tables, symbols: Symbols) -> list[Row]:
-    """All pools that were read, in the order of the frame, each with its symbol as people know it."""
-    rows = list(tables.pools.select(_POOL_COLUMNS).iter_rows(named=True))
-    for row in rows:
-        row["symbol"] = symbols.of(row["symbol"], row["token_address"])
-    return rows
+class PoolRows:
+    """The rows of all pools that were read, each with its symbol as people know it; few at a time are objects."""
+
+    def __init__(self, tables: Tables, symbols: Symbols) -> None:
+        """Of a run."""
+        known = [symbols.of(*row) for row in tables.pools.select("symbol", "token_address").iter_rows()]
+        self._pools = tables.pools.select(_POOL_COLUMNS).with_columns(pl.Series("symbol", known, pl.String()))
+
+    def by_value(self) -> _RowsByValue:
+        """All of them, by value."""
+        return _RowsByValue(self._pools, self._order())
+
+    def grouped(self, key: str) -> Iterator[tuple[str, list[Row]]]:
+        """The rows of each market or token, a column, by value; in the order of its names."""
+        rows = _RowsByValue(self._pools, self._order(key))
+        for name, group in groupby(rows, key=itemgetter(key)):
+            yield name, list(group)
+
+    def _order(self, *keys: str) -> pl.Series:
+        """The places of the rows as they are by these columns and then by value, those without one last."""
+        by = [*keys, "tvl_usd_cents"]
+        falling = [name == "tvl_usd_cents" for name in by]
+        rows = self._pools.select(by).with_row_index("place")
+        return rows.sort(by, descending=falling, nulls_last=falling, maintain_order=True)["place"]
+
+
+class _RowsByValue(Sequence[Row]):
+    """Rows of a frame in an order of their own, made when they are asked for."""
+
+    def __init__(self, rows: pl.DataFrame, order: pl.Series) -> None:
+        self._rows, self._order = rows, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, int):
+            return self._rows.row(self._order[place], named=True)
+        return self._rows[self._order[place]].rows(named=True)
+
+    def __iter__(self) -> Iterator[Row]:
+        for start in range(0, len(self), 1_000):
+            yield from self[start : start + 1_000]
 
 
 def by_value(rows: Iterable[Row]) -> list[Row]:
@@ -71,35 +110,22 @@ def by_value(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["tvl_usd_cents"] is None, -(row["tvl_usd_cents"] or 0)))
 
 
-def grouped(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
-    """Rows by a column, each group by value."""
-    groups: dict[str, list[Row]] = {}
-    for row in by_value(rows):
-        groups.setdefault(row[key], []).append(row)
-    return groups
-
-
-def best_by_token(by_token: Mapping[str, Sequence[Row]]) -> list[Best]:
-    """The tokens by value. Of two pools with the same rate the one of greater value is named."""
-    found = []
-    for address, pools in by_token.items():
-        lending, no_supply = _counted(pools, "can_supply")
-        loans, no_borrow = _counted(pools, "can_borrow")
-        left = [pool for pool in loans if _left(pool) > 0]
-        values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
-        found.append(
-            Best(
-                address=address,
-                symbol=pools[0]["symbol"],
-                pool_count=len(pools),
-                tvl_usd_cents=sum(values) if values else None,
-                supply=max(lending, key=lambda pool: pool["supply_apy_bps"], default=None),
-                borrow=min(left, key=lambda pool: pool["borrow_apy_bps"], default=None),
-                no_supply=no_supply,
-                no_borrow="all lent out" if loans else no_borrow,
-            )
-        )
-    return sorted(found, key=lambda token: (token.tvl_usd_cents is None, -(token.tvl_usd_cents or 0), token.address))
+def best_of(address: str, pools: Sequence[Row]) -> Best:
+    """A token, of its pools by value. Of two with the same rate the one of greater value is named."""
+    lending, no_supply = _counted(pools, "can_supply")
+    loans, no_borrow = _counted(pools, "can_borrow")
+    left = [pool for pool in loans if _left(pool) > 0]
+    values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
+    return Best(
+        address=address,
+        symbol=pools[0]["symbol"],
+        pool_count=len(pools),
+        tvl_usd_cents=sum(values) if values else None,
+        supply=max(lending, key=lambda pool: pool["supply_apy_bps"], default=None),
+        borrow=min(left, key=lambda pool: pool["borrow_apy_bps"], default=None),
+        no_supply=no_supply,
+        no_borrow="all lent out" if loans else no_borrow,
+    )
 
 
 def _counted(pools: Sequence[Row], gate: str) -> tuple[list[Row], str]:
