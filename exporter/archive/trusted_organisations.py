@@ -6,7 +6,7 @@ from datetime import date
 from importlib.resources import files
 from pathlib import Path
 
-from exporter.archive.stellar_proof import RefusedError, Trust, read_trust
+from exporter.archive.stellar_proof import Proven, RefusedError, Trust, read_trust
 from exporter.deployments.networks import network_of
 from exporter.errors import ConfigError
 
@@ -44,6 +44,11 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
             "(docs/proofs.md has its form)"
         )
     return file.read_bytes(), f"{name}.json"
+
+
+def signed_by(proven: Proven, trust: Trust) -> int:
+    """How many of the trusted organisations signed: more than half of their validators did."""
+    return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())
 
 
 def days_old(trust: Trust, today: date) -> int:

@@ -29,6 +29,7 @@ from exporter.tree.documents import (
     AssetsPage,
     HistoryManifest,
     OpenApiDocument,
+    ProofList,
     SystemStatus,
 )
 from exporter.tree.families import (
@@ -42,6 +43,7 @@ from exporter.tree.families import (
     PAGE,
     POINTER,
     POINTER_KEY,
+    PROOF,
     RUN,
     RUN_FILES,
     YIELDS,
@@ -222,7 +224,7 @@ class TreeChecker:
             self._parquet[key] = read_parquet(whole, key, data, sha256)
             if self._made_again is not None:
                 self._made_again.add(key, data)
-        elif family is EVIDENCE:
+        elif family is EVIDENCE or family is PROOF:
             if names["sha256"] != sha256:
                 raise CheckError(f"its content has the digest {sha256}")
         elif family is YIELDS:
@@ -258,7 +260,7 @@ class TreeChecker:
         whole, document = self.whole, parse_back(key, data, written)
         model = type(document)
         whole.looked.documents[model.__name__] += 1
-        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest):
+        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest | ProofList):
             whole.documents[model] = key, document
         if whole.run.listing is not None:
             whole.faults.add_all(key, KINDS.get(model, judge_unknown)(whole, key, document))

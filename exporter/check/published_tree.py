@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from exporter.check.checker import TreeChecker
+from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
 from exporter.check.run_files import Listed
 from exporter.check.table_log import table_faults
@@ -23,13 +24,16 @@ from exporter.errors import CheckError, SourceError
 from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import AssetsPage, HistoryManifest, SystemStatus, encode
+from exporter.tree.documents import AssetsPage, HistoryManifest, ProofList, SystemStatus, encode
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     LOG_PREFIX,
     OPENAPI_KEY,
     POINTER_KEY,
+    PROOF,
+    PROOFS,
+    family_of,
     kind_of,
     page_key,
 )
@@ -148,6 +152,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
             await _read_wanted(source, checker, progress)
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_table(source, checker)
+    await _read_proofs(source, checker, status)
     if isinstance(source, HttpSource):
         await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
     try:
@@ -278,6 +283,24 @@ async def _read_table(source: TreeSource, checker: TreeChecker) -> None:
         if not faults:
             return
     checker.whole.faults.add_all(LOG_PREFIX, faults)
+
+
+async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
+    """The proofs of runs, which are none of their files, where any run was proven."""
+    data = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
+    if data is None:
+        return
+    checker.add(PROOFS.template, data, of_run=False)
+    listed = checker.whole.one(ProofList)
+    if listed is None:
+        return  # it cannot be read, which the checker has noted
+    files = dict[str, bytes]()
+    for key in named_files(listed):
+        if (content := await source.get(key, MAX_DOCUMENT_BYTES)) is not None:
+            files[key] = content
+            if family_of(key) is PROOF:
+                checker.add(key, content, of_run=False)
+    check_proofs(checker.whole, status, listed, files)
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:

@@ -29,7 +29,7 @@ from exporter.archive.stellar_proof import (
     check_proof,
     read_claims,
 )
-from exporter.archive.trusted_organisations import trust_file, trust_of
+from exporter.archive.trusted_organisations import signed_by, trust_file, trust_of
 from exporter.console import Console
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
 from exporter.job.evidence import unpacked
@@ -176,11 +176,6 @@ def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives
         raise ArchiveError(str(error)) from None
     confirmed, changed_since, not_looked_up = map(len, found)
     return Outcome(proven, len(claims.entries), confirmed, changed_since, not_looked_up, claims.calls)
-
-
-def signed_by(proven: Proven, trust: Trust) -> int:
-    """How many of the trusted organisations signed: more than half of their validators did."""
-    return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())
 
 
 def _bucket(archive: HistoryArchive, digest: bytes) -> Iterator[bytes]:

@@ -23,14 +23,14 @@ from msgspec import structs
 from exporter.archive.archive_places import Archives
 from exporter.archive.checkpoint_proof import make_proof
 from exporter.archive.stellar_proof import LEVELS, Trust
-from exporter.archive.trusted_organisations import days_old, trust_of
+from exporter.archive.trusted_organisations import days_old, signed_by, trust_of
 from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_tree
 from exporter.config import load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError
 from exporter.history.export import read_manifest
-from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against, signed_by
+from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against
 from exporter.job.report import RunReport
 from exporter.job.run import execute
 from exporter.publishing.standing import read_current_listing, read_published

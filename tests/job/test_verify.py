@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,10 +18,11 @@ from exporter.archive.archive_files import FolderFiles
 from exporter.archive.archive_snapshot import archive_snapshot
 from exporter.archive.checkpoint import HistoryArchive
 from exporter.archive.checkpoint_proof import NotProvableError
+from exporter.check.published_tree import check_tree
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
-from exporter.errors import RefutedError
+from exporter.errors import CheckError, RefutedError
 from exporter.job.prove import ProveResult, prove
 from exporter.job.verify import Verified, verify_tree
 from exporter.ledger.source import RawEntry
@@ -124,6 +126,56 @@ def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> N
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     assert f"proven: {proof['confirmed']} of {proof['entries']} entries of ledger 127" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"entries": 1}, r"proofs\.json: \$\.proofs\[0\]\.entries is 1, but its parts"),
+        ({"checkpoint": 191}, r"checkpoint is 191, which is not the one after 127"),
+        ({"observed_ledger": 126}, r"is of ledger 126, but names run 127-"),
+        ({"organisations_signed": 3}, r"v1/proofs/.*: proves ledger 127, signed by 4 of 4 organisations where 3 must"),
+        ({"organisations_signed": 2}, r"was signed by 2 of 4"),
+        ({"evidence_key": "v1/evidence/x.jsonl.gz"}, r"evidence_key is v1/evidence/x"),
+        ({"proof_sha256": "0" * 64}, r"which is not that of its digest"),
+        (
+            {"proof_key": f"v1/proofs/{'0' * 64}.json"},
+            r"v1/proofs/0+\.json: is missing, though v1/proofs",
+        ),
+        ({"run_id": 7}, r"proofs\.json: does not decode as ProofList"),
+    ],
+)
+def test_the_check_looks_at_proofs(
+    at_checkpoint: Signed, tmp_path: Path, changes: dict[str, object], said: str | None
+) -> None:
+    """The list of proofs says what its files say, and what the run has; a good one has no fault."""
+    at_checkpoint.prove()
+    out = tmp_path / "out"
+    shutil.copytree(at_checkpoint.out, out)
+    listed = json.loads((out / "v1" / "proofs.json").read_bytes())
+    listed["proofs"][0] |= changes
+    (out / "v1" / "proofs.json").write_bytes(json.dumps(listed, separators=(",", ":")).encode())
+
+    if said is None:
+        assert 1 == check_tree(str(out)).documents["ProofList"]
+        return
+    with pytest.raises(CheckError, match=said):
+        check_tree(str(out))
+
+
+def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) -> None:
+    """A proof file of other bytes is named, and one that the organisations of the tree's own list did not sign."""
+    at_checkpoint.prove()
+    out = tmp_path / "out"
+    shutil.copytree(at_checkpoint.out, out)
+    (file,) = (out / "v1" / "proofs").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'"ledger":127', b'"ledger":128'))
+    (out / "v1" / "verifier" / "trust.json").write_bytes(trust_document(validators(5)))
+
+    with pytest.raises(CheckError, match=r"its content has the digest") as caught:
+        check_tree(str(out))
+    assert "proves nothing" in str(caught.value)
 
 
 def test_a_run_between_checkpoints(tmp_path: Path) -> None:
