@@ -7,7 +7,6 @@ that a folder, a web server and a bucket can stand behind the same reader.
 from __future__ import annotations
 
 import hashlib
-import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -155,11 +154,3 @@ def hashed(pieces: Iterable[bytes], digest: bytes, what: str) -> Iterator[bytes]
         yield piece
     if running.digest() != digest:
         raise ArchiveError(f"{what}: its content has the SHA-256 {running.hexdigest()}; do not use this copy")
-
-
-def unpack_from(layout: struct.Struct, data: bytes, position: int, what: str) -> tuple[int, ...]:
-    """As `struct.Struct.unpack_from`. Raises `ArchiveError` where the bytes end too early."""
-    try:
-        return layout.unpack_from(data, position)
-    except struct.error:
-        raise ArchiveError(f"{what}: the bytes end too early") from None

@@ -105,7 +105,7 @@ def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
                 sets |= record.quorum_sets
                 for message in record.externalized:
                     if message.node in listed and message.quorum_set_hash in sets:
-                        named |= nodes_of(sets[message.quorum_set_hash], archive.label)
+                        named |= nodes_of(sets[message.quorum_set_hash])
     return len(named - listed)
 
 

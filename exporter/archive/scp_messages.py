@@ -11,16 +11,14 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.archive.archive_files import unpack_from
-from exporter.errors import ArchiveError
+from exporter.errors import ArchiveError, DecodeError
+from exporter.ledger.codec import xdr_walk as xdr
+from exporter.ledger.codec.xdr_walk import word
 
-MAX_MESSAGES: Final = 100_000
-MAX_VALUE_BYTES: Final = 4096
-MAX_QUORUM_SET_NODES: Final = 1000
-
-_PREPARE, _CONFIRM, _EXTERNALIZE, _NOMINATE = range(4)
-_WORD = struct.Struct(">I")
-_STATEMENT = struct.Struct(">I32sQI")
+_EXTERNALIZE: Final = 2
+_STATEMENT: Final = struct.Struct(">I32sQI").unpack_from
+_VALUE_AT: Final = 48 + 4
+"""Where an EXTERNALIZE message has its value: after the head of the statement, and a counter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,90 +43,44 @@ class ScpRecord:
 
 def decode_scp_record(record: bytes, what: str) -> ScpRecord:
     """Take an SCPHistoryEntry apart. Raises `ArchiveError` that begins with ``what``. No signature is verified."""
-    version, sets = _word(record, 0, what), _word(record, 4, what)
-    if version or sets > MAX_MESSAGES:
-        raise ArchiveError(f"{what}: a record of SCP messages has an unknown form")
-    position = 8
+    try:
+        return _decoded(record)
+    except DecodeError as error:
+        raise ArchiveError(f"{what}: {error}") from None
+    except struct.error:
+        raise ArchiveError(f"{what}: the bytes end inside a record of SCP messages") from None
+
+
+def _decoded(record: bytes) -> ScpRecord:
+    if word(record, 0)[0]:
+        raise DecodeError("unknown version of a record of SCP messages")
     quorum_sets = {}
+    sets, position = xdr.count_at(record, 4, 12), 8
     for _ in range(sets):
-        end = _quorum_set_end(record, position, what, 0)
+        end = xdr.quorum_set(record, position)
         quorum_sets[hashlib.sha256(record[position:end]).digest()] = record[position:end]
         position = end
-    ledger, count = _word(record, position, what), _word(record, position + 4, what)
-    position += 8
-    if count > MAX_MESSAGES:
-        raise ArchiveError(f"{what}: ledger {ledger} has {count} SCP messages")
+    (ledger,) = word(record, position)
     found = []
+    count, position = xdr.count_at(record, position + 4, 100), position + 8
     for _ in range(count):
-        begin = position
-        node_kind, node, slot, kind = _STATEMENT.unpack(_slice(record, position, _STATEMENT.size, what))
-        position += _STATEMENT.size
-        if node_kind or kind > _NOMINATE:
-            raise ArchiveError(f"{what}: an SCP message of ledger {ledger} is of an unknown kind")
-        value = quorum_set_hash = b""
+        end = xdr.scp_envelope(record, position)
+        node_kind, node, slot, kind = _STATEMENT(record, position)
+        if node_kind:
+            raise DecodeError(f"unknown kind of node: {node_kind}")
         if kind == _EXTERNALIZE:
-            value, position = _opaque(record, position + 4, what, MAX_VALUE_BYTES)
-            quorum_set_hash = _slice(record, position + 4, 32, what)
-            position += 36
-        elif kind == _CONFIRM:
-            position = _opaque(record, position + 4, what, MAX_VALUE_BYTES)[1] + 12 + 32
-        elif kind == _PREPARE:
-            position = _opaque(record, position + 32 + 4, what, MAX_VALUE_BYTES)[1]
-            for _ in range(2):
-                present = _word(record, position, what)
-                position = _opaque(record, position + 8, what, MAX_VALUE_BYTES)[1] if present else position + 4
-            position += 8
-        else:
-            position += 32
-            for _ in range(2):
-                values = _word(record, position, what)
-                position += 4
-                for _ in range(values):  # each takes bytes, so a false count ends with them
-                    position = _opaque(record, position, what, MAX_VALUE_BYTES)[1]
-        _, position = _opaque(record, position, what, 64)
-        if kind == _EXTERNALIZE:
-            found.append(Externalized(node, slot, value, quorum_set_hash, record[begin:position]))
+            at = position + _VALUE_AT
+            behind = xdr.opaque(record, at) + 4  # how many ballots were confirmed stands between
+            value = record[at + 4 : at + 4 + word(record, at)[0]]
+            found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
+        position = end
     if position != len(record):
-        raise ArchiveError(f"{what}: a record of SCP messages of ledger {ledger} does not end where it must")
+        raise DecodeError(f"a record of SCP messages of ledger {ledger} does not end where it must")
     return ScpRecord(ledger, quorum_sets, found)
 
 
-def nodes_of(quorum_set: bytes, what: str) -> set[bytes]:
+def nodes_of(quorum_set: bytes) -> set[bytes]:
     """The validators that a QuorumSet names, in its inner sets too."""
     nodes: set[bytes] = set()
-    _quorum_set_end(quorum_set, 0, what, 0, nodes)
+    xdr.quorum_set(quorum_set, 0, nodes)
     return nodes
-
-
-def _quorum_set_end(data: bytes, position: int, what: str, depth: int, nodes: set[bytes] | None = None) -> int:
-    count = _word(data, position + 4, what)
-    position += 8
-    if depth > 4 or count > MAX_QUORUM_SET_NODES:
-        raise ArchiveError(f"{what}: a quorum set has an unknown form")
-    if nodes is not None:
-        nodes.update(_slice(data, position + 36 * at + 4, 32, what) for at in range(count))
-    position += 36 * count
-    inner = _word(data, position, what)
-    position += 4
-    if inner > MAX_QUORUM_SET_NODES:
-        raise ArchiveError(f"{what}: a quorum set has an unknown form")
-    for _ in range(inner):
-        position = _quorum_set_end(data, position, what, depth + 1, nodes)
-    return position
-
-
-def _word(data: bytes, position: int, what: str) -> int:
-    return unpack_from(_WORD, data, position, what)[0]
-
-
-def _slice(data: bytes, position: int, size: int, what: str) -> bytes:
-    if position + size > len(data):
-        raise ArchiveError(f"{what}: the bytes end too early")
-    return data[position : position + size]
-
-
-def _opaque(data: bytes, position: int, what: str, max_bytes: int) -> tuple[bytes, int]:
-    length = _word(data, position, what)
-    if length > max_bytes:
-        raise ArchiveError(f"{what}: {length} bytes stand where {max_bytes} are the most")
-    return _slice(data, position + 4, length, what), position + 4 + (length + 3 & ~3)

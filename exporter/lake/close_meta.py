@@ -250,52 +250,12 @@ def _scp(data: bytes, position: int) -> int:
         sets = xdr.count_at(data, position + 4, 12)
         position += 8
         for _ in range(sets):
-            position = _quorum_set(data, position)
+            position = xdr.quorum_set(data, position)
         envelopes = xdr.count_at(data, position + 4, 100)
         position += 8
         for _ in range(envelopes):
-            position = _envelope(data, position)
+            position = xdr.scp_envelope(data, position)
     return position
-
-
-def _quorum_set(data: bytes, position: int) -> int:
-    count = 1
-    while count:
-        count -= 1
-        position += 4
-        position += 4 + 36 * xdr.count_at(data, position, 36)
-        count += xdr.count_at(data, position, 12)
-        position += 4
-    return position
-
-
-def _envelope(data: bytes, position: int) -> int:
-    (kind,) = word(data, position + 44)
-    position += 48
-    ballot = 4  # a counter, before an opaque value
-    match kind:
-        case 0:  # prepare
-            position = xdr.opaque(data, position + 32 + ballot)
-            for _ in range(2):
-                (there,) = word(data, position)
-                position += 4
-                if there:
-                    position = xdr.opaque(data, position + ballot)
-            position += 8
-        case 1:  # confirm
-            position = xdr.opaque(data, position + ballot) + 12 + 32
-        case 2:  # externalize
-            position = xdr.opaque(data, position + ballot) + 4 + 32
-        case 3:  # nominate
-            position += 32
-            for _ in range(2):
-                count = xdr.count_at(data, position, 4)
-                position += 4
-                for _ in range(count):
-                    position = xdr.opaque(data, position)
-        case _:
-            raise DecodeError(f"unknown kind of consensus statement: {kind}")
-    return xdr.opaque(data, position)
 
 
 def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, version: int) -> int:

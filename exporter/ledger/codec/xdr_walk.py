@@ -418,3 +418,47 @@ def contract_events(
         if seen is not None and there:
             seen(data[begin + 8 : begin + 40], begin, position)
     return position
+
+
+def quorum_set(data: bytes, position: int, nodes: set[bytes] | None = None) -> int:
+    """An SCPQuorumSet with its inner sets; the ids of the validators that they name are added to ``nodes``."""
+    count = 1
+    while count:
+        count -= 1
+        validators = count_at(data, position + 4, 36)
+        begin, position = position + 8, position + 8 + 36 * validators
+        if nodes is not None:
+            nodes.update(data[at + 4 : at + 36] for at in range(begin, position, 36))
+        count += count_at(data, position, 12)
+        position += 4
+    return position
+
+
+def scp_envelope(data: bytes, position: int) -> int:
+    """An SCPEnvelope."""
+    (kind,) = word(data, position + 44)
+    position += 48
+    ballot = 4  # a counter, before an opaque value
+    match kind:
+        case 0:  # prepare
+            position = opaque(data, position + 32 + ballot)
+            for _ in range(2):
+                (there,) = word(data, position)
+                position += 4
+                if there:
+                    position = opaque(data, position + ballot)
+            position += 8
+        case 1:  # confirm
+            position = opaque(data, position + ballot) + 12 + 32
+        case 2:  # externalize
+            position = opaque(data, position + ballot) + 4 + 32
+        case 3:  # nominate
+            position += 32
+            for _ in range(2):
+                count = count_at(data, position, 4)
+                position += 4
+                for _ in range(count):
+                    position = opaque(data, position)
+        case _:
+            raise DecodeError(f"unknown kind of consensus statement: {kind}")
+    return opaque(data, position)
