@@ -61,8 +61,8 @@ from exporter.lake.extracted_tables import Tables, extract_rows
 from exporter.lake.objects import LakeConfig
 from exporter.lake.proof import UNKNOWN_CODE, Tally
 from exporter.lake.replay import ReplayedState
-from exporter.lake.replayed_source import ReplayedSource
 from exporter.lake.wrongly_archived import wrongly_archived
+from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.stores.store import Store
@@ -211,9 +211,8 @@ class LakeJob:
         for _ in range(MAX_FIXPOINT):
             entries = plan.start.entries(watched.contracts, watched.keys)
             state = ReplayedState(entries, plan.start.ledger)
-            source = ReplayedSource(
-                state.entry, state.ledger, plan.start.close_time, answers_of(self._network.passphrase)
-            )
+            answers = answers_of(self._network.passphrase)
+            source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", answers)
             if plan.settings.discovery.enabled:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
             names = EventNames(self._deployments)
@@ -230,7 +229,7 @@ class LakeJob:
             watched |= used
         raise SourceError(f"after {MAX_FIXPOINT} readings of {plan.start.label} it still names further contracts")
 
-    async def _completed(self, source: ReplayedSource) -> list[Deployment]:
+    async def _completed(self, source: StoredSource) -> list[Deployment]:
         deployments = list(self._network.deployments)
         view = LedgerView(source)
         for name, module in PROTOCOLS.items():

@@ -26,13 +26,13 @@ from exporter.lake.close_meta import EVENT
 from exporter.lake.contract_event import decode_event
 from exporter.lake.proof import Prover, Tally
 from exporter.lake.replay import ReplayedState, WronglyArchived
-from exporter.lake.replayed_source import AnswersAt, ReplayedSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
+from exporter.ledger.stored_source import AnswersAt, StoredSource
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, ProtocolReading
@@ -197,7 +197,7 @@ class ReadBoundary:
     def of(cls, work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]) -> ReadBoundary:
         """Read all protocols at the state's ledger. Raises `SourceError` and the other errors of reading."""
         network = network_of(work.settings.passphrase)
-        source = ReplayedSource(state.entry, state.ledger, close_time, answers_of(network.passphrase))
+        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", answers_of(network.passphrase))
         opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
         around = Surroundings(work.deployments, list(found))
         program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)
@@ -205,7 +205,7 @@ class ReadBoundary:
         return cls(reading, used_by(reading.result, source, work.deployments))
 
 
-def used_by(readings: Sequence[ProtocolReading], source: ReplayedSource, deployments: Sequence[Deployment]) -> Watched:
+def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watched:
     """What a reading looked at: whole contracts, but of tokens and of contracts only asked who they are single keys."""
     tokens = {str(address) for reading in readings for address in reading.columns.get("token_address", ())}
     own = {contract.address for deployment in deployments for contract in deployment.contracts}

@@ -11,7 +11,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -23,8 +23,8 @@ from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.contract_storage import StorageAnswers
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.ledger.stored_source import StoredSource
 from exporter.protocols.base import Candidate, Origin, with_contract
 
 MAGIC = b"\x1f\x8b"
@@ -240,24 +240,12 @@ def _once(known: dict[Any, Any], key: object, value: object) -> None:
     known[key] = value
 
 
-@dataclass(slots=True)
-class EvidenceSource:
+class EvidenceSource(StoredSource):
     """A `LedgerSource` over evidence: what the run used is answered, and nothing else is."""
 
-    evidence: Evidence
-    label: str = "evidence"
-
-    async def tip(self) -> int:
-        return self.evidence.ledger
-
-    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Raises `SourceError` for a key that the run did not use."""
-        answers = []
-        for start in range(0, len(keys), MAX_KEYS_PER_REQUEST):
-            asked = tuple(keys[start : start + MAX_KEYS_PER_REQUEST])
-            found = {key: raw for key in asked if (raw := self._entry(key)) is not None}
-            answers.append(EntriesAnswer(self.evidence.ledger, asked, found, self.label))
-        return answers
+    def __init__(self, evidence: Evidence, label: str = "evidence") -> None:
+        self.evidence = evidence
+        super().__init__(self._entry, evidence.ledger, evidence.close_time, label)
 
     def _entry(self, key: bytes) -> RawEntry | None:
         if key not in self.evidence.entries:
@@ -270,8 +258,7 @@ class EvidenceSource:
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """Raises `SourceError` for a call that the run did not make."""
         if self.evidence.stored:
-            answers = StorageAnswers(self._entry, self.evidence.ledger, self.evidence.close_time)
-            return replace(answers.answer(call), endpoint=self.label)
+            return await super().simulate(call)
         answer = self.evidence.calls.get(call)
         if answer is None:
             raise SourceError(
@@ -279,9 +266,3 @@ class EvidenceSource:
                 "exporter makes other calls than the one that made it"
             )
         return answer
-
-    async def close_time(self, ledger: int) -> int:
-        """The close time of the ledger that it is of. Raises `SourceError` for any other."""
-        if ledger != self.evidence.ledger:
-            raise SourceError(f"the {self.label} is of ledger {self.evidence.ledger}, not of {ledger}")
-        return self.evidence.close_time

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.errors import DecodeError, SnapshotFileError
 from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
@@ -32,8 +32,8 @@ from exporter.ledger.codec.xdr_json import (
     ledger_key_to_json,
     shown,
 )
-from exporter.ledger.contract_storage import StorageAnswers
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.source import RawEntry
+from exporter.ledger.stored_source import StoredSource
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""
@@ -121,47 +121,16 @@ class LedgerSnapshot:
                     yield entry.contract, instance_of(entry)
 
 
-class SnapshotSource:
+class SnapshotSource(StoredSource):
     """A `LedgerSource` over a ledger snapshot file: everything is answered for the file's one ledger."""
 
     def __init__(self, snapshot: LedgerSnapshot, label: str = "ledger snapshot file") -> None:
         self.snapshot = snapshot
-        self.label = label
-        self._answers = StorageAnswers(self._seen, snapshot.ledger, snapshot.close_time)
-
-    async def tip(self) -> int:
-        return self.snapshot.ledger
-
-    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read any number of keys, in answers of at most 200."""
-        ledger = self.snapshot.ledger
-        distinct = tuple(dict.fromkeys(keys))
-        answers = []
-        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
-            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
-            found: dict[bytes, RawEntry] = {}
-            for key in asked:
-                seen = self._seen(key)
-                if seen is not None:
-                    found[key] = seen
-            answers.append(EntriesAnswer(ledger, asked, found, self.label))
-        return answers
-
-    async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Nothing is run: what the file's entries tell is answered from them, all else is an error."""
-        return replace(self._answers.answer(call), endpoint=self.label)
+        super().__init__(self._seen, snapshot.ledger, snapshot.close_time, label)
 
     def _seen(self, key: bytes) -> RawEntry | None:
         stored = self.snapshot.entries.get(key)
         return None if stored is None else seen_at(key, stored, self.snapshot.ledger)
-
-    async def close_time(self, ledger: int) -> int:
-        """The close time of the file's ledger. Raises `SourceError` for any other ledger."""
-        if ledger != self.snapshot.ledger:
-            raise SourceError(
-                f"the {self.label} holds ledger {self.snapshot.ledger} only, not the close time of {ledger}"
-            )
-        return self.snapshot.close_time
 
 
 def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:

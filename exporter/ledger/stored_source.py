@@ -1,4 +1,4 @@
-"""The state that was replayed as a source for the one-ledger view, so that readers of protocols run on it unchanged.
+"""One ledger's entries as a source for the one-ledger view, so that readers of protocols run on them unchanged.
 
 Nothing executes contract code here. A call is answered from entries, by the rules of the contract's code
 (`exporter.ledger.contract_storage`); where there is none, its error is "not from storage".
@@ -7,6 +7,7 @@ Nothing executes contract code here. A call is answered from entries, by the rul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from exporter.errors import SourceError
@@ -35,7 +36,7 @@ AnswersAt = Callable[[Read, int, int], Answers]
 """Makes the answers of a ledger: from its entries, its number and its close time."""
 
 
-class ReplayedSource:
+class StoredSource:
     """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
 
     def __init__(
@@ -43,20 +44,20 @@ class ReplayedSource:
         read: Read,
         ledger: int,
         close_time: int,
+        label: str,
         answers: AnswersAt = StorageAnswers,
-        label: str = "the ledger lake",
     ) -> None:
         """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
         self.asked: dict[bytes, None] = {}
         self.called: dict[str, None] = {}
-        self._entry = read
+        self._look = read
         self._ledger, self._close_time = ledger, close_time
-        self._label = label
+        self.label = label
         self._answers = answers(self._read, ledger, close_time)
 
     def _read(self, key: bytes) -> RawEntry | None:
         self.asked[key] = None
-        return self._entry(key)
+        return self._look(key)
 
     async def tip(self) -> int:
         return self._ledger
@@ -68,16 +69,16 @@ class ReplayedSource:
         for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
             asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
             found = {key: entry for key in asked if (entry := self._read(key)) is not None}
-            answers.append(EntriesAnswer(self._ledger, asked, found, self._label))
+            answers.append(EntriesAnswer(self._ledger, asked, found, self.label))
         return answers
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """The answer from storage, or an error that says why there is none."""
         self.called[call.contract] = None
-        return self._answers.answer(call)
+        return replace(self._answers.answer(call), endpoint=self.label)
 
     async def close_time(self, ledger: int) -> int:
         """The close time of the ledger. Raises `SourceError` for any other."""
         if ledger != self._ledger:
-            raise SourceError(f"{self._label} was read at ledger {self._ledger} only, not at {ledger}")
+            raise SourceError(f"the {self.label} holds ledger {self._ledger} only, not the close time of {ledger}")
         return self._close_time
