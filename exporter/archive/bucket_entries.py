@@ -16,9 +16,9 @@ from exporter.ledger.codec.entries import (
     CONTRACT_DATA,
     TRUSTLINE,
     TTL,
+    key_of_entry,
     ledger_key_end,
 )  # fmt: skip
-from exporter.ledger.codec.scval import read_address, read_value
 
 META: Final = b"\xff\xff\xff\xff"
 LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted
@@ -28,7 +28,7 @@ INIT: Final = b"\0\0\0\2"
 _ENTRY_KIND = slice(8, 12)  # in a record that holds an entry: after the record's kind and the last change
 _KEY_KIND = slice(4, 8)  # in a record that holds a key
 _CONTRACT_DATA = CONTRACT_DATA.to_bytes(4, "big")
-_KEY_BYTES: Final = {CONTRACT_CODE: 32, TTL: 32, CONFIG_SETTING: 4, ACCOUNT: 36}
+_KEY_BYTES: Final = {TTL: 32, CONFIG_SETTING: 4, ACCOUNT: 36}
 
 
 class BucketEntry(NamedTuple):
@@ -75,20 +75,13 @@ def key_of(record: bytes) -> bytes:
     if record[:4] not in (LIVE, INIT):
         raise DecodeError(f"a bucket's record is of the unknown kind {record[:4].hex()}")
     kind = kind_of(record)
-    if kind == CONTRACT_DATA:
-        if record[12:16] != bytes(4):
-            raise DecodeError("unknown extension of a contract data entry")
+    if kind in (CONTRACT_DATA, CONTRACT_CODE):
+        if int.from_bytes(record[12:16], "big") > (kind == CONTRACT_CODE):
+            raise DecodeError(f"unknown extension of an entry of kind {kind}")
         try:
-            _, end = read_value(record, read_address(record, 16)[1])
+            return key_of_entry(record[4:])
         except struct.error:
             raise DecodeError("the bytes end inside a key") from None
-        return _CONTRACT_DATA + record[16 : end + 4]
-    if kind == CONTRACT_CODE:
-        (extension,) = struct.unpack_from(">I", record, 12)
-        if extension > 1:
-            raise DecodeError("unknown extension of a contract code entry")
-        start = 16 + (48 if extension else 0)
-        return record[_ENTRY_KIND] + record[start : start + 32]
     if kind == TRUSTLINE:
         return record[8 : ledger_key_end(record, 8)]
     if kind in _KEY_BYTES:

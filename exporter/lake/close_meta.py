@@ -17,6 +17,7 @@ from typing import Final
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import xdr_walk as xdr
+from exporter.ledger.codec.entries import key_of_entry
 from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
 from exporter.ledger.codec.xdr_walk import word
 
@@ -174,17 +175,6 @@ def _changes(data: bytes, position: int, found: list[Change]) -> int:
                 found.append(Change(kind, key_of_entry(entry), entry))
         position = end
     return position
-
-
-def key_of_entry(entry: bytes) -> bytes:
-    """The LedgerKey XDR of a LedgerEntry of contract data, contract code or a time to live."""
-    kind = entry[4:8]
-    if kind == b"\0\0\0\x06":
-        return kind + entry[12 : xdr.contract_data_key_end(entry, 12)]
-    if kind == b"\0\0\0\x09":
-        return kind + entry[8:40]
-    begin = 12 + (48 if word(entry, 8)[0] else 0)
-    return kind + entry[begin : begin + 32]
 
 
 def _transaction_meta(

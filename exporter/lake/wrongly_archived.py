@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.deployments.networks import NETWORKS
-from exporter.lake.close_meta import key_of_entry
 from exporter.lake.replay import WronglyArchived
+from exporter.ledger.codec.entries import key_of_entry
 
 DATA = "wrongly_archived.parquet"
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.lake import wrongly_archived
-from exporter.lake.close_meta import key_of_entry
+from exporter.ledger.codec.entries import key_of_entry
 from exporter.ledger.codec.xdr_walk import ledger_entry
 
 

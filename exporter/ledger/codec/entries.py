@@ -11,17 +11,13 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import scval
+from exporter.ledger.codec import scval, xdr_walk
 from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_scval, read_value
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol
 from exporter.ledger.source import RawEntry
 
 ACCOUNT: Final = 0
 TRUSTLINE: Final = 1
-OFFER: Final = 2
-DATA: Final = 3
-CLAIMABLE_BALANCE: Final = 4
-LIQUIDITY_POOL: Final = 5
 CONTRACT_DATA: Final = 6
 CONTRACT_CODE: Final = 7
 CONFIG_SETTING: Final = 8
@@ -30,7 +26,7 @@ TTL: Final = 9
 _OF_CONTRACT: Final = struct.pack(">II", CONTRACT_DATA, 1)
 _INSTANCE_KEY_END: Final = encode_scval(INSTANCE_KEY) + struct.pack(">I", 1)
 
-_word = struct.Struct(">I").unpack_from
+_word = xdr_walk.word
 _two_words = struct.Struct(">II").unpack_from
 
 TEMPORARY: Final = 0
@@ -103,6 +99,17 @@ def ttl_key(key: bytes) -> bytes:
     return b"\0\0\0\x09" + hashlib.sha256(key).digest()
 
 
+def key_of_entry(entry: bytes) -> bytes:
+    """The LedgerKey XDR of a LedgerEntry of contract data, contract code or a time to live."""
+    kind = entry[4:8]
+    if kind == b"\0\0\0\x06":
+        return kind + entry[12 : xdr_walk.contract_data_key_end(entry, 12)]
+    if kind == b"\0\0\0\x09":
+        return kind + entry[8:40]
+    begin = 12 + (48 if _word(entry, 8)[0] else 0)
+    return kind + entry[begin : begin + 32]
+
+
 def decode_contract_data(data: bytes) -> ContractData:
     """Decode the LedgerEntryData XDR of a contract data entry. Raises `DecodeError` for any other bytes."""
     try:
@@ -160,21 +167,12 @@ def _read_data_key(data: bytes, position: int) -> tuple[ContractDataKey, int]:
 def ledger_key_end(data: bytes, position: int) -> int:
     """Where the LedgerKey that begins at ``position`` ends, for the kinds that a footprint can hold."""
     try:
-        (kind,) = struct.unpack_from(">I", data, position)
+        (kind,) = _word(data, position)
         if kind == CONTRACT_DATA:
             return _read_data_key(data, position)[1]
-        if kind in (CONTRACT_CODE, TTL):
-            end = position + 36
-        elif kind == ACCOUNT:
-            end = position + 40
-        elif kind == TRUSTLINE:
-            (asset,) = struct.unpack_from(">I", data, position + 40)
-            sizes = {0: 4, 1: 4 + 4 + 36, 2: 4 + 12 + 36, 3: 4 + 32}  # native, alphanum4, alphanum12, pool share
-            if asset not in sizes:
-                raise DecodeError(f"unknown kind of asset: {asset}")
-            end = position + 40 + sizes[asset]
-        else:
+        if kind not in (ACCOUNT, TRUSTLINE, CONTRACT_CODE, TTL):
             raise DecodeError(f"a footprint cannot hold a key of kind {kind}")
+        end = xdr_walk.ledger_key(data, position)
     except struct.error:
         raise DecodeError("the bytes end inside a key") from None
     if end > len(data):
