@@ -10,7 +10,7 @@ from exporter.localnet.network import CODE
 
 
 class StandInAnswers(LedgerState):
-    """Answers calls at one ledger as the embedded server does (`exporter.lake.replayed_source.Answers`)."""
+    """Answers calls at one ledger as the embedded server does (`exporter.ledger.stored_source.Answers`)."""
 
     def __init__(self, read: Callable[[bytes], RawEntry | None], ledger: int, close_time: int) -> None:
         """Args: what gives the entry under a key; of which ledger; and when that closed."""
