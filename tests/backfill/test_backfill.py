@@ -96,7 +96,7 @@ def test_rows_are_those_of_runs(whole: MemoryStore, snapshots: list[Path]) -> No
     assert all("not from storage" in reason for reason in rows["price_reason"])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_order_and_batches_make_no_difference(
     whole: MemoryStore, snapshots: list[Path], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from exporter.deployments.local import LOCAL_ROUTER, made_address
-from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec import entries
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.ledger.router import BUNDLE_SIZE, CALLER, MIN_BUNDLE
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64
+from exporter.ledger.router import BUNDLE_SIZE, MIN_BUNDLE
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.rpc.wire import footprint_parts
@@ -31,7 +31,7 @@ from exporter.localnet.contracts import (
     price_key,
 )
 from exporter.localnet.made import MadeNetwork
-from exporter.localnet.made_assets import Feed, FeedKind, made_account
+from exporter.localnet.made_assets import FeedKind, made_account
 from exporter.localnet.network import CODE
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -144,35 +144,6 @@ def test_the_native_asset_of_mainnet_has_the_same_instance(mainnet_snapshot_path
 
 
 ROUTER = LOCAL_ROUTER.address
-
-
-@pytest.fixture(scope="module")
-def network() -> MadeNetwork:
-    """A made network that no test advances."""
-    return MadeNetwork(pools=40)
-
-
-def invocation(contract: str, function: str, *arguments: ScVal, may_fail: bool = True) -> ScVal:
-    return vec(address(contract), symbol(function), vec(*arguments), (scval.BOOL, may_fail))
-
-
-def price_of(feed: Feed, may_fail: bool = True) -> ScVal:
-    return invocation(feed.oracle.contract, "lastprice", stellar_asset(feed.token), may_fail=may_fail)
-
-
-def simulate(network: MadeNetwork, *calls: ScVal) -> Simulation:
-    call = ContractCall(ROUTER, "exec", (address(CALLER), vec(*calls)))
-    return network.contracts.simulate(network.chain, network.chain.latest, call)
-
-
-def values(simulation: Simulation) -> tuple[ScVal, ...]:
-    assert simulation.result is not None, simulation.error
-    found: tuple[ScVal, ...] = decode_scval(simulation.result)[1]
-    return found
-
-
-def of_kind(network: MadeNetwork, kind: FeedKind) -> Feed:
-    return next(feed for feed in network.feeds if feed.kind is kind)
 
 
 def test_an_archived_entry_is_written() -> None:
