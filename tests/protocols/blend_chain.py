@@ -36,7 +36,6 @@ from tests.protocols.made_ledger import (
 _GENERATIONS = {"v1": blend.V1, "v2": blend.V2}
 CODE = {label: generation.wasm_hash for label, generation in _GENERATIONS.items()}
 RATE = {label: generation.rate_scale for label, generation in _GENERATIONS.items()}
-MODIFIER = {label: generation.modifier_scale for label, generation in _GENERATIONS.items()}
 
 # docs/protocols/blend.md, "Vectors", config A
 RESERVE_CONFIG: dict[str, int] = {

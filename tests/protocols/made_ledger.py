@@ -20,7 +20,6 @@ from exporter.ledger.codec.entries import (
     data_key,
     decode_contract_data,
     encode_contract_data,
-    instance_key,
 )
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
@@ -157,11 +156,6 @@ def lastprice(oracle: str, token: str) -> ContractCall:
     """The call that asks an oracle for a token's price (docs/protocols/blend.md, "Prices")."""
     asset = vec(symbol("Stellar"), address(contract(token)))
     return ContractCall(contract(oracle), "lastprice", (asset,))
-
-
-def key_of_instance(label: str) -> bytes:
-    """The ledger key of a contract's instance."""
-    return instance_key(contract(label))
 
 
 def pools_of(tables: Tables) -> set[tuple[str, str]]:
