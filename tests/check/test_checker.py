@@ -35,9 +35,11 @@ from tests.check.trees import (
     Files,
     add_listed,
     add_page,
+    assert_named,
     change,
     check,
     encoded,
+    faults,
     good_tree,
     keys,
     lie,
@@ -50,28 +52,7 @@ from tests.check.trees import (
     tree_of,
 )
 
-
-@pytest.fixture
-def files() -> Files:
-    """A good tree of its own."""
-    return good_tree()
-
-
 ENTRY = "<entry><id>urn:uuid:0</id><title>t</title><updated>2026-11-22T00:00:00Z</updated></entry>"
-
-
-def faults(files: Files, sample: int | None = None) -> list[str]:
-    """What the checker finds wrong."""
-    with pytest.raises(TreeFaultsError) as caught:
-        check(files, sample)
-    assert caught.value.total == len(caught.value.faults)
-    return [str(fault) for fault in caught.value.faults]
-
-
-def assert_named(files: Files, key: str, text: str) -> None:
-    """The checker names a key, with a text (a regular expression) about it."""
-    found = faults(files)
-    assert any(re.match(f"{re.escape(key)}: .*{text}", fault) for fault in found), found
 
 
 def first(files: Files, start: str, end: str = ".json") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,24 +17,10 @@ import pytest
 from exporter.check.published_tree import check_tree
 from exporter.check.whole import TreeFaultsError
 from exporter.tree.documents import page_token
-from tests.check.trees import Change, Files, change, check, encoded, good_tree, keys, lie, seal
+from tests.check.trees import Change, Files, assert_named, change, encoded, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
-
-
-@pytest.fixture
-def files() -> Files:
-    """A good tree of its own."""
-    return good_tree()
-
-
-def assert_named(files: Files, key: str, text: str) -> None:
-    """The checker names a key, with a text (a regular expression) about it."""
-    with pytest.raises(TreeFaultsError) as caught:
-        check(files)
-    found = [str(fault) for fault in caught.value.faults]
-    assert any(re.match(f"{re.escape(key)}: .*{text}", fault) for fault in found), found
 
 
 def parquet(files: Files, position: int) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
+import pytest
+
 from exporter.check.published_tree import check_source
-from exporter.check.whole import Looked
+from exporter.check.whole import Looked, TreeFaultsError
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -71,6 +74,20 @@ def check(files: Files, sample: int | None = None) -> Looked:
     for key, data in files.items():
         store.put(key, data)
     return asyncio.run(check_source(StoreSource(store), sample))
+
+
+def faults(files: Files, sample: int | None = None) -> list[str]:
+    """What the checker finds wrong."""
+    with pytest.raises(TreeFaultsError) as caught:
+        check(files, sample)
+    assert caught.value.total == len(caught.value.faults)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def assert_named(files: Files, key: str, text: str) -> None:
+    """The checker names a key, with a text (a regular expression) about it."""
+    found = faults(files)
+    assert any(re.match(f"{re.escape(key)}: .*{text}", fault) for fault in found), found
 
 
 def status_of(files: Files) -> Any:

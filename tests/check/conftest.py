@@ -1,0 +1,13 @@
+"""What tests of the checker start from."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.check.trees import Files, good_tree
+
+
+@pytest.fixture
+def files() -> Files:
+    """A good tree of its own."""
+    return good_tree()
