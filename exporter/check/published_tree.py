@@ -21,13 +21,13 @@ from exporter.check.table_log import table_faults
 from exporter.check.walks import ALL, Listing, Run, decode_row
 from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
-from exporter.publishing.standing import INTENT_KEY, Intent
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import AssetsPage, HistoryManifest, ProofList, SystemStatus, encode
+from exporter.tree.documents import AssetsPage, HistoryManifest, Intent, ProofList, SystemStatus, encode
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
+    INTENT_KEY,
     LOG_PREFIX,
     OPENAPI_KEY,
     POINTER_KEY,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from exporter.deployments import Deployment, KnownContract, deployments_of, router_of
 from exporter.deployments.local import LOCAL, LOCAL_ROUTER
+from exporter.ledger.codec import strkey
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +45,11 @@ def network_of(passphrase: str) -> Network:
 def network_id(passphrase: str) -> str:
     """SHA-256 of a passphrase, 64 lowercase hex digits: how ledger snapshot files name their network."""
     return hashlib.sha256(passphrase.encode()).hexdigest()
+
+
+@lru_cache
+def native_asset(passphrase: str) -> str:
+    """The contract of a network's native asset: SHA-256 over the contract id preimage of asset type native (CAP-46)."""
+    network = hashlib.sha256(passphrase.encode()).digest()
+    preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
+    return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())

@@ -40,18 +40,19 @@ from exporter.history.manifest import (
 )
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.retention import forget_superseded
-from exporter.publishing.standing import (
-    INTENT_KEY,
-    Intent,
-    Published,
-    read_current_listing,
-    read_intent,
-    read_published,
-    refuse_not_newer,
-)
+from exporter.publishing.standing import Published, read_current_listing, read_intent, read_published, refuse_not_newer
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
-from exporter.tree.documents import HistoryManifest, ManifestFile, RunManifest, SystemStatus, timestamp
-from exporter.tree.families import FAMILIES, HISTORY_MANIFEST_KEY, POINTER_KEY, RUN, RUN_FILES, is_listing, kind_of
+from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.tree.families import (
+    FAMILIES,
+    HISTORY_MANIFEST_KEY,
+    INTENT_KEY,
+    POINTER_KEY,
+    RUN,
+    RUN_FILES,
+    is_listing,
+    kind_of,
+)
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import ListingBuilder, RunListing

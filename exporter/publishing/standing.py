@@ -17,12 +17,10 @@ from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import POINTER_KEY, RUN
+from exporter.tree.documents import Intent
+from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
-
-INTENT_KEY = "v1/system/intent.json"
-"""Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 RUNS_PREFIX = RUN.prefix
 
@@ -47,18 +45,6 @@ class Pointer(Struct, frozen=True):
     manifest_sha256: str
     ledger_close_time: datetime | None = None
     network: str | None = None
-
-
-class Intent(Struct, frozen=True):
-    """Written before a run replaces its first document.
-
-    While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
-    already, so a run at an earlier ledger would take them backwards.
-    """
-
-    run_id: str
-    observed_ledger: _Ledger
-    started_at: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1078,3 +1078,15 @@ def token_of(digest: bytes) -> str:
 def timestamp(seconds: int) -> str:
     """Unix seconds as the documents write a time: RFC 3339, UTC, to the second, with a Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Intent(Struct, frozen=True):
+    """Written before a run replaces its first document.
+
+    While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
+    already, so a run at an earlier ledger would take them backwards.
+    """
+
+    run_id: str
+    observed_ledger: Annotated[int, Meta(ge=1)]
+    started_at: str

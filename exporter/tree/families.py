@@ -591,6 +591,9 @@ FAMILIES = (
 POINTER_KEY = POINTER.template
 """The file that is written last by every run."""
 
+INTENT_KEY = "v1/system/intent.json"
+"""Which run began to replace documents last. The publisher's own record, no part of the API."""
+
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
 OPENAPI_KEY = OPENAPI.template
 

@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from exporter.errors import CheckError, StoreError
 from exporter.publishing.retention import sweep
-from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError
+from exporter.publishing.standing import LedgerNotNewerError
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
+from exporter.tree.families import INTENT_KEY
 from tests.publishing.published_tree import (
     MadeRun,
     TestClock,

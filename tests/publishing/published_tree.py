@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
 from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.publishing.standing import INTENT_KEY, read_current_listing, read_published
+from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
-from exporter.tree.families import LOG_PREFIX, POINTER_KEY, RUN
+from exporter.tree.families import INTENT_KEY, LOG_PREFIX, POINTER_KEY, RUN
 from exporter.tree.files import FileKind, RenderedFile
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 

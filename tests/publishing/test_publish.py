@@ -17,12 +17,12 @@ import pytest
 from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
 from exporter.publishing.publish import RunSummary
 from exporter.publishing.retention import sweep
-from exporter.publishing.standing import INTENT_KEY, LedgerNotNewerError, check_newer
+from exporter.publishing.standing import LedgerNotNewerError, check_newer
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
 from exporter.tree.documents import HistoryManifest, RunManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY, LOG_PREFIX, POINTER_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, LOG_PREFIX, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (

@@ -13,10 +13,10 @@ import pytest
 import exporter.publishing.retention
 from exporter.errors import StoreError
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
-from exporter.publishing.standing import INTENT_KEY, RUNS_PREFIX, manifest_keys
+from exporter.publishing.standing import RUNS_PREFIX, manifest_keys
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.publishing.published_tree import (
     TestClock,

@@ -15,12 +15,12 @@ from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
-from exporter.publishing.standing import INTENT_KEY, read_intent, read_listing, read_published
+from exporter.publishing.standing import read_intent, read_listing, read_published
 from exporter.serve.folder_tree import Tree
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 
 DEEP = {
     "brackets": b"[" * 200_000,

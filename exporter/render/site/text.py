@@ -5,15 +5,13 @@ Short forms are rounded to the nearest, halves up, in integer arithmetic. What h
 
 from __future__ import annotations
 
-import hashlib
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from exporter.deployments.networks import NETWORKS, network_of
-from exporter.ledger.codec import strkey
+from exporter.deployments.networks import NETWORKS, native_asset, network_of
 
 NO_PRICE = "no price"
 
@@ -237,14 +235,6 @@ def short_address(address: str) -> str:
 def words(name: str) -> str:
     """A name in the protocols' own spelling as words: ``admin_on_ice`` is ``admin on ice``."""
     return harmless(name).replace("_", " ")
-
-
-@lru_cache
-def native_asset(passphrase: str) -> str:
-    """The contract of a network's native asset: SHA-256 over the contract id preimage of asset type native (CAP-46)."""
-    network = hashlib.sha256(passphrase.encode()).digest()
-    preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
-    return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
 
 
 def not_mainnet(passphrase: str) -> str | None:

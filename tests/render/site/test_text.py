@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, native_asset
 from exporter.render.site import text
-from exporter.render.site.text import Symbols, cut, escaped, harmless, named, native_asset, prose
+from exporter.render.site.text import Symbols, cut, escaped, harmless, named, prose
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
