@@ -81,18 +81,22 @@ def check_required(whole: Whole) -> None:
     protocols = {} if entries is None else {entry.market: entry.protocol for entry in entries.data}
     rows = {(row.market, row.token_address) for row in listing if row.market in protocols}
     totals = {place for market, token in rows for place in places_of(market, token, protocols[market])}
-    required: tuple[tuple[type, Iterable[str]], ...] = (
-        (TokenDocument, map(token_key, listing.tokens)),
-        (AssetDetail, (asset_key(row.market, row.pool) for row in listing)),
-        (AssetHistory, (history_key(row.market, row.pool, bucket) for row in listing for bucket in BUCKET_NAMES)),
-        (TotalsHistory, (totals_key(*place, bucket) for place in totals for bucket in BUCKET_NAMES)),
+    required: tuple[Iterable[str], ...] = (
+        map(token_key, listing.tokens),
+        (asset_key(row.market, row.pool) for row in listing),
+        (history_key(row.market, row.pool, bucket) for row in listing for bucket in BUCKET_NAMES),
+        (totals_key(*place, bucket) for place in totals for bucket in BUCKET_NAMES),
     )
-    for model, keys in required:
+    for keys in required:
         # A tree of an earlier version has none of such documents; one that has some must have all.
-        if whole.looked.documents[model.__name__]:
-            for key in keys:
-                if key not in whole.seen:
-                    whole.faults.add(key, "is missing")
+        missing, found = [], False
+        for key in keys:
+            if key in whole.seen:
+                found = True
+            else:
+                missing.append(key)
+        for key in missing if found else ():
+            whole.faults.add(key, "is missing")
 
 
 def _listing(whole: Whole) -> Listing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -28,6 +28,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     AssetsPage,
     HistoryManifest,
+    ManifestFile,
     OpenApiDocument,
     ProofList,
     SystemStatus,
@@ -149,6 +150,12 @@ class TreeChecker:
             self._schemas = Schemas(document.components["schemas"])
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
+
+    def take_over(self, files: Iterable[ManifestFile]) -> None:
+        """Accept documents of the run before, whose checker saw them, that this run has unchanged."""
+        for file in files:
+            self.whole.seen.add(file.key)
+            self._files.add(file.key, file.kind, file.bytes, file.sha256)
 
     def wanted(self) -> list[str]:
         """Older pages of histories that documents led to since this was asked, and that the run does not list."""

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 import polars as pl
 
+import exporter
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.damage import refuse_other_rows
@@ -36,7 +37,7 @@ from exporter.history.schema import FRAME_SCHEMA
 from exporter.history.shelves import POOLS, TOTALS, Place
 from exporter.history.totals import Totals, places_of
 from exporter.stores.store import Store, StoredObject, read_many
-from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
@@ -44,6 +45,9 @@ STATE_KEY = "state/history-buckets.bin"
 
 PARTS_KEY = "state/history-buckets-{side}-{number}.bin"
 """The parts. There are two sides, written in turn, so that a run that dies while it writes leaves the other whole."""
+
+RENDERED_BY = f"{exporter.__version__} {SCHEMA_VERSION}"
+"""What renders documents: another version renders all of them anew."""
 
 STATE_VERSION = 3
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
@@ -59,12 +63,14 @@ BATCH_FILES = 256
 class Series:
     """The histories as they stand after the ledger ``through_ledger``, which closed at ``through_time``.
 
-    ``row_count`` counts the observations that went in; 0 for all three means that there was none yet.
+    ``row_count`` counts the observations that went in; 0 for all three means that there was none yet. ``settled`` is
+    the ledger at which this version rendered and published every newest document; 0 where that is not known.
     """
 
     through_ledger: int = 0
     through_time: int = 0
     row_count: int = 0
+    settled: int = 0
     side: int = 0
     scratch: Scratch = field(default_factory=Scratch)
     pools: Parts = field(init=False)
@@ -110,8 +116,17 @@ class Series:
         self.through_ledger, self.through_time = ledger, close_time
         self.row_count += observations.height
 
-    def heads(self) -> Iterator[RenderedFile]:
-        """Render the newest document of each history."""
+    def still_open(self, ledger: int, close_time: int) -> list[str]:
+        """The lengths of which no bucket will have closed by a time since the ledger at which all were rendered."""
+        if not self.settled == self.through_ledger == ledger:
+            return []
+        return [bucket.name for bucket in BUCKETS if bucket.start(self.through_time) == bucket.start(close_time)]
+
+    def heads(self, standing: Collection[str] = ()) -> Iterator[RenderedFile]:
+        """Render the newest document of each history.
+
+        Of the lengths in ``standing``, which are `still_open`, only those of histories that began since.
+        """
         first = pl.col("observed_ledger").min()
         places: dict[Place, int] = {}
         for part in self.pools:
@@ -121,14 +136,19 @@ class Series:
             ):
                 for place in places_of(market, token, protocol):
                     places[place] = min(ledger, places.get(place, ledger))
-            begun = begun.select("market", "pool", "observed_ledger")
-            for bucket in BUCKETS:
-                yield from part.shelf(bucket).heads(begun)
+            yield from self._heads(part, begun.select("market", "pool", "observed_ledger"), standing)
         schema = {"scope": pl.String(), "id": pl.String(), "observed_ledger": pl.Int64()}
         frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
         for part, begun in self.totals.split(frame):
-            for bucket in BUCKETS:
+            yield from self._heads(part, begun, standing)
+
+    def _heads(self, part: Part, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
+        new = begun.filter(pl.col("observed_ledger") > self.settled)
+        for bucket in BUCKETS:
+            if bucket.name not in standing:
                 yield from part.shelf(bucket).heads(begun)
+            elif new.height:
+                yield from part.shelf(bucket).heads_of(new)
 
     @property
     def first_seen(self) -> dict[str, int]:
@@ -158,6 +178,7 @@ class _State(msgspec.Struct, frozen=True):
     through_ledger: int
     through_time: int
     row_count: int
+    rendered_by: str
     side: int
     pools: list[str]
     totals: list[str]
@@ -185,7 +206,8 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
         and covered[-1].last_ledger == state.through_ledger
         and sum(file.rows for file in covered) == state.row_count
     )
-    series = Series(state.through_ledger, state.through_time, state.row_count, state.side)
+    settled = state.through_ledger if state.rendered_by == RENDERED_BY else 0
+    series = Series(state.through_ledger, state.through_time, state.row_count, settled, state.side)
     return series if fits and _restore(store, state, series) else Series()
 
 
@@ -255,7 +277,7 @@ def save_series(store: Store, series: Series) -> int:
         size += len(data)
     pools = len(series.pools.parts)
     state = _State(
-        STATE_VERSION, series.through_ledger, series.through_time, series.row_count, side, digests[:pools],
+        STATE_VERSION, series.through_ledger, series.through_time, series.row_count, RENDERED_BY, side, digests[:pools],
         digests[pools:],
     )  # fmt: skip
     store.put(STATE_KEY, _encode(state))

@@ -81,8 +81,12 @@ class Shelf:
         for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
             buckets = [self.form.bucket(*row[3:]) for row in group]
             yield file_of(self._document(place, buckets[-1].last_ledger, buckets))
-        for *place, ledger in begun.join(self.closed, on=self.form.keys, how="anti").iter_rows():
-            yield file_of(self._document((place[0], place[1]), ledger, []))
+        yield from self.heads_of(begun.join(self.closed, on=self.form.keys, how="anti"))
+
+    def heads_of(self, begun: pl.DataFrame) -> Iterator[RenderedFile]:
+        """Render the newest document of places that have a first ledger and no closed bucket."""
+        for one, other, ledger in begun.iter_rows():
+            yield file_of(self._document((one, other), ledger, []))
 
     def _page(self, place: Place, buckets: list[Any]) -> RenderedFile:
         document = self._document(place, buckets[-1].last_ledger, buckets)

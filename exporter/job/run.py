@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -413,11 +413,14 @@ def publish(
     ):
         history = publication.history_manifest
         assert history is not None  # the run has a Parquet file
-
+        kept = publication.keep(
+            lambda ledger: series.still_open(ledger, tables.close_time) if replaced_ledger is None else ()
+        )
+        checker.take_over(kept.files)
         checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:
-            for file in chain([evidence], render(settings, store, tables, part, series, history)):
+            for file in chain([evidence], render(settings, store, tables, part, series, history, kept.lengths)):
                 progress.advance()
                 checker.add_rendered(file)
                 yield file
@@ -442,20 +445,26 @@ def _expected_files(store: Store) -> int | None:
 
 
 def render(
-    settings: Settings, store: Store, tables: Tables, part: HistoryPart, series: Series, history: HistoryManifest
+    settings: Settings,
+    store: Store,
+    tables: Tables,
+    part: HistoryPart,
+    series: Series,
+    history: HistoryManifest,
+    kept: Collection[str] = (),
 ) -> Iterator[RenderedFile]:
     """Everything but the pointer and the records of the run, in a stream of which no part is kept.
 
     ``part`` is the run's own Parquet file. ``series`` is carried on by this run, and by one that came between since
     it was brought up to date; pages that are complete by now come first. ``history`` is the manifest with this run's
-    file.
+    file. ``kept`` are the lengths of bucket whose newest documents stand already.
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
     yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops)
     yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
-    yield from series.heads()
+    yield from series.heads(kept)
     means = Means()
     periods = means.noted(periods_of(series.pools, tables.close_time, tables.pools))
     yield from render_details(tables, PROTOCOLS, periods)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,6 +39,7 @@ from exporter.history.manifest import (
     refuse_lost_manifest,
 )
 from exporter.publishing.history_step import replace_history
+from exporter.publishing.kept_histories import KeptHistories, kept_histories
 from exporter.publishing.retention import forget_superseded
 from exporter.publishing.standing import Published, read_current_listing, read_intent, read_published, refuse_not_newer
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
@@ -132,9 +133,21 @@ class Publication:
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
         self._listing = ListingBuilder()
         self._page_digests: dict[int, int] = {}
-        self._pages = Written()
+        self._pages = self._kept = Written()
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replacing)
         """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
+
+    def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
+        """Take over newest documents of histories from the published run, instead of having them in the stream.
+
+        ``lengths`` tells the lengths of bucket of which none closed since that run, by its ledger.
+        """
+        if self._published is None:
+            return KeptHistories()
+        kept = kept_histories(self._store, self._published.pointer, lengths(self._published.pointer.observed_ledger))
+        self._listing.extend(kept.files)
+        self._kept = Written(unchanged=len(kept.files))
+        return kept
 
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Take in pages and documents, as a stream in any order. Pages are written as they come; documents wait.
@@ -175,7 +188,7 @@ class Publication:
         replaced = store.put_many(self._documents) + store.put_many(self._listings)
         store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
         _move_pointer(store, pointer.data, self._published)
-        return PublishResult(run.summary, run.pages, run.history, replaced)
+        return PublishResult(run.summary, run.pages, run.history, replaced + self._kept)
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
         """List every file of the stream, pass the pages on, and let the documents wait."""

@@ -138,6 +138,10 @@ class ListingBuilder:
         if len(self._rows) >= CHUNK_FILES:
             self._end_chunk()
 
+    def extend(self, listing: RunListing) -> None:
+        """List all files of another listing."""
+        self._chunks.append(listing.frame)
+
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
         self._end_chunk()

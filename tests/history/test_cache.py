@@ -175,18 +175,22 @@ def test_a_state_of_another_history_is_not_used() -> None:
     assert 0 == load_series(historian.store, None, LEDGER + 4).through_ledger
 
 
-@pytest.mark.parametrize("damage", ["is missing", "is not the file"])
+@pytest.mark.parametrize("damage", ["is missing", "is not the file", "has 5 rows, but it has 2"])
 def test_a_lost_history_file_is_named(damage: str) -> None:
     """A file that the manifest names and the store does not have, or has otherwise, is an error and no gap."""
     historian = after_runs(3)
     manifest = read_history_manifest(historian.store)
     assert manifest is not None
     key = manifest.files[1].key
-    historian.store.delete([key])
+    if damage.startswith("has"):
+        manifest.files[1] = msgspec.structs.replace(manifest.files[1], rows=5)
+    else:
+        historian.store.delete([key])
     if damage == "is not the file":
         historian.store.put(key, b"PAR1")
 
     with pytest.raises(StoreError, match=f"{key} {damage}"):
         list(catch_up(historian.store, manifest, LEDGER + 3, Series()))
+    manifest.files[1] = msgspec.structs.replace(manifest.files[1], rows=2)
     # A series that knows it already has no need of it.
     assert [] == list(catch_up(historian.store, manifest, LEDGER + 3, loaded(historian, LEDGER + 3)))

@@ -116,6 +116,8 @@ def test_a_part(store: FolderStore, tmp_path: Path) -> None:
 
     assert [1001, 1002, 1003] == frame["observed_ledger"].to_list()
     assert {(market, token)} == set(frame.select("market", "token_address").iter_rows())
+    nothing = exported(store, tmp_path / "nothing.parquet", "--market", contract(99))
+    assert (NAMES, 0) == (nothing.columns, nothing.height)
     result = run("export", store.uri, "--out", str(tmp_path / "b.csv"), "--from", "2026-11-03", "--log-format", "json")
     assert (4, 1) == tuple(json.loads(result.stderr.splitlines()[-1])[name] for name in ("rows", "files"))
 
@@ -129,13 +131,6 @@ def test_files_of_before_the_terms(store: FolderStore, tmp_path: Path) -> None:
     assert found.equals(scanned)
     assert (NAMES, 20) == (found.columns, found.height)
     assert {1002} == set(found.filter(pl.col("can_borrow").is_null())["observed_ledger"])
-
-
-def test_nothing_selected(store: FolderStore, tmp_path: Path) -> None:
-    """A selection without a row gives a file with all columns and no row."""
-    frame = exported(store, tmp_path / "a.parquet", "--market", contract(99))
-
-    assert (NAMES, 0) == (frame.columns, frame.height)
 
 
 @pytest.mark.parametrize("damage", ["missing", "other"])
@@ -168,10 +163,12 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
         (("export", store.uri, "--out", str(tmp_path / "no" / "a.csv")), 2, "cannot write"),
         (("export", str(tmp_path), "--out", str(tmp_path / "a.csv")), 3, f"has no {HISTORY_MANIFEST_KEY}"),
         (("list", str(tmp_path / "nowhere")), 3, "is not a folder"),
+        (("compact", str(tmp_path / "nowhere")), 3, "nowhere is not a folder"),
     ]
     for arguments, code, text in cases:
         result = run(*arguments)
         assert (code, True) == (result.exit_code, text in result.stderr), result.stderr
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_list(store: FolderStore) -> None:
@@ -198,11 +195,3 @@ def test_compact(store: FolderStore) -> None:
     assert "files before 2, files after 1" in result.stderr
     assert before.equals(every_row(store))
     assert "0 files would be made" == run("compact", store.uri, "--dry-run").stdout.strip()
-
-
-def test_compacting_nothing(tmp_path: Path) -> None:
-    """A place without a history is an error, and nothing is made there."""
-    result = run("compact", str(tmp_path / "nothing"))
-
-    assert (3, True) == (result.exit_code, "nothing is not a folder" in result.stderr)
-    assert not (tmp_path / "nothing").exists()

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from exporter.errors import StoreError
+from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series
 from exporter.history.buckets import BUCKETS
-from exporter.history.series import STATE_KEY
+from exporter.history.series import STATE_KEY, Series
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.files import RenderedFile
 from tests.jobs import run, settings_for
 
 RUNS = 4
@@ -39,6 +40,27 @@ class StubbornStore(MemoryStore):
         if key.startswith(STATE_PREFIX):
             raise StoreError(f"{key}: no space left")
         return super().put(key, data)
+
+
+class Counted:
+    """Counts the newest documents of histories that are rendered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.keys: list[str] = []
+        heads = Series.heads
+
+        def counting(own: Series, kept: Collection[str] = ()) -> Iterator[RenderedFile]:
+            self.keys.clear()
+            for file in heads(own, kept):
+                self.keys.append(file.key)
+                yield file
+
+        monkeypatch.setattr(Series, "heads", counting)
+
+    @property
+    def lengths(self) -> set[str]:
+        """The lengths of bucket of those that the last run rendered."""
+        return {key.rpartition("/")[2].removesuffix(".json") for key in self.keys}
 
 
 def publish_runs(store: Store, between: Callable[[], object]) -> tuple[dict[str, bytes], str]:
@@ -66,6 +88,53 @@ def test_what_becomes_of_the_state_changes_no_byte() -> None:
     other, said = publish_runs(stubborn, lambda: None)
     assert tree == other
     assert RUNS == said.count("the next run has to read the history again")
+
+
+def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run renders the lengths of which a bucket closed; all of a length of which one is lost; all after a failure.
+
+    Its files are those of a run that renders everything, as its id says.
+    """
+    rendered = Counted(monkeypatch)
+    network, store = MadeNetwork(pools=6), MemoryStore()
+    every = {bucket.name for bucket in BUCKETS}
+    with running(create_app(network)) as url:
+
+        def run_after(seconds: int, into: Store = store) -> tuple[set[str], str, int]:
+            """The lengths that a run rendered, its id, and when its ledger closed."""
+            if seconds:
+                network.close_seconds = seconds
+                network.advance()
+            code, facts = run(settings_for(None, url), into)
+            assert code == 0
+            return rendered.lengths, facts["run_id"], facts["ledger_close_time"]
+
+        lengths, _, time = run_after(0)
+        assert every == lengths
+        for seconds in (20, 300, 20, 3600, 7 * 86_400, 20):
+            alone = MemoryStore(store)  # where the state is lost; the store itself stays as it is
+            alone.put(STATE_KEY, b"")
+            everything, run_id, later = run_after(seconds, alone)
+            assert every == everything
+            closed = {bucket.name for bucket in BUCKETS if bucket.start(time) != bucket.start(later)}
+            assert (closed, run_id, later) == run_after(0)
+            time = later
+
+        lost = next(info.key for info in store.list("v1/assets/") if info.key.endswith("/history/1w.json"))
+        stored = store.get(lost)
+        assert stored is not None
+        store.delete([lost])
+        assert "1w" in run_after(20)[0]
+        assert stored == store.get(lost)
+
+        store.put(lost, stored.data[:-1] + b" ")
+        with pytest.raises(PublishedCheckError, match=lost):
+            run_after(20)
+        assert every == run_after(20)[0]
+        assert stored == store.get(lost)
+
+        monkeypatch.setattr(series, "RENDERED_BY", "another version")
+        assert every == run_after(20)[0]
 
 
 def test_pages_of_histories_outlive_the_retention_time() -> None:

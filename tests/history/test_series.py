@@ -147,20 +147,6 @@ def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> No
     assert ["1000000", "5"] == [document["data"][1][name] for name in ("supplied_usd_cents", "borrowed_usd_cents")]
 
 
-def test_weeks_begin_on_monday() -> None:
-    """The last second of a Sunday and the first of the Monday after it are in two weeks, and in two days."""
-    historian = Historian(MemoryStore())
-    for number, time in enumerate((MONDAY - 1, MONDAY, MONDAY + 7 * 86_400)):
-        observed = observe(Random(number), places(1, 1), LEDGER + number, time)
-        historian.run(observed, LEDGER + number, time)
-
-    (week,) = historian.walk(places(1, 1)[0], "1w")
-    assert [
-        ("2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
-        ("2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"),
-    ] == [(row["start_time"], row["end_time"]) for row in week["data"]]
-
-
 def test_first_seen_is_kept() -> None:
     """A token that vanishes and comes back has the ledger at which it came first, with the state and without."""
     historian = Historian(MemoryStore())
