@@ -15,6 +15,7 @@ from time import perf_counter
 
 from tests.bench import (
     backfill,
+    buckets,
     decode,
     edge,
     folders,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[bool], list[Finding]]] = {
     "largest": job.largest,
     "folders": folders.run,
     "history": history.run,
+    "buckets": buckets.run,
     "backfill": backfill.run,
     "lake": lake.run,
     "edge": edge.run,
