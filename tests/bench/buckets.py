@@ -50,7 +50,7 @@ def run(quick: bool = False) -> list[Finding]:
         ),
         Finding(
             f"memory that a pool more takes, between {sizes[0]:,} and {sizes[1]:,} pools", Spread.of([growth]),
-            "kB", Target(60, at_least=False),
+            "kB", Target(25, at_least=False),
         ),
     ]  # fmt: skip
 
