@@ -140,7 +140,7 @@ class ListingBuilder:
 
     def extend(self, listing: RunListing) -> None:
         """List all files of another listing."""
-        self._chunks.append(listing.frame)
+        self._chunks.append(listing.to_parquet())
 
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
