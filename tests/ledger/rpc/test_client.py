@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from itertools import pairwise
@@ -881,3 +881,25 @@ def test_every_request_is_an_event() -> None:
         ("getNetwork", B, 0, "ok", ""),
         ("getLedgerEntries", B, 2, "ok", ""),
     ] == [(each.method, each.endpoint, each.keys, each.outcome, each.detail) for each in bench.events]  # fmt: skip
+
+
+def test_a_transport_that_answers_from_memory_will_do() -> None:
+    """The seam takes httpx's own MockTransport, whose answers are not streamed; they are bounded as well."""
+    rpc = FakeRpc()
+    padding = deque(["", "x" * 20_000])
+
+    async def handler(request: httpx.Request) -> httpx.Response:
+        response = await rpc.handle_async_request(request)
+        return httpx.Response(200, json=json.loads(await response.aread()) | {"padding": padding[0]})
+
+    async def main() -> int:
+        limits = RpcLimits(max_response_bytes=10_000, attempts=1)
+        transport = httpx.MockTransport(handler)
+        async with RpcSource(["https://a.example"], PASSPHRASE, limits=limits, transport=transport) as source:
+            tip = await source.tip()
+            padding.popleft()
+            with pytest.raises(AllEndpointsFailedError, match="the answer is larger than 10,000 bytes"):
+                await source.tip()
+            return tip
+
+    assert LEDGER == asyncio.run(main())
