@@ -15,10 +15,10 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, counted
 from exporter.history.export import Moment, parse_moment
-from exporter.lake.boundaries import LakeLedgers, Ledgers, find_range
-from exporter.lake.extracted_tables import Tables
-from exporter.lake.objects import Lake, LakeConfig, decode_config
 from exporter.ledger.codec import strkey
+from exporter.past.lake.boundaries import LakeLedgers, Ledgers, find_range
+from exporter.past.lake.extracted_tables import Tables
+from exporter.past.lake.objects import Lake, LakeConfig, decode_config
 from exporter.stores import open_store
 
 CHANGES = "./lake-changes"

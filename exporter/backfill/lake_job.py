@@ -45,8 +45,10 @@ from exporter.discovery import Surroundings
 from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.job.reading import OpenSource, read_protocols, view_limits
-from exporter.lake.boundaries import boundaries, last_before
-from exporter.lake.change_files import (
+from exporter.ledger.stored_source import StoredSource
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.past.lake.boundaries import boundaries, last_before
+from exporter.past.lake.change_files import (
     ChangesWriter,
     Gap,
     LedgerChanges,
@@ -55,15 +57,13 @@ from exporter.lake.change_files import (
     read_facts,
     read_ledgers,
 )
-from exporter.lake.close_meta import STATE
-from exporter.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
-from exporter.lake.extracted_tables import Tables, extract_rows
-from exporter.lake.objects import LakeConfig
-from exporter.lake.proof import UNKNOWN_CODE, Tally
-from exporter.lake.replay import ReplayedState
-from exporter.lake.wrongly_archived import wrongly_archived
-from exporter.ledger.stored_source import StoredSource
-from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.past.lake.close_meta import STATE
+from exporter.past.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
+from exporter.past.lake.extracted_tables import Tables, extract_rows
+from exporter.past.lake.objects import LakeConfig
+from exporter.past.lake.proof import UNKNOWN_CODE, Tally
+from exporter.past.lake.replay import ReplayedState
+from exporter.past.lake.wrongly_archived import wrongly_archived
 from exporter.protocols import PROTOCOLS
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json

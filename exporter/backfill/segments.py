@@ -21,11 +21,6 @@ from exporter.discovery import Surroundings
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.parquet import render_history
 from exporter.job.reading import OpenSource, read_protocols, view_limits
-from exporter.lake.change_files import LedgerChanges, read_changes, read_ledgers
-from exporter.lake.close_meta import EVENT
-from exporter.lake.contract_event import decode_event
-from exporter.lake.proof import Prover, Tally
-from exporter.lake.replay import ReplayedState, WronglyArchived
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
@@ -34,6 +29,11 @@ from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import AnswersAt, StoredSource
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.past.lake.change_files import LedgerChanges, read_changes, read_ledgers
+from exporter.past.lake.close_meta import EVENT
+from exporter.past.lake.contract_event import decode_event
+from exporter.past.lake.proof import Prover, Tally
+from exporter.past.lake.replay import ReplayedState, WronglyArchived
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
@@ -72,7 +72,7 @@ class Watched:
 class Segment:
     """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
 
-    The changes are the two files of `exporter.lake.change_files`, so that neither side holds them as so many objects.
+    The changes are the two files of `exporter.past.lake.change_files`, so that neither side holds as many objects.
     ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
     """
 

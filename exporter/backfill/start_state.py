@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.lake.boundaries import Ledgers, ledger_at
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
+from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
+from exporter.past.lake.boundaries import Ledgers, ledger_at
 
 SOROBAN_PROTOCOL = 20
 
@@ -60,9 +60,9 @@ def snapshot_start(path: Path, passphrase: str) -> StartState:
 
 def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
     """The newest checkpoint of a history archive at or before a ledger. Raises `ArchiveError`, `ConfigError`."""
-    from exporter.archive.archive_files import FolderFiles
-    from exporter.archive.archive_places import RemoteFiles
-    from exporter.archive.checkpoint import HistoryArchive
+    from exporter.past.archive.archive_files import FolderFiles
+    from exporter.past.archive.archive_places import RemoteFiles
+    from exporter.past.archive.checkpoint import HistoryArchive
 
     archive = HistoryArchive(RemoteFiles(uri) if "://" in uri else FolderFiles(Path(uri)))
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.archive.archive_files import checkpoint_of
-from exporter.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
-from exporter.archive.trusted_organisations import signed_by
 from exporter.check.whole import Whole
+from exporter.past.archive.archive_files import checkpoint_of
+from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
+from exporter.past.archive.trusted_organisations import signed_by
 from exporter.tree.documents import Proof, ProofList, SystemStatus
 from exporter.tree.families import PROOF, PROOFS, TRUST
 

@@ -27,7 +27,6 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
-import exporter
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.damage import refuse_other_rows
@@ -37,7 +36,7 @@ from exporter.history.schema import FRAME_SCHEMA
 from exporter.history.shelves import POOLS, TOTALS, Place
 from exporter.history.totals import Totals, places_of
 from exporter.stores.store import Store, StoredObject, read_many
-from exporter.tree.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.documents import EXPORTER_VERSION, SCHEMA_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
@@ -46,7 +45,7 @@ STATE_KEY = "state/history-buckets.bin"
 PARTS_KEY = "state/history-buckets-{side}-{number}.bin"
 """The parts. There are two sides, written in turn, so that a run that dies while it writes leaves the other whole."""
 
-RENDERED_BY = f"{exporter.__version__} {SCHEMA_VERSION}"
+RENDERED_BY = f"{EXPORTER_VERSION} {SCHEMA_VERSION}"
 """What renders documents: another version renders all of them anew."""
 
 STATE_VERSION = 3

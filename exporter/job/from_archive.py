@@ -9,18 +9,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from exporter.archive.archive_files import checkpoint_of
-from exporter.archive.archive_places import Archives, forget_other_buckets
-from exporter.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
-from exporter.archive.state_index import StateIndex
-from exporter.archive.stellar_proof import Proven, check_proof, sha256
-from exporter.archive.trusted_organisations import trust_of
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError, counted
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.past.archive.archive_files import checkpoint_of
+from exporter.past.archive.archive_places import Archives, forget_other_buckets
+from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
+from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
+from exporter.past.archive.trusted_organisations import trust_of
 
 KEPT_BUCKETS = "./archive-buckets"
 

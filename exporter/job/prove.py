@@ -17,10 +17,13 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.archive.archive_places import Archives
-from exporter.archive.checkpoint import HistoryArchive
-from exporter.archive.checkpoint_proof import NotProvableError, make_proof
-from exporter.archive.stellar_proof import (
+from exporter.console import Console
+from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
+from exporter.job.evidence import unpacked
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
+from exporter.past.archive.stellar_proof import (
     LEVELS,
     Proven,
     RefusedError,
@@ -29,10 +32,7 @@ from exporter.archive.stellar_proof import (
     check_proof,
     read_claims,
 )
-from exporter.archive.trusted_organisations import signed_by, trust_file, trust_of
-from exporter.console import Console
-from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
-from exporter.job.evidence import unpacked
+from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
 from exporter.publishing.standing import RUNS_PREFIX, manifest_keys, read_current_listing, read_listing, read_published
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
@@ -147,7 +147,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
     """First the files, then the list that names them."""
     for proof, content in added:
         store.put_new(proof.proof_key, content)
-    store.put(VERIFIER.template, files("exporter.archive").joinpath("stellar_proof.py").read_bytes())
+    store.put(VERIFIER.template, files("exporter.past.archive").joinpath("stellar_proof.py").read_bytes())
     store.put(TRUST.template, trust_file(network, trust)[0])
     names = {proof.run_id for proof, _ in added}
     kept = [proof for proof in _known(store) if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))]

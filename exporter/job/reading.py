@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from exporter.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.config import Settings, load_settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around, remembered
@@ -27,6 +26,7 @@ from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
 from exporter.protocols.compute import Tables, compute

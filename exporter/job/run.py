@@ -17,7 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from exporter.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.check.checker import TreeChecker
 from exporter.check.walks import Listing, Run
 from exporter.check.whole import Looked
@@ -47,6 +46,7 @@ from exporter.job.prove import add_proof
 from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
 from exporter.job.report import RunReport
 from exporter.ledger.view import Certificate
+from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import Compacted, compact_history

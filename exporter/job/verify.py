@@ -20,10 +20,6 @@ import msgspec
 import polars as pl
 from msgspec import structs
 
-from exporter.archive.archive_places import Archives
-from exporter.archive.checkpoint_proof import make_proof
-from exporter.archive.stellar_proof import LEVELS, Trust
-from exporter.archive.trusted_organisations import days_old, signed_by, trust_of
 from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_tree
 from exporter.config import load
 from exporter.console import Console, Silence
@@ -33,6 +29,10 @@ from exporter.history.export import read_manifest
 from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against
 from exporter.job.report import RunReport
 from exporter.job.run import execute
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.stellar_proof import LEVELS, Trust
+from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
 from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores import open_store
 from exporter.stores.tree_sources import TreeSource, open_tree

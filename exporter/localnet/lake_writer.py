@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from exporter.deployments.networks import network_id
-from exporter.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
-from exporter.lake.objects import CONFIG, ENDINGS, LakeConfig
 from exporter.ledger.codec.entries import instance_key, is_temporary, ttl_key
 from exporter.ledger.codec.scval_encode import encode_address, encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
+from exporter.past.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
+from exporter.past.lake.objects import CONFIG, ENDINGS, LakeConfig
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey

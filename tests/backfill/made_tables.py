@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from exporter.lake.close_meta import CREATED, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, header_of, walk
-from exporter.lake.extract import split
-from exporter.lake.objects import Lake
+from exporter.past.lake.close_meta import CREATED, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change, header_of, walk
+from exporter.past.lake.extract import split
+from exporter.past.lake.objects import Lake
 
 _DATA, _TTL = b"\0\0\0\x06", b"\0\0\0\x09"
 

@@ -25,13 +25,13 @@ from exporter.cli import main
 from exporter.deployments.local import made_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
-from exporter.lake.change_files import read_ledgers
-from exporter.lake.extract import RangeOfLedgers, extract
-from exporter.lake.objects import Lake, decompress
 from exporter.ledger.codec import strkey
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.blend import reserve_config, reserve_data
 from exporter.localnet.made import SOME, MadeNetwork
+from exporter.past.lake.change_files import read_ledgers
+from exporter.past.lake.extract import RangeOfLedgers, extract
+from exporter.past.lake.objects import Lake, decompress
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store

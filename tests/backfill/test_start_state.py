@@ -11,13 +11,13 @@ from exporter.backfill.start_state import archive_start, empty_start
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ArchiveFileMissingError, ConfigError, NetworkMismatchError
-from exporter.lake.boundaries import LakeLedgers
-from exporter.lake.objects import Lake
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.made import MadeNetwork
+from exporter.past.lake.boundaries import LakeLedgers
+from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
 from tests.backfill.test_backfill import in_line, rows_of
 

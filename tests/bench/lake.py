@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from exporter.backfill.executors import processes, run_all
 from exporter.config import load
-from exporter.lake.close_meta import header_of, walk
-from exporter.lake.extract import RangeOfLedgers, extract
-from exporter.lake.objects import open_batch
-from exporter.lake.watch import Watch
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.localnet.made_past import live_through, remember
+from exporter.past.lake.close_meta import header_of, walk
+from exporter.past.lake.extract import RangeOfLedgers, extract
+from exporter.past.lake.objects import open_batch
+from exporter.past.lake.watch import Watch
 from exporter.stores.memory import MemoryStore
 from tests import real_data
 from tests.bench.timing import Finding, Spread, Target, duel

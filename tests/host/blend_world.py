@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from exporter.archive.archive_snapshot import STATE_ARCHIVAL, snapshot_of
-from exporter.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     CONFIG_SETTING,
@@ -33,6 +31,8 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.codec.xdr_json import scval_from_json, scval_to_json
 from exporter.ledger.source import RawEntry
+from exporter.past.archive.archive_snapshot import STATE_ARCHIVAL, snapshot_of
+from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome

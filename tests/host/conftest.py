@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.archive.archive_files import FolderFiles
-from exporter.archive.checkpoint import CheckpointState, HistoryArchive
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from tests.host.blend_world import World, real_state, start_machine
 from tests.host.machine import Machine
 

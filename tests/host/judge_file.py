@@ -14,15 +14,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from exporter.archive.archive_files import FolderFiles
-from exporter.archive.archive_snapshot import archive_snapshot
-from exporter.archive.checkpoint import HistoryArchive
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.job import reading
 from exporter.job.from_archive import FromArchive
 from exporter.job.reading import OpenSource, open_source
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.archive_snapshot import archive_snapshot
+from exporter.past.archive.checkpoint import HistoryArchive
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
 

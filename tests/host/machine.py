@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from exporter.archive.bucket_entries import BucketEntry
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval
 from exporter.ledger.snapshot_file import HostSettings
 from exporter.ledger.source import RawEntry
+from exporter.past.archive.bucket_entries import BucketEntry
 
 USUAL_SETTINGS = HostSettings(
     base_reserve=5_000_000, min_persistent_entry_ttl=2_073_600, min_temp_entry_ttl=17_280, max_entry_ttl=3_110_400

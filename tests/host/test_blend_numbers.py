@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.archive.checkpoint import CheckpointState
 from exporter.ledger.codec.entries import data_key, decode_contract_data, instance_key, variant_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, struct_map, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend.layout import (
     decode_instance,
     decode_reserve_list,

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.archive.archive_snapshot import snapshot_of
-from exporter.archive.checkpoint import CheckpointState
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.entries import (
     ARCHIVED,
@@ -28,6 +26,8 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
+from exporter.past.archive.archive_snapshot import snapshot_of
+from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.host.blend_world import POOL
 from tests.host.host_network import simulated

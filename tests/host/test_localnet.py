@@ -10,8 +10,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from exporter.archive.archive_snapshot import snapshot_of
-from exporter.archive.checkpoint import CheckpointState
 from exporter.config import Settings, load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
@@ -32,6 +30,8 @@ from exporter.localnet.contracts import Token, TokenLayout
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.past.archive.archive_snapshot import snapshot_of
+from exporter.past.archive.checkpoint import CheckpointState
 from exporter.stores import open_store
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, simulated, standing_network

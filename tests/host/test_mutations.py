@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from exporter.archive.checkpoint import CheckpointState
+from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Project, Sample, compare

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.archive.archive_snapshot import snapshot_of
-from exporter.archive.checkpoint import CheckpointState
 from exporter.ledger.codec.scval_encode import address
+from exporter.past.archive.archive_snapshot import snapshot_of
+from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL, SUPPLY, USERS, balance_entry, requests
 from tests.host.host_network import load_snapshot, simulated
 from tests.host.machine import Machine

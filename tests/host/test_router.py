@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.archive.archive_snapshot import snapshot_of
-from exporter.archive.checkpoint import CheckpointState
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
@@ -21,6 +19,8 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, run_router
 from exporter.localnet.network import CODE
+from exporter.past.archive.archive_snapshot import snapshot_of
+from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine

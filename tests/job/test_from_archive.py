@@ -9,12 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from exporter.archive.archive_places import Archives
-from exporter.archive.archive_snapshot import archive_snapshot
-from exporter.archive.bucket_entries import LIVE
-from exporter.archive.checkpoint_proof import NotProvableError
-from exporter.archive.stellar_proof import check_proof
-from exporter.archive.trusted_organisations import trust_of
 from exporter.cli import main
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
@@ -23,9 +17,15 @@ from exporter.job.reading import open_source, read_markets
 from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.made import SOME, MadeNetwork
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.archive_snapshot import archive_snapshot
+from exporter.past.archive.bucket_entries import LIVE
+from exporter.past.archive.checkpoint_proof import NotProvableError
+from exporter.past.archive.stellar_proof import check_proof
+from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
-from tests.archive.signed_archive import SignedArchive, trust_document, validators
 from tests.jobs import run, settings_for
+from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 
 CHECKPOINT = 65_000_063
 ORGANISATIONS = validators(4)

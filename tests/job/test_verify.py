@@ -14,10 +14,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from exporter.archive.archive_files import FolderFiles
-from exporter.archive.archive_snapshot import archive_snapshot
-from exporter.archive.checkpoint import HistoryArchive
-from exporter.archive.checkpoint_proof import NotProvableError
 from exporter.check.published_tree import check_tree
 from exporter.cli import main
 from exporter.config import load
@@ -31,14 +27,18 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.archive_snapshot import archive_snapshot
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores import open_store
 from exporter.tree.documents import ManifestFile
 from exporter.tree.run_listing import RunListing
-from tests.archive import signed_archive
-from tests.archive.made_archive import PASSPHRASE, time_to_live
-from tests.archive.signed_archive import trust_document, validators
-from tests.archive.test_checkpoint import POOL
 from tests.jobs import run
+from tests.past.archive import signed_archive
+from tests.past.archive.made_archive import PASSPHRASE, time_to_live
+from tests.past.archive.signed_archive import trust_document, validators
+from tests.past.archive.test_checkpoint import POOL
 
 TIME = 1_700_000_000
 CHECKPOINT = 127

@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter.archive.archive_files import FolderFiles
-from exporter.archive.archive_snapshot import archive_snapshot
-from exporter.archive.checkpoint import HistoryArchive
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.archive_snapshot import archive_snapshot
+from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import compute

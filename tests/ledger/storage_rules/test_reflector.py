@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.lake.close_meta import walk
-from exporter.lake.replay import ReplayedState
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, decode_contract_data, instance_of
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -17,8 +15,10 @@ from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.storage_rules.reflector import RELEASES
-from tests.lake.real_ledgers import meta_of
+from exporter.past.lake.close_meta import walk
+from exporter.past.lake.replay import ReplayedState
 from tests.ledger.storage_rules.stored import NOW, Stored, by_string, other, stellar
+from tests.past.lake.real_ledgers import meta_of
 from tests.protocols.made_ledger import contract
 
 ORACLE = contract("a reflector")

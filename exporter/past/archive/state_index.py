@@ -1,0 +1,137 @@
+"""The whole contract state at a checkpoint, by key, made in one pass over its buckets.
+
+It is kept in a file, since mainnet's has gigabytes, and a pass that was broken off is continued behind its last bucket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from exporter.errors import ArchiveError, DecodeError
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
+    CONTRACT_CODE,
+    CONTRACT_DATA,
+    TTL,
+    decode_contract_data,
+    instance_of,
+    is_instance_key,
+)
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.source import RawEntry
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.bucket_entries import DEAD, key_of, kind_of
+from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
+
+_ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
+"""How the rows' names begin; then follows the SHA-256 of a LedgerKey, or the digest of a bucket that is in."""
+
+_KINDS: Final = (CONTRACT_DATA, CONTRACT_CODE)
+
+
+class StateIndex(Mapping[bytes, RawEntry]):
+    """Contract data and code by LedgerKey XDR, with the true end of its life (`ARCHIVED` where it was evicted)."""
+
+    def __init__(self, archives: Archives, checkpoint: Checkpoint, folder: Path) -> None:
+        """Make it, or go on with it, in a folder.
+
+        Raises:
+            ArchiveError: a bucket cannot be had, or does not have its digest, in any archive.
+        """
+        self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
+        self._rows = sqlite3.connect(self._path)
+        try:
+            self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is made anew
+            self._rows.execute("CREATE TABLE IF NOT EXISTS row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+            lists = ((_ENTRY, checkpoint.state.live), (_EVICTED, checkpoint.state.hot))
+            for prefix, digest in ((prefix, item) for prefix, of in lists if of for item in of.newest_first()):
+                if self._get(_BUCKET + prefix + digest) is None:
+                    archives.first(lambda archive, prefix=prefix, digest=digest: self._take(archive, prefix, digest))  # type: ignore[misc]
+        except BaseException:
+            self._rows.close()
+            raise
+
+    def close(self, *, remove: bool = True) -> None:
+        """Done with it; the file goes, too."""
+        self._rows.close()
+        if remove:
+            self._path.unlink(missing_ok=True)
+
+    def __getitem__(self, key: bytes) -> RawEntry:
+        name = hashlib.sha256(key).digest()
+        value = self._get(_ENTRY + name)
+        if value is not None:
+            life = self._get(_LIFE + name)
+            if life is None:
+                raise ArchiveError(f"an entry has no time to live: {key.hex()[:120]}")
+            return RawEntry(value[4:], int.from_bytes(value[:4], "big"), int.from_bytes(life, "big"))
+        value = self._get(_EVICTED + name)
+        if value is None:
+            raise KeyError(key)
+        return RawEntry(value[4:], int.from_bytes(value[:4], "big"), ARCHIVED)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Every key, in no order."""
+        for prefix in (_ENTRY, _EVICTED):
+            for name, value in self._all(prefix):
+                if value is not None and (prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None):
+                    yield _key_of(value)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def instances(self) -> Iterator[tuple[str, ContractInstance]]:
+        """Every contract whose instance can be decoded, as `exporter.ledger.snapshot_file` gives them."""
+        for name, _ in self._all(_INSTANCE):
+            value = self._get(_ENTRY + name[1:]) or self._get(_EVICTED + name[1:])
+            if value is not None:
+                try:
+                    entry = decode_contract_data(value[4:])
+                    yield entry.contract, instance_of(entry)
+                except DecodeError:  # of a newer protocol; whoever asks for it is told
+                    continue
+
+    def _take(self, archive: HistoryArchive, prefix: bytes, digest: bytes) -> None:
+        with self._rows:  # one transaction: nothing stays of a bucket that is not what its name says
+            self._rows.executemany("INSERT OR IGNORE INTO row VALUES (?, ?)", _rows(archive.bucket(digest), prefix))
+            self._rows.execute("INSERT INTO row VALUES (?, ?)", (_BUCKET + prefix + digest, b""))
+
+    def _get(self, name: bytes) -> bytes | None:
+        with closing(self._rows.execute("SELECT value FROM row WHERE name = ?", (name,))) as found:
+            row = found.fetchone()
+        return None if row is None else row[0]
+
+    def _all(self, prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        after = bytes([prefix[0] + 1])
+        yield from self._rows.execute("SELECT name, value FROM row WHERE name >= ? AND name < ?", (prefix, after))
+
+
+def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """What a bucket's records say, by name; what newer buckets said stays, since it is there already."""
+    for record in records:
+        kind, is_dead = kind_of(record), record[:4] == DEAD
+        if kind == TTL:
+            yield (_LIFE + record[8:40], None) if is_dead else (_LIFE + record[12:44], record[44:48])
+        elif kind in _KINDS:
+            try:
+                key = key_of(record)
+            except DecodeError:  # nobody can ask for it
+                continue
+            name = hashlib.sha256(key).digest()
+            if is_dead:
+                yield prefix + name, None
+                continue
+            if record[-4:] != bytes(4):
+                raise ArchiveError(f"the entry under {key.hex()[:120]} has an unknown extension")
+            yield prefix + name, record[4:-4]
+            if is_instance_key(key):
+                yield _INSTANCE + name, b""
+
+
+def _key_of(value: bytes) -> bytes:
+    return key_of(bytes(4) + value + bytes(4))

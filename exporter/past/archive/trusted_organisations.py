@@ -1,0 +1,67 @@
+"""Whose signatures count: the lists that come with the exporter, one a network, and those that a reader gives."""
+
+from __future__ import annotations
+
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+
+from exporter.deployments.networks import network_of
+from exporter.errors import ConfigError
+from exporter.past.archive.stellar_proof import Proven, RefusedError, Trust, read_trust
+
+MAX_BYTES = 1 << 20
+
+
+def trust_of(passphrase: str, path: Path | None = None) -> Trust:
+    """The organisations of a file, or without one those that are known for a network.
+
+    Raises:
+        ConfigError: the file cannot be read or is of another network, or nobody is known for this one.
+    """
+    content, name = trust_file(passphrase, path)
+    try:
+        trust = read_trust(content)
+    except RefusedError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    if trust.network != passphrase:
+        raise ConfigError(f"{name}: it is of the network {trust.network!r}, not of {passphrase!r}")
+    return trust
+
+
+def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
+    """The list in a file, or the one that comes with the exporter, and its name.
+
+    Raises `ConfigError` where the file cannot be read, or where a network has no list.
+    """
+    if path is not None:
+        return _content(path), path.name
+    name = network_of(passphrase).name
+    file = files("exporter.past.archive").joinpath("trusted", f"{name}.json")
+    if not file.is_file():
+        raise ConfigError(
+            f"no organisations are known to trust on the network {passphrase!r}; name them in a file with --trust "
+            "(docs/proofs.md has its form)"
+        )
+    return file.read_bytes(), f"{name}.json"
+
+
+def signed_by(proven: Proven, trust: Trust) -> int:
+    """How many of the trusted organisations signed: more than half of their validators did."""
+    return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())
+
+
+def days_old(trust: Trust, today: date) -> int:
+    """How old a list is."""
+    return (today - trust.date).days
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"--trust {path.name}: it cannot be read: {error.strerror or error}") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"--trust {path.name}: it has more than the {MAX_BYTES} bytes that are accepted")
+    return content

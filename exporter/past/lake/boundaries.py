@@ -1,0 +1,133 @@
+"""Which ledgers a range of time has: the last one at or before each boundary of it.
+
+first, last, begins, ends = find_range(LakeLedgers(lake), start, end)
+for ledger in last_before(boundaries(start, end, every), closes): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from exporter.errors import ConfigError
+from exporter.history.export import Moment
+from exporter.past.lake.close_meta import header_of
+from exporter.past.lake.extract import split
+from exporter.past.lake.objects import Lake
+
+
+class Ledgers(Protocol):
+    """What is known of the ledgers of a past, wherever it comes from."""
+
+    @property
+    def label(self) -> str: ...
+
+    def span(self) -> tuple[int, int]:
+        """The first and the last ledger."""
+        ...
+
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LakeLedgers:
+    """The ledgers of a lake, by their headers."""
+
+    lake: Lake
+
+    @property
+    def label(self) -> str:
+        return self.lake.label
+
+    def span(self) -> tuple[int, int]:
+        return self.lake.span()
+
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
+        return header.close_time, header.protocol_version
+
+
+def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
+    """The last ledger of a range that closed at or before a time (unix seconds); None where none did."""
+    if close_time(first) > time:
+        return None
+    while first < last:
+        middle = (first + last + 1) // 2
+        if close_time(middle) <= time:
+            first = middle
+        else:
+            last = middle - 1
+    return first
+
+
+def find_range(ledgers: Ledgers, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+    """The ledgers and the times (unix seconds) that a range means: first and last of each.
+
+    The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out
+    is the newest ledger there is; so is a later one.
+
+    Raises:
+        ConfigError: there is no ledger in the range.
+        LakeError: they cannot be read, or cannot be listed though that is needed.
+    """
+
+    def time(ledger: int) -> int:
+        return ledgers.close_of(ledger)[0]
+
+    def edge(moment: Moment) -> tuple[int | None, int]:
+        if moment.ledger is not None:
+            ledger = min(max(moment.ledger, oldest), newest)
+            return (None if moment.ledger < oldest else ledger), time(ledger)
+        if moment.time is None:
+            return oldest, time(oldest)
+        wanted = int(moment.time.timestamp())
+        return ledger_at(wanted, oldest, newest, time), wanted
+
+    if start.ledger is not None and end.ledger is not None:
+        oldest, newest = start.ledger, end.ledger
+    else:
+        oldest, newest = ledgers.span()
+    first, begins = edge(start)
+    last, ends = edge(end) if end != Moment() else (newest, time(newest))
+    first, begins = (oldest, time(oldest)) if first is None else (first, begins)
+    if last is None or last < first:
+        raise ConfigError(
+            f"{ledgers.label} has no ledger between --from and --to: it goes from ledger {oldest} "
+            f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
+        )
+    return first, last, begins, min(ends, time(last)) if last == newest else ends
+
+
+def _shown(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def boundaries(begins: int, ends: int, every: int) -> range:
+    """The multiples of ``every`` seconds since 1970 from one time to another, both included."""
+    return range(-(-begins // every) * every, ends + 1, every)
+
+
+def last_before(times: Iterable[int], closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """For each time, ascending, the last ledger that closed at or before it, each ledger once.
+
+    ``closes`` are ledgers, each with its close time and more, ascending; the last of them is the last one for any time.
+    """
+    wanted = iter(times)
+    time = next(wanted, None)
+    before: tuple[int, int, int] | None = None
+    for close in closes:
+        found = False
+        while time is not None and time < close[1]:
+            found = True
+            time = next(wanted, None)
+        if found and before is not None:
+            yield before
+        before = close
+        if time is None:
+            return
+    if time is not None and before is not None:
+        yield before

@@ -1,0 +1,232 @@
+"""What a worker does with a range of ledgers: out of the lake's objects, the changes of what is watched.
+
+A ledger that does not touch what is watched gives its header and no more. Objects that are missing, damaged, of another
+network or of another chain are gaps, with their reason; what to do about them is for who asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from exporter.deployments.networks import network_id
+from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
+from exporter.ledger.codec.entries import ttl_key
+from exporter.ledger.codec.ledger_header import LedgerHeader
+from exporter.ledger.codec.xdr_walk import ledger_key
+from exporter.past.lake.change_files import ChangesWriter, Gap, RangeFacts
+from exporter.past.lake.close_meta import EVENT, Change, header_of, walk
+from exporter.past.lake.objects import Batch, Lake, LakeConfig
+from exporter.past.lake.watch import Watch
+
+_TTL = b"\0\0\0\x09"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOfLedgers:
+    """A piece of work: which ledgers of which lake, and what is watched in them (contract ids, LedgerKey XDRs)."""
+
+    lake: str
+    config: LakeConfig | None
+    passphrase: str
+    first: int
+    last: int
+    contracts: frozenset[bytes] = field(repr=False)
+    keys: frozenset[bytes] = field(repr=False)
+    events_of: frozenset[bytes] = field(default=frozenset(), repr=False)
+    """Contracts whose events are kept, too; they are watched."""
+
+    @property
+    def name(self) -> str:
+        """The ledgers, for people and as the name of files."""
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """The two files of a range (`exporter.past.lake.change_files`), and what is to be known of it."""
+
+    changes: bytes = field(repr=False)
+    ledgers: bytes = field(repr=False)
+    facts: RangeFacts
+
+
+def extract(work: RangeOfLedgers) -> Extracted:
+    """Extract a range. Raises `LakeError` where an object cannot be fetched: that says nothing about it."""
+    lake = Lake.open(work.lake, work.config)
+    watch = Watch(work.contracts, work.keys)
+    writer = ChangesWriter()
+    chain = _Chain(work.passphrase)
+    touched = size = 0
+    for meta, ledger in _metas(lake, work, chain):
+        try:
+            header = chain.follow(meta, ledger)
+            changes: list[tuple[int, Change]] = []
+            if watch.touched_by(meta):
+                changes = _watched(watch, meta, work.events_of)
+                touched += 1
+        except DecodeError as error:
+            chain.lose(ledger, ledger, str(error))
+            continue
+        size += len(meta)
+        chain.take(header)
+        writer.add(ledger, header.close_time, header.protocol_version, changes)
+    first_hash, last_hash = chain.ends(work.first, work.last)
+    facts = RangeFacts(work.first, work.last, first_hash, last_hash, tuple(chain.gaps), touched, size)
+    return Extracted(*writer.finish(facts), facts)
+
+
+def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
+    """Each ledger's meta, with its number; those that cannot be had are noted as lost."""
+    size = lake.config.ledgers_per_batch
+    ledger = work.first
+    while ledger <= work.last:
+        try:
+            for batch in lake.batches(ledger, work.last):
+                for meta, number in split(batch):
+                    if ledger <= number <= work.last:
+                        yield meta, number
+                begin = ledger
+                ledger = batch.first - batch.first % size + size
+                for first, last in ((begin, batch.first - 1), (max(begin, batch.last + 1), ledger - 1)):
+                    if first <= min(last, work.last):
+                        chain.lose(first, min(last, work.last), f"{batch.key} does not have it")
+        except MissingLedgerError as error:
+            chain.lose(ledger, min(error.last, work.last), str(error))
+            ledger = error.last + 1
+        except (DamagedLedgerError, DecodeError) as error:
+            last = ledger - ledger % size + size - 1
+            chain.lose(ledger, min(last, work.last), str(error))
+            ledger = last + 1
+
+
+def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
+    """The metas of a batch. Where one ends is told by the next header, which names the hash of the one before.
+
+    Raises `DecodeError` before the first where they cannot be told apart.
+    """
+    raw, start = batch.raw, batch.start
+    if batch.first == batch.last:
+        yield raw[start:], batch.first
+        return
+    header = header_of(raw, start)
+    starts = [start]
+    while len(starts) <= batch.last - batch.first:
+        place = raw.find(header.hash, start + 40 + len(header.content))
+        if place < 0:
+            raise DecodeError(f"{batch.key}: no ledger follows {header.ledger}, though there should be one")
+        start = _start_before(raw, place - 36)
+        header = header_of(raw, start)
+        starts.append(start)
+    for number, (begin, end) in enumerate(zip(starts, [*starts[1:], len(raw)], strict=True)):
+        yield raw[begin:end], batch.first + number
+
+
+def _start_before(raw: bytes, entry: int) -> int:
+    """Where the LedgerCloseMeta begins whose header's history entry begins at a position."""
+    one, two = raw[entry - 8 : entry - 4], raw[entry - 4 : entry]
+    if two == bytes(4) and one in (b"\0\0\0\1", b"\0\0\0\2"):
+        return entry - 8
+    if raw[entry - 16 : entry - 12] == b"\0\0\0\1" and raw[entry - 20 : entry - 16] in (b"\0\0\0\1", b"\0\0\0\2"):
+        return entry - 20
+    return entry - 4
+
+
+def _watched(watch: Watch, meta: bytes, events_of: frozenset[bytes]) -> list[tuple[int, Change]]:
+    """The changes of what is watched, and of its times to live, each with its place in the ledger."""
+    changes = walk(meta, events_of).changes
+    lives = {ttl_key(key) for key in _named_keys(watch, meta)}
+    lives |= {ttl_key(change.key) for change in changes if change.key[:4] != _TTL and watch.wants(change)}
+    return [
+        (order, change)
+        for order, change in enumerate(changes)
+        if change.kind == EVENT or (change.key in lives if change.key[:4] == _TTL else watch.wants(change))
+    ]
+
+
+def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
+    """The watched keys that a ledger names anywhere: only so it is known whose a time to live is."""
+    seen: set[bytes] = set()
+    for place in watch.places(meta):
+        try:
+            key = meta[place : ledger_key(meta, place)]
+        except (DecodeError, IndexError, ValueError):
+            continue
+        if key not in seen:
+            seen.add(key)
+            if watch.wants_key(key):
+                yield key
+
+
+class _Chain:
+    """Follows the headers: each must name the one before, and the first after a gap be signed for this network."""
+
+    def __init__(self, passphrase: str) -> None:
+        self._network_id = bytes.fromhex(network_id(passphrase))
+        self._network = passphrase
+        self._last: LedgerHeader | None = None
+        self._first: LedgerHeader | None = None
+        self.gaps: list[Gap] = []
+
+    def follow(self, meta: bytes, ledger: int) -> LedgerHeader:
+        """The header of a ledger that is to follow. Raises `DecodeError` where it does not, or is another network's."""
+        header = header_of(meta)
+        if header.ledger != ledger:
+            raise DecodeError(f"the header is of ledger {header.ledger}, not of {ledger}")
+        if self._last is not None and self._last.ledger == ledger - 1 and header.previous_hash == self._last.hash:
+            return header
+        if signed_for(header, self._network_id) is False:
+            raise DecodeError(f"it is of another network than {self._network!r}")
+        if self._last is not None and self._last.ledger == ledger - 1:
+            raise DecodeError(f"it does not follow ledger {ledger - 1}: its header names another one before it")
+        return header
+
+    def take(self, header: LedgerHeader) -> None:
+        """Go on from a header."""
+        self._first = self._first or header
+        self._last = header
+
+    def lose(self, first: int, last: int, reason: str) -> None:
+        """Note that nothing is known of some ledgers."""
+        self.gaps.append(Gap(first, last, reason))
+
+    def ends(self, first: int, last: int) -> tuple[str, str]:
+        """The hash that the range follows, and the one it ends with; empty where that ledger is lost."""
+        begins = self._first is not None and self._first.ledger == first
+        ends = self._last is not None and self._last.ledger == last
+        return (
+            self._first.previous_hash.hex() if begins and self._first else "",
+            self._last.hash.hex() if ends and self._last else "",
+        )
+
+
+def signed_for(header: LedgerHeader, network: bytes) -> bool | None:
+    """Whether the closing value is signed for a network (its id); None where a header carries no signature.
+
+    It shows which network a header was made for, and not that the network agreed on it.
+    """
+    if header.value_kind not in (1, 2):  # what exactly is signed from protocol 30 on was not seen yet
+        return None
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    data = header.content
+    end = header.value_end
+    set_hash = data[36:68] if header.value_kind == 1 else data[end - 172 : end - 140]
+    validator, signature = data[end - 100 : end - 68], data[end - 64 : end]
+    try:
+        VerifyKey(validator).verify(network + b"\0\0\0\4" + set_hash + data[68:76], signature)
+    except (BadSignatureError, ValueError):
+        return False
+    return True
+
+
+def digest_of_watch(contracts: frozenset[bytes], keys: frozenset[bytes], events_of: frozenset[bytes]) -> str:
+    """Names a watch: 16 hex digits."""
+    running = hashlib.sha256()
+    for name, items in ((b"contracts", contracts), (b"keys", keys), (b"events", events_of)):
+        running.update(name + len(items).to_bytes(8, "big"))
+        for item in sorted(items):
+            running.update(len(item).to_bytes(4, "big") + item)
+    return running.hexdigest()[:16]

@@ -1,0 +1,150 @@
+"""The contract state after a ledger, carried from one ledger to the next by the changes that each one made.
+
+    state = ReplayedState(entries_at_the_start)
+    state.take(ledger, protocol, changes)  # ledger by ledger, none left out that touches what is watched
+    state.entry(key)                    # as a reader at that ledger sees it
+
+What the changes do not say in so many words: a temporary entry is gone once its time is over, a persistent one is
+archived; an evicted entry keeps its last value; and the entries of CAP-76 were archived with another value than their
+last. docs/lake.md has the rules and where each was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from exporter.errors import LakeError
+from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at, ttl_key
+from exporter.ledger.source import RawEntry
+from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
+
+_TTL: Final = b"\0\0\0\x09"
+_STANDS: Final = (CREATED, UPDATED, RESTORED)
+
+Wanted = Callable[[Change], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class WronglyArchived:
+    """An entry that protocol 23's first software archived with an old value (CAP-76).
+
+    It stood in the archive as ``archived`` from its eviction at ``evicted`` on, and, unless it was restored before, as
+    ``correct`` from the ledger on that brought the network to protocol 24. Both are LedgerEntry XDR.
+    """
+
+    evicted: int
+    archived: bytes
+    correct: bytes
+
+
+class ReplayedState:
+    """Contract data and contract code after ``ledger``, by LedgerKey XDR."""
+
+    def __init__(
+        self,
+        entries: Mapping[bytes, RawEntry],
+        ledger: int,
+        *,
+        wanted: Wanted = lambda change: True,  # noqa: ARG005
+        wrong: Mapping[bytes, WronglyArchived] | None = None,
+    ) -> None:
+        """Begin with what stood after a ledger.
+
+        Args:
+            entries: with the true last ledger of each entry's life, `ARCHIVED` for one that was evicted, None for one
+                whose life is not known and taken to go on.
+            ledger: the ledger that they are of.
+            wanted: which changes of contract data and code are kept.
+            wrong: the entries of CAP-76, by key.
+        """
+        self.ledger = ledger
+        self.protocol = 0
+        self._wanted = wanted
+        self._wrong = dict(wrong or {})
+        self._data: dict[bytes, tuple[bytes, int]] = {}  # LedgerEntryData XDR, last change
+        self._evicted: set[bytes] = set()
+        self._lives: dict[bytes, int] = {}  # last ledger of life, by the key of the TTL entry
+        for key, entry in entries.items():
+            self._data[key] = entry.data, entry.last_modified
+            if entry.live_until == ARCHIVED:
+                self._evicted.add(key)
+            elif entry.live_until is not None:
+                self._lives[ttl_key(key)] = entry.live_until
+
+    def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> list[bytes]:
+        """Take a ledger's changes in; those that nobody wants may be left out.
+
+        Gives the keys of contract data and code whose value they set or took away. Raises `LakeError` where the ledger
+        is not after the one that the state is of.
+        """
+        if ledger <= self.ledger:
+            raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
+        self.ledger = ledger
+        changed: dict[bytes, None] = {}
+        for change in changes:
+            if change.kind in (STATE, EVENT):
+                continue
+            if change.key[:4] == _TTL:
+                self._apply_life(change)
+            elif self._wanted(change):
+                self._apply_value(change)
+                changed[change.key] = None
+        if self.protocol < 24 <= protocol:
+            self._correct_archive()
+        self.protocol = protocol
+        return list(changed)
+
+    def _apply_life(self, change: Change) -> None:
+        if change.entry is None:
+            self._lives.pop(change.key, None)
+            return
+        until = int.from_bytes(change.entry[40:44], "big")
+        known = self._lives.get(change.key)
+        if change.kind == UPDATED and known is not None:
+            # Transactions of one stage do not see each other's extensions (CAP-63), so values may come out of order.
+            until = max(until, known)
+        self._lives[change.key] = until
+
+    def _apply_value(self, change: Change) -> None:
+        key = change.key
+        if change.kind in _STANDS:
+            assert change.entry is not None  # or it would not stand
+            self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
+            self._evicted.discard(key)
+        elif change.kind == REMOVED or is_temporary(key):
+            self._data.pop(key, None)
+            self._evicted.discard(key)
+        elif change.kind == EVICTED and key in self._data:
+            self._evicted.add(key)
+            wrong = self._wrong.get(key)
+            if wrong is not None and wrong.evicted == self.ledger:
+                self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
+
+    def _correct_archive(self) -> None:
+        """What the upgrade to protocol 24 did to the archive without a word in any meta."""
+        for key, wrong in self._wrong.items():
+            if key in self._evicted and wrong.evicted < self.ledger:
+                self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
+
+    def entry(self, key: bytes) -> RawEntry | None:
+        """An entry as a reader sees it after the ledger; None where he sees none."""
+        stored = self._data.get(key)
+        if stored is None:
+            return None
+        data, last_modified = stored
+        life = ARCHIVED if key in self._evicted else self._lives.get(ttl_key(key))
+        return seen_at(key, RawEntry(data, last_modified, life), self.ledger)
+
+    def stored(self) -> dict[bytes, RawEntry]:
+        """Everything, with the true last ledger of each life: what another state can begin with."""
+        lives, evicted = self._lives, self._evicted
+        return {
+            key: RawEntry(data, modified, ARCHIVED if key in evicted else lives.get(ttl_key(key)))
+            for key, (data, modified) in self._data.items()
+        }
+
+    def keys(self) -> Iterator[bytes]:
+        """Every key that has a value, also of an archived entry."""
+        return iter(self._data)

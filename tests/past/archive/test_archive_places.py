@@ -1,0 +1,173 @@
+"""Tests of where archives are kept: over HTTP, kept buckets, and several archives for each other."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError
+from exporter.ledger.codec.scval_encode import u32
+from exporter.past.archive.archive_files import FolderFiles, bucket_name
+from exporter.past.archive.archive_places import Archives, KeptBuckets, RemoteFiles, forget_other_buckets
+from exporter.past.archive.checkpoint import HistoryArchive
+from tests.past.archive.made_archive import MadeArchive, live, time_to_live
+from tests.past.archive.test_checkpoint import CONTRACT, ONE
+from tests.stores.s3_servers import moto
+
+
+@dataclass
+class Breaking:
+    """An archive's files, of which the connection breaks after so many bytes, as often as it is said."""
+
+    inner: FolderFiles
+    after: int
+    times: int
+    label: str = "a breaking archive"
+    starts: list[int] = field(default_factory=list)
+
+    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
+        self.starts.append(start)
+        content = b"".join(self.inner.chunks(name, start))
+        if self.times:
+            self.times -= 1
+            yield content[: self.after]
+            raise ArchiveError("the connection broke")
+        yield content
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    return MadeArchive(tmp_path / "archive", [[live(ONE, u32(1)), time_to_live(ONE, 900)]])
+
+
+def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(made: MadeArchive, tmp_path: Path) -> None:
+    """What was had of a bucket is not fetched again, and a whole one is not asked for any more."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    files = Breaking(FolderFiles(made.folder), 20, 2)
+    buckets = KeptBuckets(files, kept)
+    name = bucket_name(made.digests[0])
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match="the connection broke"):
+            b"".join(buckets.chunks(name))
+    content = (made.folder / name).read_bytes()
+
+    assert content == b"".join(buckets.chunks(name)) == b"".join(buckets.chunks(name))
+    assert [0, 20, 40] == files.starts
+    assert [name.rpartition("/")[2]] == [path.name for path in kept.iterdir()]
+
+
+def test_a_copy_with_another_content_is_not_kept(made: MadeArchive, tmp_path: Path) -> None:
+    """A bucket that is not its digest's, damaged or too large leaves nothing behind; the next archive is tried."""
+    name = bucket_name(made.digests[0])
+    good = (made.folder / name).read_bytes()
+    other = MadeArchive(tmp_path / "other", [[live(ONE, u32(1)), time_to_live(ONE, 900)]])
+    for content, said in (
+        (gzip.compress(b"other"), "has the SHA-256"),
+        (good[:-9], "ends too early"),
+        (b"no", "is not gzip"),
+    ):
+        other.put(name, content)
+        kept = tmp_path / "kept"
+        kept.mkdir(exist_ok=True)
+        archives = Archives([HistoryArchive(KeptBuckets(FolderFiles(each.folder), kept)) for each in (other, made)])
+        with pytest.raises(ArchiveError, match=said):
+            archives.each[0].entries(archives.each[0].checkpoint(127), [CONTRACT])
+        assert [] == list(kept.iterdir())
+        found = archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT]))
+        assert {ONE} == set(found.entries)
+        for path in kept.iterdir():
+            path.unlink()
+    small = KeptBuckets(FolderFiles(made.folder), tmp_path / "kept", 9)
+    with pytest.raises(ArchiveError, match="more than the 9 bytes"):
+        b"".join(small.chunks(name))
+
+
+def test_buckets_that_no_list_has_any_more_are_removed(tmp_path: Path) -> None:
+    """Kept and begun ones of these digests stay, the others go, and no other file is touched."""
+    old, new = bytes([1] * 32), bytes([2] * 32)
+    for name in (*(f"bucket-{digest.hex()}.xdr.gz{end}" for digest in (old, new) for end in ("", ".ab.part")), "mine"):
+        (tmp_path / name).touch()
+    forget_other_buckets(tmp_path, [new])
+
+    left = {f"bucket-{new.hex()}.xdr.gz", f"bucket-{new.hex()}.xdr.gz.ab.part", "mine"}
+    assert left == {path.name for path in tmp_path.iterdir()}
+
+
+def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Path) -> None:
+    """Only where all lack a file is it missing; an address of no archive is refused."""
+    empty = MadeArchive(tmp_path / "empty", [])
+    archives = Archives.open([str(made.folder), str(empty.folder)], tmp_path / "kept")
+
+    assert 127 == archives.newest()
+    with pytest.raises(ArchiveFileMissingError, match=r"archive archive: history.* is missing; history archive empty"):
+        archives.first(partial(HistoryArchive.checkpoint, ledger=191))
+    empty.write_state({"version": 9})
+    (made.folder / ".well-known" / "stellar-history.json").unlink()
+    with pytest.raises(ArchiveError, match=r"is missing; .* version 9") as error:
+        archives.newest()
+    assert not isinstance(error.value, ArchiveFileMissingError)
+    with pytest.raises(ConfigError, match="ftp:// is no address of a history archive"):
+        Archives.open(["ftp://example.org"], tmp_path / "kept")
+
+
+def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An s3:// address is one of an archive, by the credentials of the environment."""
+    server = moto()
+    for path in (path for path in made.folder.rglob("*") if path.is_file()):
+        name = f"test-archive/{path.relative_to(made.folder)}"
+        server.client.put_object(Bucket=server.bucket, Key=name, Body=path.read_bytes())
+    for name, value in (
+        ("ENDPOINT", server.endpoint), ("ALLOW_HTTP", "true"), ("REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    archives = Archives.open([f"s3://{server.bucket}/test-archive"], tmp_path / "kept")
+
+    assert {ONE} == set(archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT])).entries)
+    with pytest.raises(ArchiveFileMissingError, match=r"has no file history/00/00/00/history-000000bf\.json"):
+        archives.first(lambda archive: archive.checkpoint(191))
+
+
+def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None:
+    """A web server's files are those of the folder, from a byte on too; a missing one is said to be missing."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = made.folder / self.path.removeprefix("/prefix/")
+            content = path.read_bytes() if path.is_file() else b""
+            start = int(self.headers.get("Range", "bytes=0-")[6:].split("-")[0])
+            self.send_response(404 if not content else 206 if start else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.end_headers()
+            self.wfile.write(content[start:])
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}/prefix"
+        archive = Archives.open([address], tmp_path / "kept").each[0]
+        files, name = RemoteFiles(address), bucket_name(made.digests[0])
+
+        assert {ONE} == set(archive.entries(archive.checkpoint(127), [CONTRACT]).entries)
+        assert (made.folder / name).read_bytes()[20:] == b"".join(files.chunks(name, 20))
+        with pytest.raises(ArchiveFileMissingError, match=r"the history archive at 127\.0\.0\.1 has no file nothing"):
+            b"".join(files.chunks("nothing"))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

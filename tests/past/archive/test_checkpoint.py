@@ -1,0 +1,236 @@
+"""Tests of reading a checkpoint's entries: made archives, and two real ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data, instance_key
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval import CONTRACT_INSTANCE, WASM, ContractInstance
+from exporter.ledger.codec.scval_encode import encode_opaque, i128, symbol, u32
+from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
+from exporter.past.archive.archive_files import FolderFiles, bucket_name
+from exporter.past.archive.archive_snapshot import archive_snapshot
+from exporter.past.archive.bucket_entries import INIT
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.protocols.blend.layout import reserve_data_key
+from tests.past.archive.made_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live
+
+CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
+OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
+ONE, TWO, THREE = (data_key(CONTRACT, symbol(name)) for name in ("One", "Two", "Three"))
+FOREIGN = data_key(OTHER, symbol("One"))
+POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+
+
+def read(made: MadeArchive) -> HistoryArchive:
+    return HistoryArchive(FolderFiles(made.folder))
+
+
+def values(
+    made: MadeArchive, *contracts: str, keys: list[bytes] | None = None
+) -> dict[bytes, tuple[object, int | None]]:
+    archive = read(made)
+    state = archive.entries(archive.checkpoint(made.checkpoint), contracts, keys or [])
+    return {key: (decode_contract_data(entry.data).value[1], entry.live_until) for key, entry in state.entries.items()}
+
+
+def test_the_first_mention_of_a_key_wins(tmp_path: Path) -> None:
+    """What a newer bucket says of a key hides what older ones say, and a key said to be gone is absent."""
+    made = MadeArchive(
+        tmp_path,
+        [
+            [live(ONE, u32(3)), dead(TWO), time_to_live(THREE, 900)],
+            [],
+            [live(ONE, u32(2)), live(TWO, u32(2)), live(THREE, u32(30), kind=INIT), time_to_live(ONE, 800)],
+            [live(ONE, u32(1), kind=INIT), live(FOREIGN, u32(9)), time_to_live(ONE, 1), time_to_live(FOREIGN, 5)],
+        ],
+    )
+
+    assert {ONE: (3, 800), THREE: (30, 900)} == values(made, CONTRACT)
+    assert {FOREIGN: (9, 5)} == values(made, keys=[FOREIGN, TWO])
+    assert {ONE: (3, 800), THREE: (30, 900), FOREIGN: (9, 5)} == values(made, CONTRACT, OTHER)
+
+
+def test_the_code_that_a_contract_runs_comes_with_it(tmp_path: Path) -> None:
+    """Code is found although its entry stands in a newer bucket than the instance that names it."""
+    wasm_hash = bytes([7] * 32)
+    instance = (CONTRACT_INSTANCE, ContractInstance(WASM, wasm_hash, None, None))
+    code = b"\0\0\0\x07" + bytes(4) + wasm_hash + encode_opaque(b"\0asm")
+    record = INIT + struct.pack(">I", 5) + code + bytes(4)
+    key, owner = code_key(wasm_hash), instance_key(CONTRACT)
+    made = MadeArchive(tmp_path, [[record, time_to_live(key, 70)], [live(owner, instance), time_to_live(owner, 6)]])
+    archive = read(made)
+    checkpoint = archive.checkpoint(127)
+    found = archive.entries(checkpoint, [CONTRACT]).entries
+
+    assert {owner, key} == set(found)
+    assert (code, 5, 70) == (found[key].data, found[key].last_modified, found[key].live_until)
+    assert {owner} == set(archive.entries(checkpoint, [CONTRACT], code=False).entries)
+    assert {owner, key} == set(archive.entries(checkpoint).entries)
+
+
+def test_evicted_entries_are_archived(tmp_path: Path) -> None:
+    """An entry of the hot archive is given as archived unless it was restored, or the live list has it again."""
+    hot = [[live(ONE, u32(1)), dead(TWO), live(THREE, u32(3))], [live(TWO, u32(2))]]
+    made = MadeArchive(tmp_path, [[live(THREE, u32(33)), time_to_live(THREE, 500)]], hot, version=23)
+
+    assert {ONE: (1, ARCHIVED), THREE: (33, 500)} == values(made, CONTRACT)
+
+
+def test_a_ledger_of_protocol_23_needs_the_hot_archive(tmp_path: Path) -> None:
+    """A state file without hot archive is refused for a ledger whose header covers one."""
+    with pytest.raises(ArchiveError, match="names no hot archive, which ledgers of protocol 23 have"):
+        read(MadeArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
+
+
+def test_an_entry_without_time_to_live_is_an_error(tmp_path: Path) -> None:
+    """An archive that lacks the end of an entry's life is not read as if the entry lived for ever."""
+    with pytest.raises(ArchiveError, match="an entry has no time to live"):
+        values(MadeArchive(tmp_path, [[live(ONE, u32(1))]]), CONTRACT)
+
+
+def test_a_key_of_a_newer_protocol_is_counted(tmp_path: Path) -> None:
+    """A record whose key holds an unknown kind of value costs that record, which nobody can ask for."""
+    unknown = live(TWO, u32(2)).replace(struct.pack(">I", 15) + encode_opaque(b"Two"), struct.pack(">I", 99))
+    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), unknown, time_to_live(ONE, 9)]])
+    archive = read(made)
+    state = archive.entries(archive.checkpoint(127), [CONTRACT])
+
+    assert (1, {ONE}) == (state.undecodable, set(state.entries))
+
+
+def test_a_bucket_with_another_digest_is_refused(tmp_path: Path) -> None:
+    """A bucket whose content is not what its name says gives no entry."""
+    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
+    forged = marked([live(ONE, u32(1_000_000)), time_to_live(ONE, 9)])
+    made.put(bucket_name(made.digests[0]), gzip.compress(forged))
+
+    with pytest.raises(ArchiveError, match=r"bucket-[0-9a-f]{64}\.xdr\.gz: its content has the SHA-256 [0-9a-f]{64}"):
+        values(made, CONTRACT)
+
+
+def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: Path) -> None:
+    """Buckets that are whole but not those of the ledger's header are refused before any is read."""
+    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
+    made.write_state({"currentBuckets": levels([made.bucket([live(ONE, u32(2))])])})
+
+    with pytest.raises(ArchiveError, match="not those that the ledger's header commits to"):
+        read(made).checkpoint(127)
+
+
+def test_more_entries_than_the_bound_are_refused(tmp_path: Path) -> None:
+    """The number of entries kept in memory has a bound, and the error says what to do."""
+    archive = read(MadeArchive(tmp_path, [[live(ONE, u32(1)), live(TWO, u32(1))]]))
+
+    with pytest.raises(ArchiveError, match="more than 1 entries were asked for; name fewer contracts"):
+        archive.entries(archive.checkpoint(127), [CONTRACT], max_entries=1)
+
+
+def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
+    """A ledger between checkpoints is refused with the ledger of the next one; a missing file is named."""
+    archive = read(MadeArchive(tmp_path, []))
+
+    with pytest.raises(ArchiveError, match="ledger 100 is not a checkpoint; the archive has the state at 127"):
+        archive.checkpoint(100)
+    with pytest.raises(ArchiveFileMissingError, match=r"history/00/00/00/history-000000bf\.json is missing"):
+        archive.checkpoint(191)
+    with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
+        FolderFiles(tmp_path / "nothing")
+
+
+def test_only_contracts_can_be_asked_for_whole(tmp_path: Path) -> None:
+    """An account's strkey in the place of a contract's is refused by name."""
+    archive = read(MadeArchive(tmp_path, []))
+    account = strkey.encode(strkey.ACCOUNT, bytes(32))
+
+    with pytest.raises(ArchiveError, match=f"{account} is not a contract"):
+        archive.entries(archive.checkpoint(127), [account])
+
+
+def test_a_snapshot_file_of_a_checkpoint_says_the_same_when_it_is_read_back(tmp_path: Path) -> None:
+    """The file has the entries, the true ends of their lives, the ledger, its close time, its network and settings."""
+    archival = struct.pack(">II", 8, 10)
+    setting = INIT + struct.pack(">I", 3) + archival + struct.pack(">3I", 3_000, 16, 120) + bytes(4)
+    made = MadeArchive(tmp_path, [[live(ONE, i128(-(2**100))), setting, time_to_live(ONE, 800)]])
+    snapshot = archive_snapshot(read(made), 127, [CONTRACT])
+    snapshot.write(tmp_path / "snapshot.json")
+
+    assert snapshot == LedgerSnapshot.load(tmp_path / "snapshot.json")
+    assert (22, 127, 1_700_000_127) == (snapshot.protocol_version, snapshot.ledger, snapshot.close_time)
+    assert HostSettings(5_000_000, 120, 16, 3_000) == snapshot.settings
+
+
+def test_a_snapshot_needs_the_network_to_be_known(tmp_path: Path) -> None:
+    """Another passphrase than the archive's is refused; without one in the archive it has to be given."""
+    made = MadeArchive(tmp_path, [])
+    named = archive_snapshot(read(made), 127, [])
+
+    with pytest.raises(ArchiveError, match="of the network 'a made network', not of 'another'"):
+        archive_snapshot(read(made), 127, [], "another")
+    made.write_state({"networkPassphrase": None})
+    with pytest.raises(ArchiveError, match="does not name its network; give the network's passphrase"):
+        archive_snapshot(read(made), 127, [])
+    assert named == archive_snapshot(read(made), 127, [], PASSPHRASE)
+
+
+def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data: Path) -> None:
+    """All 157 checkpoints of a testnet and 17 of mainnet in 2017: header hashes, links, bucket lists."""
+    real = (("archive-testnet", 63, 10047, 157), ("archive-pubnet", 11_999_999, 12_001_023, 17))
+    for name, first, last, count in real:
+        archive = archive_in(real_data, name)
+        checkpoints = [archive.checkpoint(ledger) for ledger in range(first, last + 1, 64)]
+        headers = [header for point in checkpoints for header in archive.headers(point.header.ledger)]
+
+        assert last == archive.newest()
+        assert count == len(checkpoints)
+        assert all(after.previous_hash == before.hash for before, after in pairwise(headers))
+
+
+def test_the_real_testnet_state_is_read_whole(real_data: Path) -> None:
+    """The newest state of the testnet archive has as many entries as were counted when it was collected."""
+    archive = archive_in(real_data, "archive-testnet")
+    state = archive.entries(archive.checkpoint(10047))
+
+    assert (4103, 99) == tuple(sum(key[:4] == bytes([0, 0, 0, kind]) for key in state.entries) for kind in (6, 7))
+    assert (0, {}) == (state.undecodable, state.others)
+
+
+def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None:
+    """Buckets from before protocol 11, without META and INIT records, are read to their ends."""
+    archive = archive_in(real_data, "archive-pubnet")
+    buckets = archive.checkpoint(12_001_023).state.live.newest_first()
+
+    assert 155_784 == sum(1 for digest in buckets for _ in archive.bucket(digest))
+
+
+def test_the_real_pool_is_at_each_checkpoint_what_was_found_there(real_data: Path) -> None:
+    """The pool's reserves after each transition are those that another reader found when the data was collected."""
+    if not (real_data / "archive-testnet-blend.json").is_file():
+        pytest.skip("archive-testnet-blend.json is not in the folder of real ledger data")
+    transitions = json.loads((real_data / "archive-testnet-blend.json").read_bytes())["transitions"]
+    archive = archive_in(real_data, "archive-testnet")
+    for transition in transitions:
+        key = reserve_data_key(POOL, transition["asset"])
+        checkpoint = archive.checkpoint(transition["to_ledger"] | 63)
+        entry = archive.entries(checkpoint, (), [key]).entries[key]
+        found = Fields.of(decode_contract_data(entry.data).value, "ResData")
+
+        assert transition["to_ledger"] == entry.last_modified
+        for name, value in transition["after"].items():
+            assert int(value) == (found.u64(name) if name == "last_time" else found.i128(name))
+    assert 7 == len(transitions)
+
+
+def archive_in(real_data: Path, name: str) -> HistoryArchive:
+    if not (real_data / name).is_dir():
+        pytest.skip(f"{name} is not in the folder of real ledger data")
+    return HistoryArchive(FolderFiles(real_data / name))

@@ -1,0 +1,82 @@
+"""Archives that lie: whatever file of one is changed, no other state than the network's is proven."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ArchiveError
+from exporter.ledger.codec.scval_encode import u32
+from exporter.past.archive.archive_files import bucket_name, records_name, state_name
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.stellar_proof import bucket_records, check_entries, check_proof, read_claims, read_trust
+from tests.past.archive.made_archive import PASSPHRASE, live, time_to_live
+from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.past.archive.test_checkpoint import ONE, TWO
+from tests.past.archive.test_stellar_proof import value
+from tests.past.archive.written_claims import entries_content
+
+ORGANISATIONS = validators(4)
+BUCKETS = [
+    [live(ONE, u32(2)), time_to_live(ONE, 900)],
+    [],
+    [live(ONE, u32(1)), live(TWO, u32(5)), time_to_live(TWO, 800)],
+]
+
+
+def forge(folder: Path, count: int, seed: int) -> dict[str, int]:
+    """Change files of an archive at random; gives how many forgeries of each were believed for another state."""
+    made = SignedArchive(folder / "archive", BUCKETS, ORGANISATIONS, hot=[[]], version=23, envelopes=bytes(200))
+    trust = read_trust(trust_document(ORGANISATIONS))
+    true, _ = make_proof(made.archives(folder), 127, trust)
+    claims = read_claims(
+        entries_content(PASSPHRASE, 127, 1_700_000_127, {ONE: value(ONE, 2), TWO: value(TWO, 5, 7, 800)})
+    )
+    source = partial(bucket_records, str(made.archive.folder))
+    names = [
+        state_name(127), bucket_name(made.archive.digests[0]), bucket_name(made.archive.digests[2]),
+        *(records_name(category, made.next) for category in ("ledger", "transactions", "scp")),
+        records_name("ledger", 127),
+    ]  # fmt: skip
+    chance, believed = random.Random(seed), dict.fromkeys(names, 0)
+    for at in range(count):
+        name = names[at % len(names)]
+        path = made.archive.folder / name
+        kept = path.read_bytes()
+        content = bytearray(gzip.decompress(kept) if name.endswith(".gz") else kept)
+        if chance.random() < 0.8:
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        else:
+            start = chance.randrange(len(content))
+            del content[start : start + chance.randrange(1, 200)]
+        path.write_bytes(gzip.compress(bytes(content), 1) if name.endswith(".gz") else bytes(content))
+        try:
+            checkpoint, proof = make_proof(made.archives(folder), 127, trust)
+            proven = check_proof(proof, trust)
+            confirmed = check_entries(claims, proven, [source])[0]
+            same = (true.header, true.state.live, true.state.hot) == (
+                checkpoint.header, checkpoint.state.live, checkpoint.state.hot
+            )  # fmt: skip
+            believed[name] += not same or len(confirmed) != 2 or (proven.hash, proven.live) != (
+                true.header.hash, list(true.state.live.digests)
+            )  # fmt: skip
+        except (ArchiveError, OSError, zlib.error):
+            pass
+        path.write_bytes(kept)
+    return believed
+
+
+def test_no_changed_file_of_an_archive_is_believed(tmp_path: Path) -> None:
+    """State file, headers, links, sets of transactions, messages, buckets: it is refused, or nothing that counts."""
+    assert {0} == set(forge(tmp_path, 70, 3).values())
+
+
+@pytest.mark.slow
+def test_none_of_thousands_of_changed_files_is_believed(tmp_path: Path) -> None:
+    """The same, at length."""
+    assert {0} == set(forge(tmp_path, 3_500, 4).values())

@@ -1,0 +1,47 @@
+"""Tests of a checkpoint's state file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from exporter.errors import ArchiveError
+from exporter.past.archive.history_state import decode_history_state
+from tests.past.archive.made_archive import levels
+
+GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": levels([b"a" * 32, bytes(32), b"c" * 32])}
+
+
+def test_buckets_are_given_newest_first() -> None:
+    """A level's curr comes before its snap, empty buckets are left out, and only so many levels as are asked for."""
+    live = decode_history_state(json.dumps(GOOD).encode(), "file").live
+
+    assert (b"a" * 32, b"c" * 32) == live.newest_first()
+    assert (b"a" * 32,) == live.newest_first(levels=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 3}, "version 3 of the file is unknown; 1 and 2 are read"),
+        ({"version": True}, "version True of the file is unknown"),
+        ({"currentLedger": "63"}, "currentLedger 63 is not a ledger"),
+        ({"currentBuckets": GOOD["currentBuckets"][1:]}, "currentBuckets: expected 11 levels"),
+        ({"version": 2}, "hotArchiveBuckets: expected 11 levels"),
+        ({"networkPassphrase": 1}, "networkPassphrase is not text"),
+        ({"currentBuckets": [{"curr": "XX"}] * 11}, r"currentBuckets\[0\].curr: expected 64 lowercase hex digits"),
+    ],
+)
+def test_a_malformed_state_file_is_refused(changes: dict[str, Any], reason: str) -> None:
+    """The error names the file, the field and what is expected."""
+    with pytest.raises(ArchiveError, match=f"file: {reason}"):
+        decode_history_state(json.dumps({**GOOD, **changes}).encode(), "file")
+
+
+def test_what_is_not_json_is_refused() -> None:
+    """A page of a web server in place of a state file is an error of the archive."""
+    for content in (b"<html>", b"[]", b"[" * 100_000):
+        with pytest.raises(ArchiveError, match="file: "):
+            decode_history_state(content, "file")

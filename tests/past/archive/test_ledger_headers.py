@@ -1,0 +1,63 @@
+"""Tests of ledger headers."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from exporter.errors import ArchiveError
+from exporter.past.archive.ledger_headers import checked_chain, decode_ledger_header
+from tests.past.archive.made_archive import header, header_record
+
+SIGNED = bytes(36) + struct.pack(">I", 64) + bytes(64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "length", "empty"),
+    [
+        (0, b"", 324, False),
+        (1, SIGNED, 428, False),
+        (2, bytes(68) + SIGNED, 496, True),
+        (3, bytes(8) + SIGNED, 436, False),
+        (4, bytes(8 + 68) + SIGNED, 504, True),
+    ],
+)
+def test_headers_of_every_kind_of_close_value_are_read(kind: int, body: bytes, length: int, empty: bool) -> None:
+    """Unsigned, signed, for a dropped transaction set, and with milliseconds: the same fields are found."""
+    content = header(500, b"p" * 32, b"b" * 32, version=30, value=struct.pack(">I", kind) + body)
+    found = decode_ledger_header(header_record(content), "file")
+
+    assert (500, 30, 1_700_000_500, 5_000_000) == (
+        found.ledger, found.protocol_version, found.close_time, found.base_reserve,
+    )  # fmt: skip
+    assert (content, length, empty) == (found.content, len(found.content), found.empty_by_decree)
+    assert (b"p" * 32, b"b" * 32) == (found.previous_hash, found.bucket_list_hash)
+
+
+def test_a_header_that_was_changed_is_refused() -> None:
+    """One changed byte, or one too many, does not have the hash that stands before it."""
+    record = header_record(header(1, bytes(32), bytes(32)))
+
+    with pytest.raises(ArchiveError, match="file: the header of ledger 1 has the hash"):
+        decode_ledger_header(record[:150] + b"\1" + record[151:], "file")
+    with pytest.raises(ArchiveError, match="has the hash"):
+        decode_ledger_header(header_record(header(1, bytes(32), bytes(32)) + bytes(4)), "file")
+    with pytest.raises(ArchiveError, match="unknown kind of ledger header: 9"):
+        decode_ledger_header(header_record(header(1, bytes(32), bytes(32), value=struct.pack(">I", 9))), "file")
+    for cut in (0, 35, 40, 200, 300):
+        with pytest.raises(ArchiveError):
+            decode_ledger_header(header_record(record[32:-4][:cut]), "file")
+
+
+def test_headers_form_one_chain() -> None:
+    """A header that does not name the hash of the one before it, or leaves a ledger out, is refused."""
+    first = decode_ledger_header(header_record(header(1, bytes(32), bytes(32))), "file")
+    second = decode_ledger_header(header_record(header(2, first.hash, bytes(32))), "file")
+    other = decode_ledger_header(header_record(header(2, bytes(32), bytes(32))), "file")
+    third = decode_ledger_header(header_record(header(3, first.hash, bytes(32))), "file")
+
+    assert [first, second] == checked_chain([first, second], "file")
+    for wrong in (other, third):
+        with pytest.raises(ArchiveError, match=f"ledger {wrong.ledger} does not follow ledger 1"):
+            checked_chain([first, wrong], "file")

@@ -1,0 +1,146 @@
+"""Walking a ledger's meta: real ledgers of real networks, streams of core's own tests, and damaged bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import DecodeError
+from exporter.past.lake.close_meta import (
+    CREATED,
+    EVICTED,
+    REMOVED,
+    RESTORED,
+    STATE,
+    UPDATED,
+    LedgerClose,
+    header_of,
+    walk,
+)
+from tests.past.lake.real_ledgers import facts, frames, meta_of
+
+DATA, CODE, TTL = 6, 7, 9
+KINDS = {"created": CREATED, "updated": UPDATED, "removed": REMOVED, "restored": RESTORED}
+
+
+def counted(closes: list[LedgerClose], kind_of_entry: int) -> Counter[int]:
+    """How many changes of each kind there are of entries of one kind."""
+    return Counter(
+        change.kind
+        for close in closes
+        for change in close.changes
+        if struct.unpack_from(">I", change.key)[0] == kind_of_entry
+    )
+
+
+def test_ledgers_of_real_networks(real_data: Path) -> None:
+    """Header, counts, and every changed contract data key with its last value are those that others decoded."""
+    for fact in facts(real_data):
+        close = walk(meta_of(real_data, fact["file"]))
+
+        assert (fact["ledger"], fact["protocol"], fact["close_time"]) == (
+            close.header.ledger,
+            close.header.protocol_version,
+            close.header.close_time,
+        )
+        assert fact["ledger_hash"] == close.header.hash.hex()
+        assert fact["previous_ledger_hash"] == close.header.previous_hash.hex()
+        assert fact["bucket_list_hash"] == close.header.bucket_list_hash.hex()
+        assert fact["transactions"] == close.transactions
+        last: dict[str, str | None] = {}
+        for change in close.changes:
+            if change.key[3] == DATA and change.kind not in (STATE, EVICTED):
+                digest = None if change.entry is None else hashlib.sha256(change.entry).hexdigest()
+                last[base64.b64encode(change.key).decode()] = digest
+        assert {item["ledger_key"]: item["final_entry_sha256"] for item in fact["contract_data"]} == last
+        if fact["contract_data"]:
+            first = fact["contract_data"][0]
+            assert first["ttl_key_hash"] == hashlib.sha256(base64.b64decode(first["ledger_key"])).hexdigest()
+
+
+def test_streams_of_core(real_data: Path) -> None:
+    """Every ledger that core's tests wrote is walked whole, follows the one before, and changes what it should."""
+    path = real_data / "core-meta-facts.json"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    ledgers = 0
+    for fact in json.loads(path.read_text())["files"]:
+        closes: list[LedgerClose] = []
+        for meta in frames(real_data / "core-meta" / fact["file"]):
+            close = walk(meta)
+            if closes and close.header.ledger == closes[-1].header.ledger + 1:
+                assert closes[-1].header.hash == close.header.previous_hash
+            closes.append(close)
+        ledgers += len(closes)
+        data, ttl, code = (counted(closes, kind) for kind in (DATA, TTL, CODE))
+        for name, kind in KINDS.items():
+            assert fact["contract_data"][name] == data[kind], (fact["file"], name)
+            assert fact["ttl"][name] == ttl[kind], (fact["file"], name)
+        evicted = fact["evicted"]
+        assert evicted["persistent"] + evicted["temporary"] == data[EVICTED], fact["file"]
+        assert (evicted["code"], evicted["ttl"]) == (code[EVICTED], ttl[EVICTED]), fact["file"]
+        assert fact["failed_transactions"] == sum(close.failed for close in closes), fact["file"]
+
+    assert ledgers > 2_000
+
+
+def test_what_was_before_is_what_stood(real_data: Path) -> None:
+    """The first value before a change, of each key and ledger, is the value that the changes so far give."""
+    compared = 0
+    for path in sorted((real_data / "core-meta").glob("*/*.xdr")):
+        standing: dict[bytes, bytes | None] = {}
+        for meta in frames(path):
+            seen: set[bytes] = set()
+            for change in walk(meta).changes:
+                if change.kind == STATE:
+                    if change.key not in seen and change.key in standing:
+                        assert standing[change.key] == change.entry, path.name
+                        compared += 1
+                elif change.kind == UPDATED and change.key[3] == TTL and standing.get(change.key) is not None:
+                    # Transactions of one stage do not see each other's extensions (CAP-63): the longest counts.
+                    now = standing[change.key]
+                    assert now is not None
+                    assert change.entry is not None
+                    standing[change.key] = max(now, change.entry, key=lambda entry: entry[40:44])
+                elif change.kind != EVICTED:
+                    standing[change.key] = change.entry
+                seen.add(change.key)
+
+    assert compared > 100
+
+
+def test_damage_is_refused_or_harmless(real_data: Path) -> None:
+    """Whatever byte is changed, wherever a ledger is cut: it is walked, or refused with one kind of error."""
+    metas = [meta_of(real_data, fact["file"]) for fact in facts(real_data)]
+    good = next(meta for meta in metas if len(meta) < 20_000)
+    source = random.Random(7)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(good)
+        if source.random() < 0.2:
+            del damaged[source.randrange(len(damaged)) :]
+        else:
+            damaged[source.randrange(len(damaged))] ^= 1 << source.randrange(8)
+        try:
+            walk(bytes(damaged))
+        except DecodeError:
+            refused += 1
+
+    assert refused > 150
+    with pytest.raises(DecodeError, match="4 bytes follow"):
+        walk(good + b"\0\0\0\0")
+
+
+def test_nothing_at_all() -> None:
+    """No bytes are no ledger."""
+    with pytest.raises(DecodeError):
+        walk(b"")
+    with pytest.raises(DecodeError):
+        header_of(b"\0\0\0\1")

@@ -1,0 +1,124 @@
+"""The objects of a lake: their names, what is in them, and what is wrong with them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from exporter.errors import ConfigError, LakeError, MissingLedgerError
+from exporter.past.lake.objects import CONFIG, Lake, LakeConfig, decode_config, open_batch
+
+
+def made_object(first: int, last: int, content: bytes = b"meta") -> bytes:
+    raw = struct.pack(">III", first, last, last - first + 1) + content
+    return bytes(pa.compress(raw, codec="zstd", asbytes=True))
+
+
+def made_lake(folder: Path, config: LakeConfig, ledgers: range, ending: str = ".xdr.zst") -> Path:
+    """A lake with one object for each batch of these ledgers."""
+    for first in ledgers[:: config.ledgers_per_batch]:
+        path = folder / (config.key_of(first) + ending)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(made_object(first, first + config.ledgers_per_batch - 1))
+    (folder / CONFIG).write_text(
+        f'{{"networkPassphrase": "made", "version": "1.0", "compression": "zstd", "ledgersPerBatch": '
+        f'{config.ledgers_per_batch}, "batchesPerPartition": {config.batches_per_partition}}}'
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("per_batch", "per_partition", "ledger", "key"),
+    [
+        (1, 64_000, 53_312_000, "FCD285FF--53312000-53375999/FCD285FF--53312000"),
+        (1, 64_000, 982_180, "FFF159FF--960000-1023999/FFF1035B--982180"),
+        (1, 1, 5, "FFFFFFFA--5"),
+        (64, 10, 700, "FFFFFD7F--640-1279/FFFFFD7F--640-703"),
+        (64, 1, 65, "FFFFFFBF--64-127"),
+    ],
+)
+def test_keys(per_batch: int, per_partition: int, ledger: int, key: str) -> None:
+    """The key of a ledger follows from the sizes alone; the first two are those of real lakes."""
+    assert key == LakeConfig("made", per_batch, per_partition).key_of(ledger)
+
+
+@pytest.mark.parametrize(("sizes", "ending"), [((1, 10), ".xdr.zst"), ((4, 3), ".xdr.zstd"), ((8, 1), ".xdr.zst")])
+def test_every_ledger_is_given_once(tmp_path: Path, sizes: tuple[int, int], ending: str) -> None:
+    """Batches come in order whatever their size, partition and ending."""
+    config = LakeConfig("made", *sizes)
+    lake = Lake.open(str(made_lake(tmp_path, config, range(96, 192), ending)))
+
+    batches = list(lake.batches(100, 150))
+
+    assert "made" == lake.config.network_passphrase
+    assert [batch.first for batch in batches] == list(range(100 - 100 % sizes[0], 151, sizes[0]))
+    assert {b"meta"} == {batch.raw[batch.start :] for batch in batches}
+
+
+def test_a_gap_is_named(tmp_path: Path) -> None:
+    """A missing object is named with the ledgers it should hold; what comes after can be asked for."""
+    config = LakeConfig("made", 4, 3)
+    made_lake(tmp_path, config, range(96, 192))
+    (tmp_path / (config.key_of(120) + ".xdr.zst")).unlink()
+    lake = Lake.open(str(tmp_path))
+    seen: list[int] = []
+
+    with pytest.raises(MissingLedgerError, match=r"no object .*--120-123\.xdr\.zst") as caught:
+        seen.extend(batch.first for batch in lake.batches(112, 150))
+
+    assert [112, 116] == seen
+    assert (120, 123) == (caught.value.first, caught.value.last)
+    assert 124 == next(lake.batches(caught.value.last + 1, 150)).first
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no zstd at all", "is damaged"),
+        (made_object(96, 96)[:-3], "is damaged|holds"),
+        (made_object(97, 97), "holds 1 ledgers from 97 to 97, not those from 96 to 96"),
+        (bytes(pa.compress(b"short", codec="zstd", asbytes=True)), "holds"),
+        (b"", "holds"),
+    ],
+)
+def test_a_damaged_object_is_named(content: bytes, message: str) -> None:
+    """What is not the batch that its key says is refused with its key."""
+    with pytest.raises(LakeError, match=f"the-key.*({message})"):
+        open_batch("the-key", content, 96, 96)
+
+
+def test_a_lake_without_configuration(tmp_path: Path) -> None:
+    """A folder without .config.json needs one to be given; anything that is no lake is refused."""
+    with pytest.raises(ConfigError, match="--lake-config"):
+        Lake.open(str(tmp_path))
+    with pytest.raises(ConfigError, match="is no folder"):
+        Lake.open(str(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match="ftp:// is no address of a lake"):
+        Lake.open("ftp://example.org/lake")
+    for bad in (
+        b"{",
+        b"[]",
+        b'{"networkPassphrase": "x", "ledgersPerBatch": 0, "batchesPerPartition": 1}',
+        b"[" * 10_000,
+    ):
+        with pytest.raises(ConfigError, match=r"\.config\.json cannot be used"):
+            decode_config(bad, "a lake")
+    given = LakeConfig("made", 1, 10)
+    made_lake(tmp_path, given, range(10, 20))
+    (tmp_path / CONFIG).unlink()
+
+    assert [12] == [batch.first for batch in Lake.open(str(tmp_path), given).batches(12, 12)]
+
+
+def test_the_real_lake(real_data: Path) -> None:
+    """The objects of testnet's lake are found by its own .config.json."""
+    folder = real_data / "lake" / "testnet"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    lake = Lake.open(str(folder))
+
+    assert "Test SDF Network ; September 2015" == lake.config.network_passphrase
+    assert [997, 998, 999] == [batch.first for batch in lake.batches(997, 999)]

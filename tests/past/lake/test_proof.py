@@ -1,0 +1,204 @@
+"""What contracts made of their pools, against what is computed from before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+import pytest
+
+from exporter.deployments.local import made_address
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Change as Write
+from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.xoxno import HubMarket, parameters_entry, state_entry
+from exporter.numbers import exact
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.lake.change_files import LedgerChanges
+from exporter.past.lake.close_meta import CREATED, UPDATED, Change
+from exporter.past.lake.proof import Prover, Tally
+from exporter.protocols.alula import math as alula
+from exporter.protocols.k2 import math as k2
+from exporter.protocols.peridot import math as peridot
+from exporter.protocols.peridot.math import accrue as accrue_peridot
+from exporter.protocols.xoxno import math as xoxno
+from exporter.protocols.xoxno.math import accrue as accrue_xoxno
+from tests.protocols.test_peridot_real import accruals, read_snapshots
+
+POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+V2_CODE = "a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"
+
+Spoil = Callable[[bytes], bytes]
+
+
+def proven(ledgers: int, spoil: Spoil = lambda data: data) -> Tally:
+    """What so many ledgers of a made network prove, whose contracts compute apart from the exporter's math."""
+    network = MadeNetwork(pools=12, alula_markets=1, others=SOME, close_seconds=600)
+    chain = network.chain
+    prover = Prover({key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None})
+
+    def follow(ledger: int, close_time: int, writes: list[Write], *_: object) -> None:
+        changes = [
+            Change(UPDATED, write.key, bytes(4) + spoil(write.data) + bytes(4)) for write in writes if write.data
+        ]
+        prover.follow(LedgerChanges(ledger, close_time, 28, list(enumerate(changes))))
+
+    chain.on_close = follow  # type: ignore[assignment]
+    for _ in range(ledgers):
+        network.advance()
+    return prover.finish()
+
+
+def protocols_of(counts: Iterable[str]) -> set[str]:
+    """The protocols of the names that a tally counts by."""
+    return {name.split("/")[0] for name in counts}
+
+
+def test_the_contracts_of_the_embedded_network_confirm_the_math() -> None:
+    """Every accrual of every protocol gives what the exporter computes from the entries before."""
+    tally = proven(60)
+
+    assert {} == tally.differing
+    assert {"alula", "blend", "k2", "peridot", "slender", "xoxno"} == protocols_of(tally.confirmed)
+    assert all(count >= 20 for name, count in tally.confirmed.items() if not name.startswith("slender"))
+
+
+def test_one_wrong_unit_is_told() -> None:
+    """An index that is one off is a difference, named with its ledger, key, and both values."""
+
+    def spoil(data: bytes) -> bytes:
+        place = data.find(b"\0\0\0\x06d_rate") if b"ResData" in data else -1
+        if place < 0:
+            return data
+        last = place + 12 + 4 + 15  # after the symbol: the kind, and the last byte of 16
+        return data[:last] + bytes(((data[last] + 1) % 256,)) + data[last + 1 :]
+
+    tally = proven(1, spoil)
+    mismatch = tally.mismatches[0]
+
+    assert {"blend"} == protocols_of(tally.differing)
+    assert "blend" not in protocols_of(tally.confirmed)
+    assert ("blend", "d_rate", 65_000_001) == (mismatch.protocol, mismatch.field, mismatch.ledger)
+    assert 1 == abs(int(mismatch.computed) - int(mismatch.found)) % 255
+    assert b"ResData" in bytes.fromhex(mismatch.key)
+
+
+def one_more(function: Callable[..., pl.Series]) -> Callable[..., pl.Series]:
+    """The function, with a result that is one too much."""
+    return lambda *arguments: exact.add(function(*arguments), 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "wrong", "field"),
+    [
+        (alula, "SECONDS_PER_YEAR", 31_536_000, "take_rate_fees_sum"),
+        (alula, "kinked_apr", one_more(alula.kinked_apr), "borrow_apr_bps"),
+        (alula, "supply_apr", one_more(alula.supply_apr), "supply_apr_bps"),
+        (alula, "HIGHEST_MODIFIER", 10_000, "interest_rate_modifier_bps"),
+        (k2, "variable_borrow_rate", one_more(k2.variable_borrow_rate), "current_variable_borrow_rate"),
+        (k2, "liquidity_rate", one_more(k2.liquidity_rate), "current_liquidity_rate"),
+        (peridot, "SECONDS_PER_YEAR", 31_556_926, "borrow_index"),
+        (peridot, "BOOST_CACHE_SECONDS", 60, "borrow_index"),
+        (peridot, "accrue", lambda state: accrue_peridot(state)._replace(reserves=state["total_reserves"]),
+         "total_reserves"),
+        (peridot, "accrue", lambda state: accrue_peridot(state)._replace(borrowed=state["total_borrowed"]),
+         "total_borrowed"),
+        (xoxno, "accrue", lambda *given: accrue_xoxno(*given)._replace(revenue=given[0]["revenue"]), "revenue"),
+    ],
+)  # fmt: skip
+def test_wrong_math_is_told(
+    module: ModuleType, name: str, wrong: Any, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year, a rounding, or a rate that is not the contract's is a difference of that protocol, in that field."""
+    monkeypatch.setattr(module, name, wrong)
+    tally = proven(40)
+
+    assert {module.__name__.split(".")[-2]} == protocols_of(tally.differing)
+    assert field in {mismatch.field for mismatch in tally.mismatches}
+
+
+def test_an_operation_with_a_fee_is_no_wrong_math() -> None:
+    """The revenue of XOXNO counts only where cash and users' shares show that no operation changed it."""
+    market = HubMarket(1, made_address("token"), 7)
+    market.supply(10**12)
+    market.borrow(6 * 10**11)
+    pool, spent = made_address("pool"), 86_400
+    before = dict((parameters_entry(pool, market), state_entry(pool, market)))
+    market.accrue(spent * 1000)
+    shares = 900 * market.scale * xoxno.RAY // market.supply_index  # of the fee of a flash loan
+    market.supplied, market.revenue, market.cash = market.supplied + shares, market.revenue + shares, market.cash + 900
+    confirmed, unpaid = proven_change(before, state_entry(pool, market), spent), replace(market, cash=market.cash - 900)
+
+    assert ({"xoxno/unknown": 1}, {}) == (confirmed.confirmed, confirmed.differing)
+    unpaid.supplied, unpaid.revenue = market.supplied - shares + 1, market.revenue - shares + 1
+    assert ["revenue"] == [item.field for item in proven_change(before, state_entry(pool, unpaid), spent).mismatches]
+
+
+def proven_change(before: Mapping[bytes, bytes], after: tuple[bytes, bytes], time: int) -> Tally:
+    """What an update of one entry proves, with these entries before it."""
+    prover = Prover({key: RawEntry(data, 0, None) for key, data in before.items()})
+    key, data = after
+    prover.follow(LedgerChanges(1, time, 22, [(0, Change(UPDATED, key, bytes(4) + data + bytes(4)))]))
+    return prover.finish()
+
+
+def test_the_accruals_of_real_vaults(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Peridot's own tests left in the ledger confirms the math; the year of another contract does not.
+
+    Revisions that count what suppliers have earned as cash, which are not read, differ.
+    """
+    found = list(accruals(read_snapshots(real_data)))
+    plain = sum(accrual.agrees(accrual.projected(0)) for accrual in found)
+
+    def tried() -> tuple[int, int]:
+        total = Tally()
+        for accrual in found:
+            now = {key: entry.raw for key, entry in accrual.snapshot.entries.items() if entry is not None}
+            before = {key: RawEntry(data, 0, None) for key, data in accrual.entries_before().items()}
+            prover = Prover(now | before)
+            changes = [Change(UPDATED, key, bytes(4) + now[key].data + bytes(4)) for key in before if key in now]
+            prover.follow(LedgerChanges(1, accrual.vault.numbers["last_update_time"], 22, list(enumerate(changes))))
+            total.add(prover.finish())
+        return sum(total.confirmed.values()), sum(total.differing.values())
+
+    assert (plain, len(found) - plain) == tried()
+    monkeypatch.setattr(peridot, "SECONDS_PER_YEAR", 31_556_926)
+    confirmed, differing = tried()
+    assert differing > 3 * confirmed  # in some there is too little interest to show it
+
+
+def test_the_accruals_of_a_real_pool(real_data: Path) -> None:
+    """The three accruals of testnet's pool, out of its history archive, are exact in all twelve numbers."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    archive = HistoryArchive(FolderFiles(folder))
+    times = {header.ledger: header.close_time for at in (575, 895, 959) for header in archive.headers(at)}
+    prover = Prover({})
+    for item in changes_between_checkpoints(archive, times):
+        prover.follow(item)
+    tally = prover.finish()
+
+    assert ({f"blend/{V2_CODE}": 3}, {}) == (tally.confirmed, tally.differing)
+
+
+def changes_between_checkpoints(archive: HistoryArchive, times: dict[int, int]) -> Iterator[LedgerChanges]:
+    """The pool's entries as three checkpoints have them, each at the ledger of its last change."""
+    known: dict[bytes, RawEntry] = {}
+    for at in (575, 895, 959):
+        found = archive.entries(archive.checkpoint(at), [POOL], code=False).entries
+        fresh = [
+            (entry.last_modified, key, entry)
+            for key, entry in found.items()
+            if key not in known or known[key].last_modified < entry.last_modified
+        ]
+        for order, (ledger, key, entry) in enumerate(sorted(fresh, key=lambda item: item[:2])):
+            kind = UPDATED if key in known else CREATED
+            change = Change(kind, key, bytes(4) + entry.data + bytes(4))
+            yield LedgerChanges(ledger, times.get(ledger, 0), 22, [(order, change)])
+        known |= found
