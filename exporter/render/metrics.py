@@ -84,7 +84,7 @@ def _parts(tables: Tables) -> Iterator[str]:
 
 
 def _joined(pools: pl.DataFrame, lines: pl.Expr) -> Iterator[str]:
-    return (rows.select(lines.str.join("")).item() for rows in pools.iter_slices(5_000))
+    return (rows.select(lines.str.join("")).item() for rows in pools.iter_slices(500))
 
 
 def _head(name: str, text: str) -> str:
