@@ -87,7 +87,7 @@ def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemorySt
         assert data == backfilled[key]
 
 
-@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), (LEDGERS, 40)])
+@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), pytest.param(LEDGERS, 40, marks=pytest.mark.slow)])
 def test_no_byte_depends_on_ranges_or_interruptions(
     lake: MadeLake, whole: MemoryStore, range_ledgers: int, at: int
 ) -> None:
@@ -121,6 +121,7 @@ def killed_once(marker: Path, function: Callable[..., Any], *arguments: Any) -> 
     return function(*arguments)
 
 
+@pytest.mark.slow
 def test_processes_and_a_killed_worker(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Two processes, one of which is killed, give the same bytes."""
     store = MemoryStore()
@@ -223,6 +224,7 @@ def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Pa
     assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(read_ledgers(extracted.ledgers))
 
 
+@pytest.mark.slow
 def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
     """The job stops and names the ledger; told to go on, it refuses every row behind; repaired, it gives all."""
     at = lake.first + 80
@@ -276,6 +278,7 @@ def rows_of(store: Store) -> pl.DataFrame:
     return pl.concat([pl.read_parquet(data) for data in history_of(store).values()])
 
 
+@pytest.mark.slow
 def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tables: Path, tmp_path: Path) -> None:
     """What others extracted of the same ledgers gives the same rows, but for the market that only events announced."""
     out, changes = tmp_path / "tree", tmp_path / "changes"

@@ -11,7 +11,20 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench.timing import Finding, Spread, Target, duel
 
-LONG = {"backfill", "buckets", "decode", "edge", "folders", "history", "job", "lake", "largest", "publish", "soak"}
+LONG = {
+    "backfill",
+    "buckets",
+    "decode",
+    "edge",
+    "folders",
+    "history",
+    "job",
+    "lake",
+    "largest",
+    "publish",
+    "round-trips",
+    "soak",
+}
 """Benchmarks that start servers or make many files: some seconds each, also at a tiny size."""
 
 

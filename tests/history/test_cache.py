@@ -100,6 +100,7 @@ def test_a_run_that_dies_while_it_keeps_the_state_leaves_the_one_before(before: 
     assert LEDGER + 2 == loaded(historian, LEDGER + 3).through_ledger
 
 
+@pytest.mark.slow
 def test_a_large_part_is_cut_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """However a history is cut into parts, also while it goes on, its files are the same."""
     whole = after_runs(30, step=3600, pools=5)

@@ -147,6 +147,7 @@ def stand_still(position: int, *, after: bool) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_stands_still_and_goes_on() -> None:
     """Whatever call it stood still at, the older run changes nothing of the newer one, and says that it lost."""
     calls = calls_of_publish()
