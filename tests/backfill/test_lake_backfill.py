@@ -244,6 +244,7 @@ def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_pa
     assert expected == history_of(store)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Where a later state can be had, only the rows between the gap and that state are refused."""
     at = lake.first + 80

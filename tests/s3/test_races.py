@@ -253,6 +253,7 @@ def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: Jump
 # -- readers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_readers_walk_all_the_time(place: WirePlace) -> None:
     """Two readers see nothing broken while runs are published, killed and swept."""
     told = Told()

@@ -20,7 +20,7 @@ from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, ser
         (200, 300, "15m", 68),
         (24 * 10, 3_600, "6h", 41),
         (40, 86_400, "6h", 40),
-        (400, 86_400, "1w", 58),
+        pytest.param(400, 86_400, "1w", 58, marks=pytest.mark.slow),
     ],
 )
 def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, points: int) -> None:
