@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from operator import attrgetter, ne
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from exporter.check.reward_faults import backstop_faults, reward_faults
 from exporter.check.row_faults import number, value_in_cents
 from exporter.check.walks import Listing
-from exporter.check.whole import Whole
+from exporter.check.whole import Span, Whole
 from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
 from exporter.history.totals import places_of
@@ -267,16 +267,6 @@ def _judge_detail(whole: Whole, key: str, detail: AssetDetail) -> Iterator[str]:
             worth_of_it = str(value_in_cents(number(amount), row.oracle_price_usd, row.decimals))
             yield from _differs(TERM_PATHS[name], terms[name], worth_of_it, "the amount at the price is")
     yield from reward_faults(row, terms)
-
-
-class Span(NamedTuple):
-    """What is kept of a page of a history: whose it is, and from which times and ledgers to which its buckets go."""
-
-    of: tuple[str, ...]
-    start_time: str
-    end_time: str
-    first_ledger: int
-    last_ledger: int
 
 
 def _judge_history(whole: Whole, key: str, history: AssetHistory | TotalsHistory) -> Iterator[str]:

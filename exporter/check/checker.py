@@ -17,9 +17,10 @@ import msgspec
 
 from exporter.check.agreement import ALONE, KINDS, check_required, check_status, judge_unknown
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
+from exporter.check.listed import Listed
 from exporter.check.made_again import MadeAgain
 from exporter.check.public_urls import follow_links, links_of
-from exporter.check.run_files import Listed, RunFiles
+from exporter.check.run_files import RunFiles
 from exporter.check.walks import Run
 from exporter.check.watcher_files import Watchers
 from exporter.check.whole import Looked, Whole

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from decimal import Decimal
 from itertools import pairwise
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +14,7 @@ import pyarrow.parquet as pq
 
 from exporter.check.agreement import SNAPSHOT_FIELDS, TERM_PATHS, snapshot_of
 from exporter.check.row_faults import number, value_in_cents
+from exporter.check.row_terms import AS_WRITTEN, Terms, as_written
 from exporter.check.walks import Listing
 from exporter.check.whole import Whole
 from exporter.errors import CheckError
@@ -26,11 +24,9 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
-_AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
+
 _VALUE_COLUMNS = (*SNAPSHOT_FIELDS, "total_collateral", *TERM_PATHS)
 _CLOSED = "ledger_close_time"
-BLOCK = 1_000
-"""So many rows are taken out of a frame together."""
 _FOLDER = re.compile(
     rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
 )
@@ -53,22 +49,6 @@ class ParquetFacts:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-class Terms:
-    """What the run's own Parquet file has of each pool beside its snapshot, as documents write it."""
-
-    def __init__(self, key: str, frame: pl.DataFrame) -> None:
-        self.key = key
-        self._frame = frame.select(*TERM_PATHS)
-        self._first, self._block = 0, list[tuple[Any, ...]]()
-
-    def at(self, place: int) -> list[object]:
-        """The terms of the pool at a place, in the order of `TERM_PATHS`; nearly all are asked for in their order."""
-        if not self._first <= place < self._first + len(self._block):
-            self._first = place - place % BLOCK
-            self._block = self._frame.slice(self._first, BLOCK).rows()
-        return [_wire(value) for value in self._block[place - self._first]]
-
-
 def read_parquet(whole: Whole, key: str, data: bytes, sha256: str) -> ParquetFacts:
     """Read a file of the history; the run's own is held against the listing. Raises `CheckError` if it cannot be."""
     try:
@@ -80,7 +60,7 @@ def read_parquet(whole: Whole, key: str, data: bytes, sha256: str) -> ParquetFac
         metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
         facts = ParquetFacts(len(data), sha256, table.num_rows, metadata=metadata)
         if table.num_rows:
-            times = f"{opened:{_AS_WRITTEN}}", f"{closed:{_AS_WRITTEN}}"
+            times = f"{opened:{AS_WRITTEN}}", f"{closed:{AS_WRITTEN}}"
             facts = replace(facts, ledgers=(first, last), closed=times)
         if {first, last} == {whole.run.observed_ledger}:
             frame = pl.DataFrame(file.read(list(_VALUE_COLUMNS)))
@@ -176,7 +156,7 @@ def _hold_against_listing(whole: Whole, key: str, frame: pl.DataFrame) -> None:
     listing = whole.run.listing
     if listing is None or frame.height != len(listing):
         return
-    whole.terms = Terms(key, frame)
+    whole.terms = Terms(key, frame.select(*TERM_PATHS))
     try:
         whole.faults.add_all(key, _row_faults(listing, frame))
     except (ArithmeticError, TypeError, ValueError) as error:
@@ -185,7 +165,7 @@ def _hold_against_listing(whole: Whole, key: str, frame: pl.DataFrame) -> None:
 
 def _row_faults(listing: Listing, frame: pl.DataFrame) -> Iterator[str]:
     for values, row in zip(frame.select(*SNAPSHOT_FIELDS, "total_collateral").iter_rows(), listing, strict=True):
-        recorded = [_wire(value) for value in values]
+        recorded = [as_written(value) for value in values]
         for name, value, published in zip(SNAPSHOT_FIELDS, recorded[:-1], snapshot_of(row), strict=True):
             if value != published:
                 yield f"{row.market} {row.pool}: {name} is {value!r}, the documents have {published!r}"
@@ -200,9 +180,3 @@ def _time(seconds: str) -> str:
     """Unix seconds in digits as documents write a time; anything else as it stands."""
     known = seconds.isdecimal() and int(seconds[:12]) <= MAX_TIMESTAMP_SECONDS
     return timestamp(int(seconds)) if known else seconds
-
-
-def _wire(value: Any) -> object:
-    if isinstance(value, datetime):
-        return f"{value:{_AS_WRITTEN}}"
-    return str(value) if isinstance(value, Decimal) else value

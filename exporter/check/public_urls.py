@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import polars as pl
 
-from exporter.check.run_files import Listed
+from exporter.check.listed import Listed
 from exporter.check.whole import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json

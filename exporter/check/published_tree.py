@@ -14,9 +14,9 @@ import msgspec
 import polars as pl
 
 from exporter.check.checker import TreeChecker
+from exporter.check.listed import Listed
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
-from exporter.check.run_files import Listed
 from exporter.check.table_log import table_faults
 from exporter.check.walks import ALL, Listing, Run, decode_row
 from exporter.check.whole import Fault, Looked, TreeFaultsError

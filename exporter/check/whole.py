@@ -10,15 +10,12 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from exporter.check.run_files import Keys, Listed
+from exporter.check.listed import Keys, Listed
+from exporter.check.row_terms import Terms
 from exporter.check.walks import Run
 from exporter.errors import CheckError, counted
-
-if TYPE_CHECKING:
-    from exporter.check.agreement import Span
-    from exporter.check.history_files import Terms
 
 _Model = TypeVar("_Model")
 
@@ -147,6 +144,16 @@ class Looked:
         if self.requests:
             lines.append(f"{counted(self.requests, 'public URL')} asked for")
         return lines
+
+
+class Span(NamedTuple):
+    """What is kept of a page of a history: whose it is, and from which times and ledgers to which its buckets go."""
+
+    of: tuple[str, ...]
+    start_time: str
+    end_time: str
+    first_ledger: int
+    last_ledger: int
 
 
 @dataclass(slots=True)

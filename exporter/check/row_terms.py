@@ -1,0 +1,37 @@
+"""The terms of pools as documents write them, out of the run's own Parquet file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+BLOCK = 1_000
+"""So many rows are taken out of a frame together."""
+
+AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Terms:
+    """What the run's own Parquet file has of each pool beside its snapshot, as documents write it."""
+
+    def __init__(self, key: str, frame: pl.DataFrame) -> None:
+        self.key = key
+        self._frame = frame
+        self._first, self._block = 0, list[tuple[Any, ...]]()
+
+    def at(self, place: int) -> list[object]:
+        """The terms of the pool at a place, in the order of the columns; nearly all are asked for in their order."""
+        if not self._first <= place < self._first + len(self._block):
+            self._first = place - place % BLOCK
+            self._block = self._frame.slice(self._first, BLOCK).rows()
+        return [as_written(value) for value in self._block[place - self._first]]
+
+
+def as_written(value: Any) -> object:
+    """A value of the Parquet file as documents have it: times and decimals are texts."""
+    if isinstance(value, datetime):
+        return f"{value:{AS_WRITTEN}}"
+    return str(value) if isinstance(value, Decimal) else value
