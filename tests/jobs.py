@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from exporter.config import Settings, load
 from exporter.console import Console, Silence
+from exporter.job.on_chain import ChainCheck, check_chain
+from exporter.job.reading import open_source
 from exporter.job.report import RunReport
 from exporter.job.run import execute
 from exporter.stores import open_store
@@ -26,6 +29,16 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
         values["network.rpc_urls"] = [url]
     values |= {key.replace("__", "."): value for key, value in flags.items()}
     return load(None, values, environment={}).settings
+
+
+def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:
+    """What ``exporter check --on-chain`` finds with these settings."""
+
+    async def work() -> ChainCheck:
+        async with open_source(settings, snapshot) as opened:
+            return await check_chain(settings, opened)
+
+    return asyncio.run(work())
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +13,7 @@ from exporter.config import Settings, load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import EXIT_DONE, NoCommonLedgerError
-from exporter.job.on_chain import ChainCheck, check_chain
-from exporter.job.reading import open_source
+from exporter.job.on_chain import ChainCheck
 from exporter.job.report import RunReport
 from exporter.job.run import execute
 from exporter.ledger.codec import scval, strkey
@@ -36,6 +34,7 @@ from exporter.stores import open_store
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, simulated, standing_network
 from tests.host.machine import Machine
+from tests.jobs import on_chain
 
 PASSPHRASE = NETWORKS["testnet"].passphrase
 NOBODY = strkey.encode(strkey.CONTRACT, bytes(32))
@@ -67,14 +66,8 @@ def settings_for(url: str, **more: object) -> Settings:
 
 def checked(network: LocalNetwork, behaviour: Behaviour | None = None) -> ChainCheck:
     """What ``exporter check --on-chain`` finds on a network."""
-
-    async def work(url: str) -> ChainCheck:
-        settings = settings_for(url)
-        async with open_source(settings, None) as opened:
-            return await check_chain(settings, opened)
-
     with running(create_app(network, behaviour or Behaviour())) as url:
-        return asyncio.run(work(url))
+        return on_chain(settings_for(url))
 
 
 def touched(transaction_data: bytes) -> set[bytes]:

@@ -22,7 +22,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.tables import VALID_PRICE
-from tests.job.test_on_chain import settings_for
+from tests.jobs import settings_for
 from tests.localnet.direct_source import DirectSource
 
 PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")

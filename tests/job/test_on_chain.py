@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exporter.config import Settings, load
 from exporter.errors import CheckError
-from exporter.job.on_chain import ChainCheck, check_chain
-from exporter.job.reading import open_source
+from exporter.job.on_chain import ChainCheck
 from exporter.localnet import alula, blend, contracts
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from tests.jobs import on_chain, settings_for
 
 
-def settings_for(url: str | None, **flags: Any) -> Settings:
-    """Settings of a reading of the embedded network."""
-    values: dict[str, Any] = {"network.name": "local", "network.requests_per_second": 10_000.0}
-    if url is not None:
-        values["network.rpc_urls"] = [url]
-    values |= {key.replace("__", "."): value for key, value in flags.items()}
-    return load(None, values, environment={}).settings
-
-
-def compare(network: MadeNetwork, behaviour: Behaviour | None = None) -> ChainCheck:
+def compare(network: MadeNetwork, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
     """Read a network and compare with its contracts."""
-
-    async def work(url: str) -> ChainCheck:
-        settings = settings_for(url)
-        async with open_source(settings, None) as opened:
-            return await check_chain(settings, opened)
-
     with running(create_app(network, behaviour or Behaviour())) as url:
-        return asyncio.run(work(url))
+        return on_chain(settings_for(None, url, **flags))
 
 
 def made(**options: Any) -> MadeNetwork:
@@ -145,27 +128,14 @@ def test_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
     """Where no call can be made the check fails instead of passing without having looked."""
-    settings = settings_for(None, network__name="mainnet")
-
-    async def work() -> ChainCheck:
-        async with open_source(settings, mainnet_snapshot_path) as opened:
-            return await check_chain(settings, opened)
-
     with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
-        asyncio.run(work())
+        on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
 
 
 def test_ledgers_that_close_faster_than_the_calls() -> None:
     """Where time runs out before all calls are of one ledger, it ends, and what holds is compared."""
-    network = made()
-
-    async def work(url: str) -> ChainCheck:
-        settings = settings_for(url, network__read_deadline_seconds=3.0, network__max_rounds=100)
-        async with open_source(settings, None) as opened:
-            return await check_chain(settings, opened)
-
-    with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
-        check = asyncio.run(work(url))
+    rarely = {"network__read_deadline_seconds": 3.0, "network__max_rounds": 100}
+    check = compare(made(), Behaviour(advance_every_requests=4), **rarely)
 
     assert [] == check.differences
     assert check.compared > 0

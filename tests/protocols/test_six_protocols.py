@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,12 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
-from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import load_memory
-from exporter.job.on_chain import ChainCheck, check_chain
-from exporter.job.reading import open_source
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
 from exporter.localnet.made import PROTOCOL_VERSION, SOME, MadeNetwork
@@ -29,7 +24,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests import jobs
-from tests.jobs import settings_for
+from tests.jobs import on_chain, settings_for
 
 LOCAL = NETWORKS["local"]
 Place = tuple[str, str, str]
@@ -156,21 +151,12 @@ class TestOnChain:
         network.advance()
         return network
 
-    def check(self, url: str, settings: Settings, memory: Memory | None = None) -> ChainCheck:
-        """Compare, with what is remembered."""
-
-        async def work() -> ChainCheck:
-            async with open_source(settings, None) as opened:
-                return await check_chain(settings, opened, memory)
-
-        return asyncio.run(work())
-
     def test_events_alone(self, tmp_path: Path) -> None:
         """No field of any protocol differs; what only events name is compared, too, also without an output."""
         network = self.network()
         [v2] = [market for market in network.markets[-2:] if market.generation.label == "v2"]
         with running(create_app(network)) as url:
-            check = self.check(url, settings_for(tmp_path, url))
+            check = on_chain(settings_for(tmp_path, url))
 
         others = {"alula", "k2", "peridot", "slender", "xoxno"}
         assert ([], []) == (check.differences, check.notices)
@@ -185,7 +171,7 @@ class TestOnChain:
         """While ledgers close no field differs: what is not known to hold at the run's ledger is not compared."""
         network = MadeNetwork(pools=6, alula_markets=6, close_seconds=130)  # each ledger has other prices
         with running(create_app(network, Behaviour(advance_every_requests=12))) as url:
-            check = self.check(url, settings_for(tmp_path, url))
+            check = on_chain(settings_for(tmp_path, url))
 
         assert ([], []) == (check.differences, check.other_clock)
         assert check.compared > 0
