@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from exporter.ledger.codec.scval_encode import encode_scval, i128, string
+from exporter.ledger.codec.scval_encode import encode_scval, i128
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 
 Version = tuple[int, bytes | None, int | None, bool]  # ledger, data or None when deleted, live until, temporary
@@ -127,8 +127,3 @@ class ChainSource:
 def number_result(value: int) -> bytes:
     """An i128 as the result of a function."""
     return encode_scval(i128(value))
-
-
-def text_result(text: str) -> bytes:
-    """A string as the result of a function."""
-    return encode_scval(string(text))

@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 
 from exporter.check.agreement import SNAPSHOT_FIELDS, TERM_PATHS, snapshot_of
 from exporter.check.row_faults import number, value_in_cents
-from exporter.check.row_terms import AS_WRITTEN, Terms, as_written
+from exporter.check.row_terms import Terms
 from exporter.check.walks import Listing
 from exporter.check.whole import Whole
 from exporter.errors import CheckError
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
+from exporter.tree.values import as_written
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
@@ -60,7 +61,7 @@ def read_parquet(whole: Whole, key: str, data: bytes, sha256: str) -> ParquetFac
         metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
         facts = ParquetFacts(len(data), sha256, table.num_rows, metadata=metadata)
         if table.num_rows:
-            times = f"{opened:{AS_WRITTEN}}", f"{closed:{AS_WRITTEN}}"
+            times = as_written(opened), as_written(closed)
             facts = replace(facts, ledgers=(first, last), closed=times)
         if {first, last} == {whole.run.observed_ledger}:
             frame = pl.DataFrame(file.read(list(_VALUE_COLUMNS)))

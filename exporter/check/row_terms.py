@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import polars as pl
 
+from exporter.tree.values import as_written
+
 BLOCK = 1_000
 """So many rows are taken out of a frame together."""
-
-AS_WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Terms:
@@ -28,10 +26,3 @@ class Terms:
             self._first = place - place % BLOCK
             self._block = self._frame.slice(self._first, BLOCK).rows()
         return [as_written(value) for value in self._block[place - self._first]]
-
-
-def as_written(value: Any) -> object:
-    """A value of the Parquet file as documents have it: times and decimals are texts."""
-    if isinstance(value, datetime):
-        return f"{value:{AS_WRITTEN}}"
-    return str(value) if isinstance(value, Decimal) else value

@@ -53,12 +53,7 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
 
 
 def tell_status(
-    uri: str,
-    bounds: Bounds,
-    console: Console,
-    answers: Console,
-    *,
-    now: Callable[[], datetime] | None = None,
+    uri: str, bounds: Bounds, console: Console, answers: Console, *, now: Callable[[], datetime] | None = None
 ) -> int:
     """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.
 

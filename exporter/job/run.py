@@ -429,8 +429,7 @@ def publish(
         sealed = publication.seal()
         status = status_document(settings, tables, sealed.summary, evidence.key)
         for file in (*sealed.records, file_of(status)):
-            if file.key != part.file.key:
-                checker.add_rendered(file)
+            checker.add_rendered(file)
         looked = checker.finish()
         return publication.complete(sealed, status), looked
 

@@ -104,8 +104,7 @@ class PublishResult:
 class SealedRun:
     """A run of which everything is known but its status document.
 
-    ``records`` are the files that were not in the stream: the Parquet file, the listing of the run's files, its
-    manifest and the history's.
+    ``records`` are files that were not in the stream: the listing of the run's files, its manifest and the history's.
     """
 
     summary: RunSummary
@@ -165,8 +164,6 @@ class Publication:
         """
         parquet = self._store.put_new_many(self._history_file())
         records, summary = _summarize(self._listing.finish(), self._observed_ledger, self._published, self._now())
-        if self._history is not None:
-            records.append(self._history.file)
         if self.history_manifest is not None:
             records.append(render_document(self.history_manifest))
         return SealedRun(summary, self._pages, parquet, tuple(records))

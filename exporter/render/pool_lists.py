@@ -14,7 +14,7 @@ import polars as pl
 
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import json_of, page_bytes
-from exporter.render.run_documents import token_documents
+from exporter.render.run_documents import token_documents, total
 from exporter.tables import POOLS
 from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token
 from exporter.tree.families import POOLS_PAGE, pools_key
@@ -22,7 +22,6 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
-
 
 _MEANS = {
     f"mean_{side}_apy_bps_{name}": (at, f"mean_{side}_apy_bps")
@@ -104,7 +103,7 @@ def render_token_list(tables: Tables, rows: pl.DataFrame, first_seen: Mapping[st
         entries.append(
             TokenEntry(
                 token.address, token.symbol, token.decimals, len(own), len(open_pools),
-                _sum(row["supplied_usd_cents"] for row in own), _sum(row["borrowed_usd_cents"] for row in own),
+                total(row["supplied_usd_cents"] for row in own), total(row["borrowed_usd_cents"] for row in own),
                 _best(supply, "supply"), _best(borrow, "borrow"),
             )
         )  # fmt: skip
@@ -118,8 +117,3 @@ def _best(row: Mapping[str, Any] | None, side: str) -> BestRate | None:
         row["market"], row["pool"], row["protocol"], row["market_name"], row[f"{side}_apy_bps"],
         row[f"{side}_reward_apr_bps"],
     )  # fmt: skip
-
-
-def _sum(values: Iterable[str | None]) -> str | None:
-    known = [int(value) for value in values if value is not None]
-    return str(sum(known)) if known else None

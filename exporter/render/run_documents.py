@@ -311,13 +311,13 @@ def protocol_summary(tables: Tables) -> ProtocolSummary:
         observed_ledger=tables.ledger,
         market_count=len(everything),
         pool_count=sum(count for count, _ in everything),
-        tvl_usd_cents=_total(value for _, value in everything),
+        tvl_usd_cents=total(value for _, value in everything),
         protocols=[
             ProtocolTotals(
                 protocol=protocol,
                 market_count=len(markets),
                 pool_count=sum(count for count, _ in markets),
-                tvl_usd_cents=_total(value for _, value in markets),
+                tvl_usd_cents=total(value for _, value in markets),
             )
             for protocol, markets in sorted(by_protocol.items())
         ],
@@ -349,8 +349,9 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[T
         )
 
 
-def _total(values: Iterable[int | None]) -> str | None:
-    known = [value for value in values if value is not None]
+def total(values: Iterable[int | str | None]) -> str | None:
+    """The sum of those that are known, as digits; None where none is."""
+    known = [int(value) for value in values if value is not None]
     return str(sum(known)) if known else None
 
 

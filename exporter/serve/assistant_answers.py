@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-from datetime import datetime
-from decimal import Decimal
 from typing import Any, Literal
 
 import polars as pl
@@ -20,7 +18,7 @@ from exporter.errors import ConfigError, SourceError
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
-from exporter.tree.values import CONTRACT, POOL
+from exporter.tree.values import CONTRACT, POOL, as_written
 
 MOST_BYTES = 256 * 2**20
 """Of one file that is read to answer."""
@@ -250,10 +248,4 @@ def _bounded(count: int, most: int) -> int:
 
 def _row(row: _Json) -> _Json:
     """A row of the table as JSON: numbers that JSON does not hold as digits, times as documents have them."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Decimal):
-            return str(value)
-        return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
-
-    return {name: plain(value) for name, value in row.items()}
+    return {name: as_written(value) for name, value in row.items()}

@@ -97,9 +97,11 @@ class PrecompressedFolderStore(FolderStore):
                 if twin is None:
                     continue
                 found = self._trailer(twin)
-                if found is not None and found != _trailer_of(data):
+                if found == _trailer_of(data):
+                    continue
+                if found is not None:
                     stale.append(twin)
-                if self._making and found != _trailer_of(data) and len(data) >= LEAST_BYTES:
+                if self._making and len(data) >= LEAST_BYTES:
                     due.append((twin, data))
             self._remove(stale)
             total += write(batch)

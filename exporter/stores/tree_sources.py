@@ -67,7 +67,6 @@ class StoreSource:
         self._distant = store.reads_at_once > 1
 
     async def get(self, key: str, most: int) -> bytes | None:
-        """See `TreeSource`."""
         try:
             if self._distant:  # files that are asked for together come together
                 stored = await asyncio.to_thread(self._store.get, key)
@@ -78,14 +77,12 @@ class StoreSource:
         return None if stored is None else stored.data[: most + 1]
 
     def keys(self, prefix: str) -> set[str] | None:
-        """See `TreeSource`."""
         try:
             return {info.key for info in self._store.list(prefix)}
         except StoreError as error:
             raise SourceError(str(error)) from error
 
     def twin_fits(self, key: str, data: bytes) -> bool:
-        """See `TreeSource`."""
         try:
             return not isinstance(self._store, PrecompressedFolderStore) or self._store.twin_fits(key, data)
         except StoreError as error:
@@ -110,7 +107,6 @@ class HttpSource:
         self._slots = asyncio.Semaphore(IN_FLIGHT)
 
     async def get(self, key: str, most: int) -> bytes | None:
-        """See `TreeSource`."""
         answer = await self.ask(key, most)
         if answer.status in _ABSENT:
             return None
@@ -119,11 +115,9 @@ class HttpSource:
         return answer.body
 
     def keys(self, prefix: str) -> set[str] | None:  # noqa: ARG002
-        """See `TreeSource`."""
         return None
 
     def twin_fits(self, key: str, data: bytes) -> bool:  # noqa: ARG002
-        """See `TreeSource`."""
         return True
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:

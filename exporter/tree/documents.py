@@ -839,12 +839,10 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def address(self) -> str | None:
-        """See `market`."""
         return self.id if self.scope == "token" else None
 
     @property
     def protocol(self) -> str | None:
-        """See `market`."""
         return self.id if self.scope == "protocol" else None
 
 

@@ -7,7 +7,9 @@ that only exist above zero, prices count only above zero, and yields follow from
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
@@ -228,3 +230,10 @@ FileReference: TypeAlias = Annotated[
         examples=["../history/pools/date=2026-11-21/65000000.parquet"],
     ),
 ]
+
+
+def as_written(value: Any) -> Any:
+    """A value out of a Parquet file as documents have it: decimals are digits, times texts."""
+    if isinstance(value, Decimal):
+        return str(value)
+    return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
