@@ -43,14 +43,11 @@ REMEMBERED = 1024
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _decoded(key: bytes, data: bytes) -> ContractData | DecodeError:
-    try:
-        decoded = decode_contract_data(data)
-        # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
-        if data[8 : len(key) + 4] != key[4:]:
-            raise DecodeError("the entry stands under another key than the one that was asked for")
-    except DecodeError as error:
-        return error
+def _decoded(key: bytes, data: bytes) -> ContractData:
+    decoded = decode_contract_data(data)
+    # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
+    if data[8 : len(key) + 4] != key[4:]:
+        raise DecodeError("the entry stands under another key than the one that was asked for")
     return decoded
 
 
@@ -69,10 +66,9 @@ class Entry:
 
     def contract_data(self) -> ContractData:
         """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
-        decoded = self.sealed or _decoded(self.key, self.raw.data)
-        if isinstance(decoded, DecodeError):
-            raise decoded
-        return decoded
+        if self.sealed is not None:
+            raise self.sealed
+        return _decoded(self.key, self.raw.data)
 
     @property
     def value(self) -> ScVal:
