@@ -15,6 +15,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
+from tests.bench.bare_writing import write_bare
 from tests.bench.job import publishing_folder
 from tests.bench.localnet import localnet
 from tests.bench.timing import Finding, Spread, Target
@@ -66,20 +67,6 @@ def write_by_store(root: str, pages: Files, documents: Files) -> None:
     store = FolderStore(root)
     store.put_new_many(pages)
     store.put_many(documents)
-
-
-def write_bare(root: str, files: Files) -> None:
-    """Write as whoever promises nothing."""
-    made = {root}
-    Path(root).mkdir()
-    for key, data in files:
-        path = f"{root}/{key}"
-        folder = path.rpartition("/")[0]
-        if folder not in made:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            made.add(folder)
-        with open(path, "wb") as file:  # noqa: PTH123 - the barest
-            file.write(data)
 
 
 def _processor_seconds(action: Callable[[], None]) -> float:
