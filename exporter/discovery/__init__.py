@@ -66,7 +66,7 @@ async def look_around(
     The memory gets what the events named, and how far they were read; it is for the caller to keep it.
     """
     notices = list(memory.notices)
-    deployments: Sequence[Deployment] = remembered(network, memory).deployments
+    deployments = _with_learned(network.deployments, memory)
     for name, module in modules.items():
         own = [item for item in deployments if item.protocol == name]
         try:
