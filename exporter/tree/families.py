@@ -46,7 +46,7 @@ from exporter.tree.documents import (
 )
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
 
 PLACES = {
     "market": CONTRACT,
@@ -57,7 +57,7 @@ PLACES = {
     "cursor": CURSOR,
     "limit": "0|[1-9][0-9]*",
     "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
-    "run_id": "[A-Za-z0-9_.-]+",
+    "run_id": RUN_ID,
     "status": "[45][0-9]{2}",
     "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "month": "[0-9]{4}-[0-9]{2}",
