@@ -99,7 +99,7 @@ class Operation:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
     """One kind of key.
 
@@ -645,11 +645,13 @@ def family_of(key: str) -> Family | None:
 
 def key_of(document: Document) -> str:
     """The key of a document, told from its model and its fields; of any but pages, which are named by their bytes."""
-    return next(
-        family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
-        for family in _holding(type(document))
-        if all(getattr(document, name) == said for name, said in family.says.items())
-    )
+    for family in _holding(type(document)):
+        for name, said in family.says.items():
+            if getattr(document, name) != said:
+                break
+        else:
+            return family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
+    raise ValueError(f"no file has a {type(document).__name__} that says what this one says")
 
 
 @cache
