@@ -68,15 +68,11 @@ class Failure:
 class Call:
     """One JSON-RPC call as the server saw it.
 
-    ``ledger`` is the one it was answered for. ``key_count`` is the number of keys of ``getLedgerEntries``. ``detail``
-    says what was asked, in a few words. ``outcome`` is ``ok``, ``error CODE``, ``trap`` or the name of a `Failure`.
+    ``outcome`` is ``ok``, ``error CODE``, ``trap`` or the name of a `Failure`.
     """
 
     node: int
     method: str
-    key_count: int
-    detail: str
-    ledger: int
     outcome: str
 
 
@@ -93,7 +89,6 @@ class Behaviour:
 
     * ``lags``: one node for each number, that many ledgers behind the chain. ``/node/N`` is node N; every other path
       is a balanced endpoint that goes round the nodes, so its latest ledger goes backwards when the lags differ.
-    * ``jitter``: a node is up to this many ledgers further behind, at random for each request.
     * ``latency``: seconds before a request is looked at.
     * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
     * ``advance_every_requests``: the chain closes a ledger after each so many calls.
@@ -106,7 +101,6 @@ class Behaviour:
         self,
         *,
         lags: tuple[int, ...] = (0,),
-        jitter: int = 0,
         latency: float = 0.0,
         fail_rate: float = 0.0,
         advance_every_requests: int | None = None,
@@ -114,10 +108,9 @@ class Behaviour:
         seed: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not lags or min(lags) < 0 or jitter < 0:
+        if not lags or min(lags) < 0:
             raise ValueError("there must be a node, and no node can be ahead of the chain")
         self.lags = lags
-        self.jitter = jitter
         self.latency = latency
         self.fail_rate = fail_rate
         self.advance_every_requests = advance_every_requests
@@ -137,10 +130,6 @@ class Behaviour:
         """Let the next ``times`` calls (of one method, of one node) fail; several plans are used up in order."""
         self._planned.append(_Planned(failure, times, method, node))
 
-    def calls_of(self, method: str) -> list[Call]:
-        """The logged calls of one method, oldest first."""
-        return [call for call in self.calls if call.method == method]
-
     def balance(self) -> int:
         """The node that the next request to the balanced endpoint goes to."""
         node = self._next_node % len(self.lags)
@@ -149,8 +138,7 @@ class Behaviour:
 
     def ledger_of(self, node: int, network: LocalNetwork) -> int:
         """The latest ledger of a node, now."""
-        behind = self.lags[node] + (self._random.randint(0, self.jitter) if self.jitter else 0)
-        return max(network.chain.latest - behind, network.chain.oldest)
+        return max(network.chain.latest - self.lags[node], network.chain.oldest)
 
     def failure_of(self, method: str, node: int) -> Failure | None:
         """How the call that comes now is to fail, if it is."""

@@ -18,14 +18,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, decode_data_key
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json, scval_to_json
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
@@ -121,7 +120,6 @@ def _get_ledgers(node: Node, params: Params) -> Params:
         raise RpcError(INVALID_REQUEST, "startLedger and cursor cannot both be set")
     if limit > MAX_LEDGERS:
         raise RpcError(INVALID_REQUEST, f"limit must not exceed {MAX_LEDGERS}")
-    as_json = _is_json(params, INVALID_REQUEST)
     if not cursor and not node.oldest <= start <= node.latest:
         raise RpcError(INVALID_REQUEST, f"start ledger ({start}) {between} for this rpc instance")
     if cursor:
@@ -132,7 +130,7 @@ def _get_ledgers(node: Node, params: Params) -> Params:
             raise RpcError(INVALID_PARAMS, f"cursor ('{cursor}') {between} for this rpc instance")
     end = min(start + limit - 1, node.latest)
     return {
-        "ledgers": [_ledger(node, ledger, as_json) for ledger in range(start, end + 1)],
+        "ledgers": [_ledger(node, ledger) for ledger in range(start, end + 1)],
         "latestLedger": node.latest,
         "latestLedgerCloseTime": node.close_time(node.latest),
         "oldestLedger": node.oldest,
@@ -143,7 +141,6 @@ def _get_ledgers(node: Node, params: Params) -> Params:
 
 def _get_ledger_entries(node: Node, params: Params) -> Params:
     """``getLedgerEntries``: what is absent is left out, the order is that of the request."""
-    as_json = _is_json(params, INVALID_PARAMS)
     texts = params.get("keys") or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RpcError(INVALID_PARAMS, "invalid parameters")
@@ -159,31 +156,12 @@ def _get_ledger_entries(node: Node, params: Params) -> Params:
         entry = node.network.chain.entry(key, node.latest)
         if entry is None:
             continue
-        answer: Params = {"lastModifiedLedgerSeq": entry.last_modified}
+        answer: Params = {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": _NO_EXTENSION}
+        answer["lastModifiedLedgerSeq"] = entry.last_modified
         if entry.live_until is not None:
             answer["liveUntilLedgerSeq"] = entry.live_until
-        if as_json:
-            answer |= {"keyJson": ledger_key_to_json(key), "dataJson": entry_data_to_json(entry.data), "extJson": "v0"}
-        else:
-            answer |= {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": _NO_EXTENSION}
         entries.append(answer)
     return {"entries": entries, "latestLedger": node.latest}
-
-
-def _xdr_format(params: Params) -> bool:
-    """Whether JSON is asked for. Raises ValueError with the server's text for an unknown format."""
-    chosen = params.get("xdrFormat") or "base64"
-    if chosen not in ("base64", "json"):
-        raise ValueError(f"got '{str(chosen)[:40]}': expected base64, json for optional 'xdrFormat'")
-    return bool(chosen == "json")
-
-
-def _is_json(params: Params, code: int) -> bool:
-    """Whether JSON is asked for; an unknown format is an error of this code."""
-    try:
-        return _xdr_format(params)
-    except ValueError as error:
-        raise RpcError(code, str(error)) from None
 
 
 def _unsigned(params: Params, name: str) -> int:
@@ -206,15 +184,14 @@ def _object_of(params: Params, name: str) -> Params:
     return value
 
 
-def _ledger(node: Node, ledger: int, as_json: bool) -> Params:
-    answer: Params = {
+def _ledger(node: Node, ledger: int) -> Params:
+    return {
         "hash": _ledger_hash(ledger),
         "sequence": ledger,
         "ledgerCloseTime": str(node.close_time(ledger)),
+        "headerXdr": _HEADER,
+        "metadataXdr": _METADATA,
     }
-    if as_json:
-        return answer | {"headerJson": {}, "metadataJson": {}}
-    return answer | {"headerXdr": _HEADER, "metadataXdr": _METADATA}
 
 
 def _ledger_hash(ledger: int) -> str:
@@ -272,7 +249,6 @@ def _get_events(node: Node, params: Params) -> Params:
     pagination = _object_of(params, "pagination")
     cursor = pagination.get("cursor") or ""
     limit = _unsigned(pagination, "limit")
-    as_json = _is_json(params, INVALID_PARAMS)
     passes = _filter(params.get("filters") or [])
     if cursor and (start or end):
         raise RpcError(INVALID_PARAMS, "ledger ranges and cursor cannot both be set")
@@ -299,7 +275,7 @@ def _get_events(node: Node, params: Params) -> Params:
     full = len(found) >= most
     page = found[:most]
     return {
-        "events": [_event(node, position, event, as_json) for position, event in page],
+        "events": [_event(node, position, event) for position, event in page],
         "cursor": _cursor(page[-1][0] if full else (last, *_LAST_POSITION)),
         "latestLedger": node.latest,
         "latestLedgerCloseTime": str(node.close_time(node.latest)),
@@ -326,9 +302,9 @@ def _position(cursor: Any) -> Position:
     return int(found[1]) >> 32, int(found[1]) & 0xFFFFFFFF, int(found[2])
 
 
-def _event(node: Node, position: Position, event: ContractEvent, as_json: bool) -> Params:
+def _event(node: Node, position: Position, event: ContractEvent) -> Params:
     closed = datetime.fromtimestamp(node.close_time(event.ledger), UTC)
-    answer: Params = {
+    return {
         "type": "contract",
         "ledger": event.ledger,
         "ledgerClosedAt": closed.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -337,11 +313,9 @@ def _event(node: Node, position: Position, event: ContractEvent, as_json: bool) 
         "operationIndex": 0,
         "transactionIndex": position[1] >> 12,
         "txHash": hashlib.sha256(f"made transaction {position}".encode()).hexdigest(),
+        "topic": [_base64(topic) for topic in event.topics],
+        "value": _base64(event.value),
     }
-    if as_json:
-        shown = [scval_to_json(topic) for topic in event.topics]
-        return answer | {"topicJson": shown, "valueJson": scval_to_json(event.value)}
-    return answer | {"topic": [_base64(topic) for topic in event.topics], "value": _base64(event.value)}
 
 
 def _base64(value: ScVal) -> str:
@@ -407,81 +381,38 @@ def _matches(pattern: list[ScVal | str], topics: tuple[ScVal, ...]) -> bool:
     )
 
 
-if TYPE_CHECKING:
-    from stellar_sdk.xdr import InvokeContractArgs, TransactionEnvelope
-
-_AUTH_MODES = ("", "enforce", "record", "record_allow_nonroot")
-_MAX_MESSAGE = 200
-
-
-class _RefusedError(Exception):
-    """The transaction cannot be simulated; the message is the answer's error."""
-
-
 def _simulate_transaction(node: Node, params: Params) -> Params:
     """Answer with the result, its footprint in ``transactionData``, or an ``error``."""
-    try:
-        as_json = _xdr_format(params)
-        call = _call_of(params)
-    except (_RefusedError, ValueError) as error:
-        return {"error": str(error)[:_MAX_MESSAGE], "latestLedger": 0}  # refused before a ledger is looked at
+    call = _call_of(params.get("transaction"))
+    if call is None:  # refused before a ledger is looked at
+        return {"error": "Could not unmarshal transaction", "latestLedger": 0}
     simulation = node.network.contracts.simulate(node.network.chain, node.latest, call)
     if simulation.result is None:
         return {"error": simulation.error, "events": [], "latestLedger": node.latest}
-    answer: Params = {"minResourceFee": str(MIN_RESOURCE_FEE), "latestLedger": node.latest}
-    transaction_data = simulation.transaction_data()
-    if as_json:
-        from stellar_sdk import xdr
-
-        answer["transactionDataJson"] = xdr.SorobanTransactionData.from_xdr_bytes(transaction_data).to_json_dict()
-        answer["results"] = [{"authJson": [], "returnValueJson": scval_to_json(decode_scval(simulation.result))}]
-        answer["eventsJson"] = []
-    else:
-        answer["transactionData"] = base64.b64encode(transaction_data).decode()
-        answer["results"] = [{"auth": [], "xdr": base64.b64encode(simulation.result).decode()}]
-        answer["events"] = []
-    return answer
+    return {
+        "minResourceFee": str(MIN_RESOURCE_FEE),
+        "latestLedger": node.latest,
+        "transactionData": base64.b64encode(simulation.transaction_data()).decode(),
+        "results": [{"auth": [], "xdr": base64.b64encode(simulation.result).decode()}],
+        "events": [],
+    }
 
 
-def _call_of(params: Params) -> ContractCall:
-    if (params.get("authMode") or "") not in _AUTH_MODES:
-        raise _RefusedError("optional 'authMode' must be one of enforce,record,record_allow_nonroot when included")
-    arguments = _invocation(_envelope(params.get("transaction")))
-    return ContractCall(
-        contract=strkey.encode_contract(arguments.contract_address.to_xdr_bytes()[4:]),
-        function=arguments.function_name.sc_symbol.decode("ascii"),
-        arguments=tuple(decode_scval(argument.to_xdr_bytes()) for argument in arguments.args),
-    )
-
-
-def _envelope(text: Any) -> TransactionEnvelope:
+def _call_of(text: Any) -> ContractCall | None:
+    """The one invocation of a contract that a transaction is made of."""
     from stellar_sdk import xdr
 
     try:
-        return xdr.TransactionEnvelope.from_xdr(text)
+        envelope: Any = xdr.TransactionEnvelope.from_xdr(text)
+        (operation,) = envelope.v1.tx.operations
+        called = operation.body.invoke_host_function_op.host_function.invoke_contract
+        return ContractCall(
+            contract=strkey.encode_contract(called.contract_address.to_xdr_bytes()[4:]),
+            function=called.function_name.sc_symbol.decode("ascii"),
+            arguments=tuple(decode_scval(argument.to_xdr_bytes()) for argument in called.args),
+        )
     except Exception:  # the SDK lets many kinds of errors through
-        raise _RefusedError("Could not unmarshal transaction") from None
-
-
-def _invocation(envelope: TransactionEnvelope) -> InvokeContractArgs:
-    from stellar_sdk import xdr
-
-    transaction = envelope.v1.tx if envelope.v1 is not None else None
-    if transaction is None:
-        raise _RefusedError("Could not unmarshal transaction")
-    if len(transaction.operations) != 1:
-        raise _RefusedError("Transaction contains more than one operation")
-    if transaction.memo.type != xdr.MemoType.MEMO_NONE:
-        raise _RefusedError("Transaction contains a memo")
-    body = transaction.operations[0].body
-    if body.type != xdr.OperationType.INVOKE_HOST_FUNCTION or body.invoke_host_function_op is None:
-        raise _RefusedError(f"Transaction contains unsupported operation type: {body.type.name}")
-    function = body.invoke_host_function_op.host_function
-    if function.invoke_contract is None:
-        raise _RefusedError("HostError: Error(Value, InvalidInput)")  # uploading and creating are not served here
-    if function.invoke_contract.contract_address.type != xdr.SCAddressType.SC_ADDRESS_TYPE_CONTRACT:
-        raise _RefusedError("HostError: Error(Value, InvalidInput)")
-    return function.invoke_contract
+        return None
 
 
 METHODS: Final[dict[str, Callable[[Node, Params], Params]]] = {

@@ -10,9 +10,9 @@ import pytest
 
 from exporter.deployments.local import LOCAL_ROUTER, made_address
 from exporter.ledger.codec import entries
-from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
+from exporter.ledger.codec.entries import PERSISTENT
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64
+from exporter.ledger.codec.scval_encode import VOID, address, string, u32
 from exporter.ledger.router import BUNDLE_SIZE, MIN_BUNDLE
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
@@ -27,7 +27,6 @@ from exporter.localnet.contracts import (
     TokenLayout,
     asset_entry,
     oracle_instance,
-    price_entry,
     price_key,
 )
 from exporter.localnet.made import MadeNetwork
@@ -64,18 +63,6 @@ def result(simulation: Simulation) -> ScVal:
     return decode_scval(simulation.result)
 
 
-@pytest.mark.parametrize("durability", [PERSISTENT, TEMPORARY])
-@pytest.mark.parametrize(("amount", "timestamp"), [(12345678, NOW), (1, NOW - 86_400), (0, NOW), (-5, NOW), (7, 1)])
-def test_a_feed_gives_what_its_entry_says(amount: int, timestamp: int, durability: int) -> None:
-    """Any price of any age is given as it is, also zero, negative and old ones; the map has price, then timestamp."""
-    entry = price_entry(ORACLE, TOKEN, amount, timestamp, durability)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, durability=durability)
-
-    given = result(price(chain))
-    assert struct_map({"price": i128(amount), "timestamp": u64(timestamp)}) == given
-    assert [symbol("price"), symbol("timestamp")] == [key for key, _ in given[1]]
-
-
 def test_a_feed_without_a_price_gives_none_and_records_where_it_looked() -> None:
     """A missing price is ScvVoid, and the absent key is in the footprint."""
     simulation = price(oracle_chain(asset_entry(ORACLE, TOKEN)))
@@ -83,25 +70,6 @@ def test_a_feed_without_a_price_gives_none_and_records_where_it_looked() -> None
     assert VOID == result(simulation)
     assert simulation.footprint[price_key(ORACLE, TOKEN, PERSISTENT)] is None
     assert price_key(ORACLE, TOKEN, PERSISTENT) in sum(footprint_parts(simulation.transaction_data()), ())
-
-
-def test_a_constant_is_always_of_now() -> None:
-    """A base asset has the ledger's close time as its timestamp, at each ledger."""
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN, constant=10**7))
-    chain.close([], close_time=NOW + 5)
-
-    for ledger, time in ((LEDGER, NOW), (LEDGER + 1, NOW + 5)):
-        assert struct_map({"price": i128(10**7), "timestamp": u64(time)}) == result(price(chain, ledger))
-
-
-def test_an_expired_temporary_price_is_none() -> None:
-    """A temporary price vanishes on the ledger after its last, without any change."""
-    entry = price_entry(ORACLE, TOKEN, 1, NOW, TEMPORARY)
-    chain = oracle_chain(asset_entry(ORACLE, TOKEN), entry, durability=TEMPORARY, live_until=LEDGER)
-    chain.close([], close_time=NOW + 5)
-
-    assert VOID != result(price(chain))
-    assert VOID == result(price(chain, LEDGER + 1))
 
 
 TOKENS = {

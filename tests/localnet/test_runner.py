@@ -13,7 +13,6 @@ from stellar_sdk import Account, Network, SorobanServer, TransactionBuilder, xdr
 from stellar_sdk import scval as sdk
 
 from exporter.ledger.codec import entries
-from exporter.ledger.codec.scval_encode import address
 from exporter.localnet import runner
 from exporter.localnet.behaviour import Behaviour, Failure
 from exporter.localnet.made import MadeNetwork
@@ -119,32 +118,6 @@ def test_broken_connections_are_broken_for_real(served: Served) -> None:
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
             client.post("/", json=HEALTH)
         assert 200 == client.post("/", json=HEALTH).status_code
-
-
-def test_many_clients_at_once(served: Served) -> None:
-    """Several threads that ask for entries at the same time all get whole answers."""
-    state = served.network.chain.state(served.network.chain.latest)
-    key = entries.instance_key(served.network.markets[0].address)
-    token_key = entries.variant_key(
-        served.network.markets[0].address, "ResConfig", address(served.network.markets[0].reserves[0].token)
-    )
-    wanted = [xdr.LedgerKey.from_xdr_bytes(asked).to_xdr() for asked in (key, token_key)]
-    request = {"jsonrpc": "2.0", "id": 1, "method": "getLedgerEntries", "params": {"keys": wanted}}
-    answers: list[list[str]] = []
-
-    def ask() -> None:
-        with httpx.Client(base_url=served.url) as client:
-            for _ in range(10):
-                entries_of = client.post("/", json=request).json()["result"]["entries"]
-                answers.append([entry["key"] for entry in entries_of])
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert key in state
-    assert [wanted] * 80 == answers
 
 
 def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
