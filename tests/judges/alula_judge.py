@@ -163,10 +163,6 @@ def project(pool: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def tvl_usd_cents(supply: int, total_collateral: int, price: int, decimals: int, price_decimals: int = 14) -> int:
-    return (supply + total_collateral) * price * 100 // int(10 ** (decimals + price_decimals))
-
-
 # What may be taken out of a pool, after Pool::total_available and the cap on borrowing
 
 

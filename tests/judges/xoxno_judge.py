@@ -116,21 +116,9 @@ def index_with_rewards(supplied: int, si: int, rewards: int) -> int:
     return max(min(saturated(i128(value + rewards), RAY, supplied), INDEX_CAP), min(si, INDEX_CAP))
 
 
-def bad_debt_factor(remaining: int, total: int) -> int:
-    return fl(remaining, RAY, total)
-
-
-def index_after_bad_debt(si: int, factor: int) -> int:
-    return max(fl(si, factor, RAY), 10**24)
-
-
 def reserved(supply: int) -> int:
     """The cash that a borrower has to leave, of a supply in base units."""
     return hu(supply, 200, BPS)
-
-
-def supply_shares(value: int, si: int) -> int:
-    return fl(value, RAY, si)
 
 
 def apy(rate: int) -> Fraction:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from exporter.deployments.local import LOCAL
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -20,6 +22,7 @@ from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, Simula
 from exporter.ledger.view import LedgerView
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import CODE, LocalNetwork
+from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute
@@ -166,6 +169,34 @@ def rows_of(tables: Tables) -> dict[Place, dict[str, Any]]:
     return {(row["market"], row["pool"]): row for row in tables.pools.iter_rows(named=True)}
 
 
+class AtOnce:
+    """A protocol that projects the rows of many readings in one frame: one for each of them would take minutes."""
+
+    def __init__(self, protocol: str, readings: Iterable[ProtocolReading], time: int) -> None:
+        self.module = PROTOCOLS[protocol]
+        self.price_failure = self.module.price_failure
+        readings = list(readings)
+        for reading in readings:
+            reading.settle(time)
+        rows = list(dict.fromkeys(row for reading in readings for row in zip(*reading.columns.values(), strict=True)))
+        names = next(iter(readings)).columns
+
+        def project(kept: pl.DataFrame) -> pl.DataFrame:
+            columns = zip(*(rows[position] for position in kept["position"]), strict=True)
+            given: dict[str, list[object]] = dict(zip(names, map(list, columns), strict=True))
+            return self.module.project(given | {"close_time": [time] * kept.height})
+
+        self.frame, failures = exact.set_aside_failures(pl.DataFrame({"position": range(len(rows))}), project)
+        good = (row for position, row in enumerate(rows) if position not in failures)
+        self.places = {row: place for place, row in enumerate(good)}
+
+    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+        """The rows from the one frame; where one has no exact result they are computed as ever."""
+        rows = zip(*(values for name, values in columns.items() if name != "close_time"), strict=True)
+        places = [self.places.get(row, -1) for row in rows]
+        return self.module.project(columns) if -1 in places else self.frame[places]
+
+
 def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
     """All that the rows are computed from: where it is the same, so are they."""
     columns = reading.columns
@@ -208,7 +239,6 @@ class Swept:
     columns.
     """
 
-    entries: int = 0
     changes: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     stopped: list[str] = field(default_factory=list)
@@ -228,55 +258,56 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
     source = Source(chain)
     reading = read(source, protocol)
     remembered = [market.address for market in reading.markets]
-    raw, rows = raw_rows(reading), rows_of(compute([reading], PROTOCOLS, chain.latest, time))
+    rows = rows_of(compute([reading], PROTOCOLS, chain.latest, time))
+    raw = raw_rows(reading)
     assert rows, f"the network has no pool of {protocol}"
     assert not reading.unread
-    used = [key for key in source.asked if chain.entry(key, chain.latest) is not None]
-    swept.entries = len(used)
-    for key in used:
+    changes: list[tuple[bytes, str, str, ProtocolReading]] = []
+    for key in [key for key in source.asked if chain.entry(key, chain.latest) is not None]:
         entry = chain.entry(key, chain.latest)
         assert entry is not None  # or it would not be used
         for kind, where, changed in mutants(key, entry):
             chain.instead = {key: changed}
             swept.changes += 1
-            what = name_of(key) + where
             try:
-                after = read(Source(chain), protocol, remembered)
-                now = raw_rows(after)
-                same = {place for place, values in now.items() if raw.get(place) == values}
-                tables = compute([after], PROTOCOLS, chain.latest, time) if now.keys() - same else None
+                changes.append((key, kind, where, read(Source(chain), protocol, remembered)))
             except Exception as error:
-                swept.stopped.append(f"{kind} {what}: {type(error).__name__}: {error}")
-                continue
-            told = after.unread if tables is None else tables.unread
-            swept.odd += [(kind, what, f"{item.reason}: {item.detail}") for item in told if not fits(item, kind, where)]
-            unread = {(item.market, item.pool) for item in told} | {(item.market, None) for item in after.absent}
-            computed = {} if tables is None else rows_of(tables)
-            fates: Counter[str] = Counter()
-            for place, row in rows.items():
-                different = {name for name in row if place in computed and row[name] != computed[place][name]}
-                if {"supply_reward_reason", "borrow_reward_reason"} & different:  # which says why the rest is another
-                    different -= REWARD_COLUMNS
-                    swept.counts[kind, "reward"] += 1
-                if place in (same if tables is None else computed) and not different:
-                    fate = "same"
-                elif place not in computed:
-                    fate = "unread" if place in unread or (place[0], None) in unread else "lost"
-                elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
-                    fate = "unpriced"
-                elif different <= TERM_COLUMNS | REWARD_COLUMNS and untold(
-                    place, different, computed[place], after.notices
-                ):
-                    fate = "untold"
-                else:
-                    fate = "changed" if key in source.read else "called"
-                if fate == "lost":
-                    swept.lost.append((kind, what))
-                elif fate == "changed":
-                    swept.changed.setdefault((kind, what), set()).update(different)
-                swept.counts[kind, fate] += 1
-                fates[fate] += 1
-            if fates["unread"] > 1:
-                swept.dear.add(what)
+                swept.stopped.append(f"{kind} {name_of(key)}{where}: {type(error).__name__}: {error}")
         chain.instead = {}
+    modules: Any = {protocol: AtOnce(protocol, (after for *_, after in changes), time)}
+    for key, kind, where, after in changes:
+        what = name_of(key) + where
+        now = raw_rows(after)
+        same = {place for place, values in now.items() if raw.get(place) == values}
+        tables = compute([after], modules, chain.latest, time) if now.keys() - same else None
+        told = after.unread if tables is None else tables.unread
+        swept.odd += [(kind, what, f"{item.reason}: {item.detail}") for item in told if not fits(item, kind, where)]
+        unread = {(item.market, item.pool) for item in told} | {(item.market, None) for item in after.absent}
+        computed = {} if tables is None else rows_of(tables)
+        fates: Counter[str] = Counter()
+        for place, row in rows.items():
+            different = {name for name in row if place in computed and row[name] != computed[place][name]}
+            if {"supply_reward_reason", "borrow_reward_reason"} & different:  # which says why the rest is another
+                different -= REWARD_COLUMNS
+                swept.counts[kind, "reward"] += 1
+            if place in (same if tables is None else computed) and not different:
+                fate = "same"
+            elif place not in computed:
+                fate = "unread" if place in unread or (place[0], None) in unread else "lost"
+            elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
+                fate = "unpriced"
+            elif different <= TERM_COLUMNS | REWARD_COLUMNS and untold(
+                place, different, computed[place], after.notices
+            ):
+                fate = "untold"
+            else:
+                fate = "changed" if key in source.read else "called"
+            if fate == "lost":
+                swept.lost.append((kind, what))
+            elif fate == "changed":
+                swept.changed.setdefault((kind, what), set()).update(different)
+            swept.counts[kind, fate] += 1
+            fates[fate] += 1
+        if fates["unread"] > 1:
+            swept.dear.add(what)
     return swept

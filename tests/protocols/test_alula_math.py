@@ -13,20 +13,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from exporter.errors import ExactDivisionError, ExactOverflowError
+from exporter.errors import ExactOverflowError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval_encode import VOID, u32, u64
+from exporter.ledger.codec.scval_encode import VOID
 from exporter.numbers import exact
-from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import math
-from exporter.protocols.alula.math import project_pools
-from exporter.protocols.compute import Tables
-from exporter.tables import VALID_PRICE
 from tests.judges import alula_judge as judge
-from tests.protocols.alula_chain import CURVE, STATE, AlulaLedger, candidate, kinked, pool, pool_config
-from tests.protocols.at_time import at
+from tests.protocols.alula_chain import CURVE, AlulaLedger, candidate, pool
 from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one
-from tests.protocols.made_ledger import NOW, Raw, contract
+from tests.protocols.made_ledger import NOW, Raw
 
 Pool = dict[str, int]
 Asked = Callable[..., Any]
@@ -142,45 +137,6 @@ def test_power_vectors(asked: Asked, base: int, exponent: int, denominator: int,
 
 
 @PROJECTED
-def test_utilization_is_rounded_both_ways(asked: Asked) -> None:
-    """The rates come from the utilization rounded up, and the one rounded down is published."""
-    pool = DEFAULT | {"total_available": 2 * 10**7 + 1, "total_borrowed": 10**7}
-    actual = asked(pool)
-
-    assert (3333, 3334) == (actual["utilization_bps"], actual["utilization_ceil_bps"])
-    assert judge.kinked(3334, *DEFAULT_CURVE) == actual["borrow_apr_bps"] != judge.kinked(3333, *DEFAULT_CURVE)
-
-
-@PROJECTED
-def test_fees_are_not_supplied(asked: Asked) -> None:
-    """Undistributed fees are no supply, and fees above the available leave none, not less than none."""
-    some = asked(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 30, "total_borrowed": 40})
-    more = asked(DEFAULT | {"total_available": 100, "take_rate_fees_sum": 130, "total_borrowed": 40})
-
-    assert (110, 3636, 3637) == tuple(some[name] for name in RESULTS[:3])
-    assert (40, 10000, 10000) == tuple(more[name] for name in RESULTS[:3])
-
-
-@PROJECTED
-def test_an_empty_pool(asked: Asked) -> None:
-    """Where nothing is supplied nothing divides by zero: no utilization, the base rate, no share rates."""
-    assert dict(zip(RESULTS, (0, 0, 0, 1, 0, 1, 0, 0, 0), strict=True)) == asked(DEFAULT)
-
-
-@pytest.mark.parametrize(
-    ("modifier", "borrow", "u", "take_rate", "supply"),
-    [
-        (10001, 4, 7000, 1000, 1),  # floor(floor(4 x 0.7) x 0.9), not floor(2.8 x 0.9)
-        (10000, 3, 6666, 1, 0),  # floor(1 x 0.9999), where one floor would give 1
-    ],
-)
-def test_the_two_floors_of_the_supply_rate(modifier: int, borrow: int, u: int, take_rate: int, supply: int) -> None:
-    """The supply rate is rounded down twice, and the modifier's product up."""
-    assert borrow == judge.borrow_apr(3, modifier) == columnar(math.borrow_apr)(3, modifier)
-    assert supply == judge.supply_apr(borrow, u, take_rate) == columnar(math.supply_apr)(borrow, u, take_rate)
-
-
-@PROJECTED
 def test_share_rates(asked: Asked) -> None:
     """What a supply share is worth is rounded down, what a debt share is worth is rounded up."""
     pool = DEFAULT | {"total_available": 200, "total_borrowed": 101, "total_j_tokens": 3_000, "total_d_tokens": 100}
@@ -191,28 +147,12 @@ def test_share_rates(asked: Asked) -> None:
 
 
 @PROJECTED
-def test_the_modifier_moves_the_rate(asked: Asked) -> None:
-    """The published yields are at the pool's modifier, not at 1, which an older revision ignored."""
-    pool = DEFAULT | {"total_available": 5_000, "total_borrowed": 5_000}
-
-    assert [215, 2143, 10715, 21430] == [
-        asked(pool | {"interest_rate_modifier_bps": modifier})["borrow_apr_bps"]
-        for modifier in (1_000, 10_000, 50_000, 100_000)
-    ]
-
-
-@PROJECTED
 def test_a_yield_beyond_32_bits(asked: Asked) -> None:
     """The contract's view ends at a rate of 1297 percent a year; what is published goes on, up to 2^53 - 1."""
     pool = DEFAULT | {"total_available": 0, "total_borrowed": 10**7, "take_rate_bps": 0}
 
     assert 4294647762 == asked(pool | {"max_apr_bps": 129_703})["borrow_apy_bps"]
     assert 4295077249 == asked(pool | {"max_apr_bps": 129_704})["borrow_apy_bps"]
-    for too_high in (10**6, 10**20, 2**127 - 1):
-        published = asked(pool | {"max_apr_bps": too_high})
-        assert (2**53 - 1, 2**53 - 1, 10**7) == tuple(
-            published[name] for name in ("borrow_apy_bps", "supply_apy_bps", "total_supplied")
-        )
 
 
 def test_a_negative_rate_is_an_error() -> None:
@@ -223,42 +163,6 @@ def test_a_negative_rate_is_an_error() -> None:
     assert (1,) == raised.value.rows
     with pytest.raises(ValueError, match="negative"):
         judge.multiplier(-1, 10)
-
-
-def test_a_curve_that_divides_by_zero_names_its_row() -> None:
-    """A second kink at 100 percent divides by zero at full utilization only; the other rows are not named."""
-    full = {"total_borrowed": 10**7, "kink2_ur_bps": 10_000}
-    pools = [
-        DEFAULT,
-        DEFAULT | full,
-        DEFAULT | full | {"total_available": 1},
-        DEFAULT | full | {"total_available": 10**4},
-    ]
-
-    with pytest.raises(ExactDivisionError, match="kinked APR") as raised:
-        math.project(frame_of(pools, math.POOL_COLUMNS))
-
-    assert (1, 2) == raised.value.rows
-    with pytest.raises(ZeroDivisionError):
-        judge.project(pools[1])
-    assert 9_990 == math.project(frame_of(pools[3:], math.POOL_COLUMNS))["utilization_bps"].item()
-
-
-def test_an_overflow_names_its_row() -> None:
-    """A pool whose supply leaves 128 bits is named, with the quantity that does."""
-    pools = [DEFAULT, DEFAULT | {"total_available": 2**126, "total_borrowed": 2**126}, DEFAULT]
-
-    with pytest.raises(ExactOverflowError, match="total supply") as raised:
-        math.project(frame_of(pools, math.POOL_COLUMNS))
-
-    assert (1,) == raised.value.rows
-
-
-def test_many_pools_of_different_rates() -> None:
-    """A column of thousands of different rates is grown right, also where its products leave 128 bits."""
-    rates = list(range(0, 129_704, 29))
-
-    assert [judge.apy_bps(rate) for rate in rates] == math.apy_bps(exact.column(rates)).to_list()
 
 
 amounts = st.just(0) | st.integers(0, 36).flatmap(lambda digits: st.integers(0, 10**digits))
@@ -324,129 +228,6 @@ def test_pools_equal_the_judge(pools: list[Pool]) -> None:
     agree(pools, math.POOL_COLUMNS, math.project, lambda pool, _: judge.project(pool), NOW)
 
 
-def test_project_is_columnar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred thousand pools do not go through Python integers one by one."""
-    pools = frame_of(
-        [DEFAULT | {"total_available": 10**24 + row, "total_borrowed": row * 10**20} for row in range(0, 10_000, 10)],
-        math.POOL_COLUMNS,
-    )
-    many = pl.concat([pools] * 100)
-    wide: list[int] = []
-    to_list = pl.Series.to_list
-
-    def counted(series: pl.Series) -> list[Any]:
-        wide.append(len(series))
-        return to_list(series)
-
-    monkeypatch.setattr(pl.Series, "to_list", counted)
-
-    assert 100_000 == math.project(many).height
-    assert sum(wide) < 1_000
-
-
-POOL = CURVE | STATE | {"take_rate_bps": 1_000}
-
-
-def three_pools() -> AlulaLedger:
-    """A market of three pools with different totals, decimals and prices; the price of the second is 361 s old."""
-    ledger = AlulaLedger()
-    ledger.add_market("A", ["USDC", "XLM", "PYUSD"])
-    ledger.replace(
-        pool("A", "USDC", total_available=123_456_789_012, total_borrowed=98_765_432_109, take_rate_fees_sum=1_234),
-        pool("A", "PYUSD", token_decimals=u32(18), total_available=10**27 + 1, total_borrowed=3 * 10**26),
-    )
-    ledger.set_price("A oracle", "USDC", 100_012_345_678_901, NOW - 360)
-    ledger.set_price("A oracle", "XLM", 26_310_000_000_000, NOW - 361)
-    ledger.set_price("A oracle", "PYUSD", 99_990_000_000_001, NOW)
-    return ledger
-
-
-def rows_of(tables: Tables) -> dict[str, dict[str, Any]]:
-    """The rows of the pools frame by the token's label."""
-    labels = {contract(label): label for label in ("USDC", "XLM", "PYUSD")}
-    return {labels[row["pool"]]: row for row in tables.pools.rows(named=True)}
-
-
-def test_every_column() -> None:
-    """Each shared column has what it says, in its type, from the stored state and without accrual."""
-    ledger = AlulaLedger()
-    ledger.add_market("A", ["USDC"], "BorrowFrozen")
-    columns = ledger.read([candidate("A")]).result.columns
-    frame = project_pools(at(columns, NOW))
-    expected = judge.project(POOL)
-
-    numbers = {
-        "supply_apy_bps": expected["supply_apy_bps"], "borrow_apy_bps": expected["borrow_apy_bps"],
-        "utilization_bps": 5_000, "total_supplied": 1_000 * 10**7, "total_borrowed": 500 * 10**7,
-        "total_collateral": 50 * 10**7, "last_accrual_time": NOW - 100, "supply_index": 1_000, "borrow_index": 12_500,
-        "index_decimals": 4, "stored_supply_apr": 963, "stored_borrow_apr": 2_143, "accrued_supply_apr": 963,
-        "accrued_borrow_apr": 2_143, "apr_decimals": 4, "stored_utilization": 5_000, "accrued_utilization": 5_000,
-        "utilization_decimals": 4, "rate_modifier": 10_000, "rate_modifier_decimals": 4, "backstop_credit": 0,
-    }  # fmt: skip
-    assert numbers | {"market_status": "borrow_frozen"} == {
-        name: frame[name].item() for name in (*numbers, "market_status")
-    }
-
-
-def test_nothing_accrues() -> None:
-    """The close time changes nothing but the age of the price (docs/protocols/alula.md, "Views")."""
-    ledger = three_pools()
-    columns = ledger.read([candidate("A")]).result.columns
-    module = PROTOCOLS["alula"]
-
-    assert module.project(at(columns, NOW)).equals(module.project(at(columns, NOW + 10**8)))
-
-
-def test_a_market_with_a_stale_price() -> None:
-    """The stale pool has no price and no value, all else is exact, and the market is worth the sum of the others."""
-    tables = three_pools().compute([candidate("A")])
-    rows = rows_of(tables)
-    usdc = POOL | {"total_available": 123_456_789_012, "total_borrowed": 98_765_432_109, "take_rate_fees_sum": 1_234}
-    pyusd = POOL | {"total_available": 10**27 + 1, "total_borrowed": 3 * 10**26}
-    values = {
-        "USDC": judge.tvl_usd_cents(222_222_219_887, 50 * 10**7, 100_012_345_678_901, 7),
-        "PYUSD": judge.tvl_usd_cents(13 * 10**26 + 1, 50 * 10**7, 99_990_000_000_001, 18),
-    }
-
-    for label, state in {"USDC": usdc, "XLM": POOL, "PYUSD": pyusd}.items():
-        judged = judge.project(state)
-        assert {name: judged[name] for name in judged if name in rows[label]} == {
-            name: rows[label][name] for name in judged if name in rows[label]
-        }
-        assert values.get(label) == rows[label]["tvl_usd_cents"]
-    assert ("1.00012345678901", VALID_PRICE) == (rows["USDC"]["oracle_price_usd"], rows["USDC"]["price_reason"])
-    assert (None, None) == (rows["XLM"]["oracle_price_usd"], rows["XLM"]["oracle_price"])
-    assert [sum(values.values())] == tables.markets["tvl_usd_cents"].to_list()
-    assert [(contract("XLM"), "the price is 6 minutes 1 second old, more than 6 minutes")] == [
-        (item.pool, item.reason) for item in tables.unpriced
-    ]
-    assert [] == tables.unread
-
-
-def test_a_pool_without_rates_is_unread() -> None:
-    """A pool whose rate the contract cannot compute is named with the operation; one whose yield is too large is read.
-
-    4000 percent a year, compounded every second, are beyond 2^53 - 1 basis points; the contract's own view fails.
-    """
-    ledger = AlulaLedger()
-    ledger.add_market("A", ["USDC", "XLM", "PYUSD"])
-    ledger.replace(
-        pool("A", "XLM", total_available=0, config=pool_config(interest_rate_model=kinked(kink2_ur_bps=10_000))),
-        pool("A", "PYUSD", total_available=0, interest_rate_modifier_bps=100_000),
-    )
-    tables = ledger.compute([candidate("A")])
-    unread = {item.pool: (item.reason, item.detail) for item in tables.unread}
-
-    assert {contract("USDC"), contract("PYUSD")} == set(tables.pools["pool"])
-    assert {contract("XLM")} == set(unread)
-    assert "inconsistent" == unread[contract("XLM")][0]
-    assert "kinked APR" in unread[contract("XLM")][1]
-    assert [(contract("PYUSD"), "borrow_apy_bps"), (contract("PYUSD"), "supply_apy_bps")] == [
-        (item.pool, item.field) for item in tables.bounded
-    ]
-    assert [(3, 1)] == tables.markets.select("pool_count", "unread_count").rows()
-
-
 @pytest.mark.parametrize(
     ("farm", "reason", "paid"),
     [(VOID, "no_emissions", 0), ((scval.BYTES, b"x" * 32), "not_read", None), (None, "not_read", None)],
@@ -460,14 +241,3 @@ def test_farms(farm: Raw, reason: str, paid: int | None) -> None:
 
     assert (reason, paid, paid) == tuple(row[f"supply_reward_{end}"] for end in ("reason", "apr_bps", "per_year"))
     assert ("no_emissions", 0) == (row["borrow_reward_reason"], row["borrow_reward_apr_bps"])
-
-
-def test_a_time_beyond_calendars() -> None:
-    """A time after the year 9999 stands at the last second of that year, and is named."""
-    ledger = AlulaLedger()
-    ledger.add_market("A", ["USDC"])
-    ledger.replace(pool("A", "USDC", last_accrual_timestamp=u64(2**61)))
-    tables = ledger.compute([candidate("A")])
-
-    assert [("last_accrual_time", "253402300799")] == [(item.field, item.bound) for item in tables.bounded]
-    assert [253_402_300_799] == tables.pools["last_accrual_time"].to_list()

@@ -10,7 +10,6 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, u32
 from exporter.ledger.source import ContractCall
 from tests.protocols.alula_chain import (
-    CURVE,
     AlulaLedger,
     all_pools,
     candidate,
@@ -18,12 +17,10 @@ from tests.protocols.alula_chain import (
     market_instance,
     pool,
 )
-from tests.protocols.blend_chain import deployment
 from tests.protocols.made_ledger import (
     account,
     bare_token,
     contract,
-    counts_of,
     lastprice,
     pools_of,
     token_instance,
@@ -46,17 +43,6 @@ ALL = {(A, contract("XLM")), (A, contract("USDC")), (B, contract("USDC"))}
 class TestReading:
     """What is read when all is well."""
 
-    def test_markets_and_pools(self) -> None:
-        """All pools of all markets are read, a frozen market's too, in the order of their addresses."""
-        tables = two_markets().compute([candidate("A"), candidate("B")])
-
-        assert ALL == pools_of(tables)
-        assert sorted(ALL) == tables.pools.select("market", "pool").rows()
-        assert {A: "active", B: "frozen_by_admin"} == dict(tables.markets.select("market", "status").iter_rows())
-        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
-        assert {"USDC", "XLM"} == set(tables.pools["symbol"])
-        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
-
     def test_requests(self) -> None:
         """Three waves: markets, pools with tokens, and the calls; an oracle's decimals are asked once."""
         ledger = two_markets()
@@ -68,29 +54,6 @@ class TestReading:
         expected = [ContractCall(contract(f"{name} oracle"), "decimals") for name in "AB"]
         expected += [lastprice("A oracle", "XLM"), lastprice("A oracle", "USDC"), lastprice("B oracle", "USDC")]
         assert dict.fromkeys(expected, 1) == Counter(ledger.source.calls)
-
-    def test_deployments_list_no_markets(self) -> None:
-        """A market manager lists nothing, so a deployment itself adds nothing to read."""
-        ledger = two_markets()
-        tables = ledger.compute([candidate("A")], [deployment("backstop", ["B"])])
-
-        assert {A: (2, 0)} == counts_of(tables)
-
-    def test_parameters(self) -> None:
-        """The rate model and the limits of every pool are at hand, with their scales, to be shown."""
-        reading = two_markets().read([candidate("A"), candidate("B")]).result
-        shown = {item.name: (item.value, item.decimals) for item in reading.parameters[A, contract("XLM")]}
-
-        assert set(ALL) == set(reading.parameters)
-        assert {name: (value, 4) for name, value in CURVE.items()}.items() <= shown.items()
-        assert {
-            "take_rate_bps": (1_000, 4),
-            "target_utilization_ratio_bps": (6_500, 4),
-            "ir_reactivity_constant": (0, 0),
-            "open_ltv_bps": (7_500, 4),
-            "supply_limit": (10**15, 7),
-            "flags": (2**32 - 1, 0),
-        }.items() <= shown.items()
 
 
 class TestRecords:

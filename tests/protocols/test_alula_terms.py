@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import i128, u32, u64
 from exporter.protocols.alula import terms
-from exporter.tables import TERMS
-from exporter.tree.documents import AssetRisk
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import AlulaLedger, candidate, pool, pool_config
+from tests.protocols.judged import OPERATIONS
 from tests.protocols.made_ledger import NOW, struct_of
 
 HEALTH: dict[str, int] = {
@@ -39,9 +38,6 @@ def row_of(status: str = "Active", **changes: Any) -> dict[str, Any]:
     tables = ledger.compute([candidate("A")])
     assert [] == tables.unread
     return tables.pools.row(0, named=True)
-
-
-OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
 
 
 @pytest.mark.parametrize(
@@ -101,17 +97,6 @@ def test_bad_debt_that_waits(lock: dict[str, Any], locked: bool) -> None:
     assert ("bad_debt_locked" if locked else "enabled") == row["pool_status"]
 
 
-def test_a_pool_without_what_gates_hang_on() -> None:
-    """An entry of another revision, without flags or without the lock, is read; what hangs on them is not known."""
-    no_flags, no_lock = row_of(config=config(None)), row_of(bad_debt_lock_d=None)
-
-    assert (None, True, None) == tuple(no_flags[f"can_{name}"] for name in ("supply", "withdraw", "borrow"))
-    assert (None, None, None) == tuple(no_lock[f"can_{name}"] for name in ("supply", "withdraw", "borrow"))
-    for row in (no_flags, no_lock):
-        assert (True, None) == (row["can_repay"], row["pool_status"])
-        assert "the pool's entry does not have all that its operations hang on" == row["can_reason"]
-
-
 @pytest.mark.parametrize(
     ("changes", "amounts"),
     [
@@ -151,19 +136,11 @@ def test_amounts_are_the_contracts(available: int, borrowed: int, fees: int, lim
     assert (max(0, cap - row["total_supplied"]) if cap else None) == row["available_to_supply"]
 
 
-def test_risk() -> None:
-    """The configuration in the words that all protocols share."""
-    row = row_of()
+def test_no_limit_and_no_factor() -> None:
+    """A limit of 0 is none, and nobody can borrow against what counts for nothing."""
+    row = row_of(config=config(supply_limit=0, open_ltv_bps=0))
 
-    assert {
-        "risk_scope": "reserve", "collateral_factor_bps": 7_000, "liquidation_threshold_bps": 7_500,
-        "liability_factor_bps": 11_000, "liquidation_bonus_bps": 800, "liquidation_kind": "range",
-        "supply_cap": 1_200 * 10**7, "borrow_cap": None, "max_utilization_bps": 9_000, "reserve_factor_bps": 1_000,
-        "can_be_collateral": True, "can_be_borrowed": True,
-    } == {name: row[name] for name in AssetRisk.__struct_fields__ if name in TERMS}  # fmt: skip
-    assert (None, False) == tuple(
-        row_of(config=config(supply_limit=0, open_ltv_bps=0))[name] for name in ("supply_cap", "can_be_collateral")
-    )
+    assert (None, False) == (row["supply_cap"], row["can_be_collateral"])
 
 
 def test_numbers_of_any_size_cost_no_pool() -> None:

@@ -13,12 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.blend import math
-from exporter.protocols.blend.math import project_pools
-from exporter.protocols.blend.reader import COLUMNS
-from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from tests.judges import blend_judge as judge
 from tests.judges import ce, fl
 from tests.protocols.at_time import at
@@ -264,14 +260,6 @@ def test_fixed_point_vectors(a: int, b: int, d: int, floor: int) -> None:
     assert floor + 1 == ce(a * b, d) == exact.multiply_divide_ceil(one(a), b, d).item()
 
 
-def test_both_generations_share_a_frame() -> None:
-    """One frame of all vectors at one time gives each reserve what it gives alone."""
-    reserves = [reserve for reserve, *_ in RESERVE_VECTORS]
-    expected = [judge.project(reserve, 1736780911) for reserve in reserves]
-
-    assert expected == frame(reserves, 1736780911).drop("close_time", *RAW).rows(named=True)
-
-
 @asked_of_both(judged_step, step)
 def test_the_rate_curve_at_its_knots(asked: Asked) -> None:
     """Both knots belong to the lower slope, r_three is not modified, and every part is rounded up (2.3)."""
@@ -287,64 +275,8 @@ def test_the_rate_curve_at_its_knots(asked: Asked) -> None:
     assert 1200000 == rate(9500000, CONFIG_A | {"util": 9500000})
 
 
-def test_v1_debt_without_supply_names_its_row() -> None:
-    """v1 divides by zero where shares are worth nothing; without shares v1 is at 0 and v2 at 100 percent."""
-    reserves = [
-        reserve_of("v1"),
-        reserve_of("v1", b_supply=0),
-        reserve_of("v2", b_supply=0),
-        reserve_of("v1", b_rate=0),
-    ]
-
-    with pytest.raises(ExactDivisionError, match="utilization") as raised:
-        frame(reserves)
-
-    assert (3,) == raised.value.rows
-    for reserve, used in ((reserves[1], 0), (reserves[2], 10**7)):
-        published = frame([reserve]).row(0, named=True)
-        assert (used, used) == (published["stored_utilization"], published["accrued_utilization"])
-        for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
-            assert reserve[name] == published[f"accrued_{name}"]
-        assert (
-            -(-reserve["d_supply"] * reserve["d_rate"] // math.RATE_SCALES[reserve["generation"]])
-            == (published["total_borrowed"])
-        )
-
-
-def test_an_overflow_names_its_row() -> None:
-    """A reserve whose amounts leave 128 bits is named, with the quantity that does."""
-    reserves = [reserve_of("v2"), reserve_of("v2", d_supply=2**126, d_rate=3 * 10**12), reserve_of("v1")]
-
-    with pytest.raises(ExactOverflowError, match="total liabilities") as raised:
-        frame(reserves)
-
-    assert (1,) == raised.value.rows
-
-
-@pytest.mark.parametrize("generation", ["v1", "v2"])
-@pytest.mark.parametrize(
-    "guarded",
-    [
-        {"last_time": 617280},
-        {"last_time": 617281},
-        {"d_supply": 0, "d_rate": 2**126, "reactivity": 2**32 - 1},
-        {"b_supply": 0, "d_supply": 0, "b_rate": 2**126, "d_rate": 2**126},
-    ],
-)
-def test_what_a_guard_skips_cannot_fail(generation: str, guarded: Reserve) -> None:
-    """Where nothing accrues the state stays as it is, even a modifier out of its range, and nothing overflows."""
-    reserve = reserve_of(generation, ir_mod=3, backstop_credit=2**127 - 1) | guarded
-
-    actual = frame([reserve_of("v1"), reserve, reserve_of("v2")]).row(1, named=True)
-
-    for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit"):
-        assert reserve[name] == actual[f"accrued_{name}"]
-
-
-def test_reserves_must_be_whole() -> None:
-    """A null or an unknown generation is refused by name."""
-    with pytest.raises(ValueError, match="null in d_rate"):
-        frame([reserve_of("v1"), reserve_of("v2", d_rate=None)])
+def test_an_unknown_generation() -> None:
+    """A generation that nobody knows is refused by name."""
     with pytest.raises(ValueError, match="'v3'"):
         frame([reserve_of("v1") | {"generation": "v3"}])
 
@@ -413,32 +345,6 @@ T15: dict[str, Any] = {
 T17: dict[str, Any] = T15 | {
     "pool": "P2", "generation": "v2", "b_rate": 1123456789000, "d_rate": 1345678123000, "ir_mod": 10**7,
 }  # fmt: skip
-T = 617280
-
-
-def columns_of(*reserves: dict[str, Any]) -> dict[str, list[object]]:
-    """What the reader collects of reserves."""
-    return {name: [reserve[name] for reserve in reserves] for name in COLUMNS}
-
-
-def test_every_column() -> None:
-    """Rows keep their order and have the columns and types of all protocols, and each the number of the formulas."""
-    frame = project_pools(at(columns_of(T17, T15), T))
-    terms = [item for item in TERMS.items() if item[0] in frame.columns]
-
-    assert [*PROTOCOL_COLUMNS.items(), *terms] == [*frame.schema.items()]
-    for reserve, version, decimals, row in zip((T17, T15), ("v2", "v1"), (12, 9), frame.rows(named=True), strict=True):
-        judged = judge.project(reserve, T)
-        named = dict(zip(("supply_index", "borrow_index", "rate_modifier", "backstop_credit"), STATE, strict=True))
-        expected = {name: judged[f"accrued_{of}"] for name, of in named.items()}
-        expected |= {name: value for name, value in judged.items() if name in PROTOCOL_COLUMNS}
-        assert 15 == len(expected)
-        assert expected | {
-            "market": "M1", "pool": reserve["pool"], "token_address": "P1", "protocol": "blend", "version": version,
-            "market_name": "Fixed", "market_status": "active", "wasm_hash": "ab", "oracle": "O", "decimals": 7,
-            "total_collateral": 0, "last_accrual_time": 0, "index_decimals": decimals, "apr_decimals": 7,
-            "utilization_decimals": 7, "rate_modifier_decimals": {"v1": 9, "v2": 7}[version],
-        } == {name: row[name] for name in PROTOCOL_COLUMNS}  # fmt: skip
 
 
 def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:

@@ -30,7 +30,6 @@ from tests.protocols.blend_chain import (
 from tests.protocols.made_ledger import (
     UNKNOWN_CODE,
     account,
-    bare_token,
     contract,
     counts_of,
     lastprice,
@@ -55,15 +54,6 @@ ALL = {(A, contract("XLM")), (A, contract("USDC")), (B, contract("USDC"))}
 class TestReading:
     """What is read when all is well."""
 
-    def test_both_generations(self) -> None:
-        """Pools of both generations are read in one reading, each as its own."""
-        tables = two_markets().compute([candidate("A"), candidate("B")])
-
-        assert ALL == pools_of(tables)
-        assert {A: "v1", B: "v2"} == dict(tables.markets.select("market", "version").iter_rows())
-        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
-        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
-
     def test_requests(self) -> None:
         """Four waves: markets with zones, the backstop that no list has, what they keep of pools, and the calls."""
         ledger = two_markets()
@@ -84,15 +74,6 @@ class TestReading:
 
         assert {A: (2, 0)} == counts_of(tables)
         assert [contract("missing")] == [item.market for item in tables.unread]
-
-    def test_unknown_status(self) -> None:
-        """A status number the contract does not have today does not cost the market its numbers."""
-        ledger = two_markets()
-        ledger.replace(pool_instance("A", status=9))
-        tables = ledger.compute([candidate("A")])
-
-        assert ["unknown_9"] == tables.markets["status"].to_list()
-        assert 2 == tables.pools.height
 
 
 class TestUnknownCode:
@@ -127,19 +108,6 @@ class TestUnknownCode:
         detail = f"its ResConfig has the form of {other}, but the market is of {generation}"
         assert [Unread(A, contract("XLM"), "blend", "inconsistent", detail)] == tables.unread
         assert {A: (2, 1)} == counts_of(tables)
-
-
-class TestUnreadReserve:
-    """One reserve that cannot be read costs that reserve alone."""
-
-    def test_all_reserves_of_a_market(self) -> None:
-        """A market of which no reserve can be read is a market all the same."""
-        ledger = two_markets()
-        ledger.remove(reserve_data("B", "USDC", "v2"))
-        tables = ledger.compute([candidate("A"), candidate("B")])
-
-        assert {A: (2, 0), B: (1, 1)} == counts_of(tables)
-        assert [True] == tables.markets.filter(tables.markets["market"] == B)["tvl_usd_cents"].is_null().to_list()
 
 
 class TestUnreadMarket:
@@ -245,19 +213,6 @@ class TestRewardZone:
 class TestTokens:
     """Symbols and decimals."""
 
-    def test_token_without_symbol(self) -> None:
-        """A token that gives no symbol costs its pools their rows, in every market, with the token's reason."""
-        ledger = two_markets()
-        ledger.replace(bare_token("USDC"))
-        tables = ledger.compute([candidate("A"), candidate("B")])
-
-        assert {(A, contract("XLM"))} == pools_of(tables)
-        assert {A: (2, 1), B: (1, 1)} == counts_of(tables)
-        assert {"undecodable"} == {item.reason for item in tables.unread}
-        assert {
-            "token instance: field METADATA is missing; symbol() failed: HostError: Error(WasmVm, MissingValue)"
-        } == {item.detail for item in tables.unread}
-
     @pytest.mark.parametrize("content", [b"", b"\xff", b"\x00\x1b[2J</script>"])
     def test_odd_symbol(self, content: bytes) -> None:
         """A symbol is what the token says; it can be shown as JSON whatever it is."""
@@ -267,17 +222,6 @@ class TestTokens:
 
         assert [] == tables.unread
         assert content.decode("utf-8", "backslashreplace") in {row.symbol for row in snapshots(tables.pools)}
-
-
-class TestName:
-    """Names of markets, which whoever deploys a pool chooses."""
-
-    def test_any_bytes(self) -> None:
-        """A name that is no UTF-8 shows as escapes."""
-        ledger = two_markets()
-        ledger.replace(pool_instance("A", name=b"\xf0\x00x"))
-
-        assert ["\\xf0\x00x"] == ledger.compute([candidate("A")]).markets["name"].to_list()
 
 
 def many_markets(count: int) -> BlendLedger:

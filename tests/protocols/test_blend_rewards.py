@@ -22,7 +22,7 @@ from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.reader import BlendReading
 from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
-from tests.protocols.blend_chain import BlendLedger, candidate, deployment, pool_instance, reserve_data
+from tests.protocols.blend_chain import BlendLedger, candidate, deployment, reserve_data
 from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, Written, contract, entry, instance, token_instance
 
 A, B = contract("A"), contract("B")
@@ -300,23 +300,6 @@ class TestReading:
         row = rewards_of(computed(ledger))
         assert (0, 0, NOW, "expired") == reward(row, "apr_bps", "per_year", "expiration", "reason")
 
-    @pytest.mark.parametrize("kind", ["archived", "another form", "no time"])
-    def test_an_unread_emission_costs_the_reward_alone(self, kind: str) -> None:
-        """An emission entry that is archived or of no known form makes that side's reward unread, and nothing else."""
-        ledger = rewarded()
-        written = emission(A, "EmisConfig", u32(1), expiration=2**63)
-        if kind == "another form":
-            written = entry(A, vec(symbol("EmisConfig"), u32(1)), i128(5))
-        ledger.replace(written)
-        if kind == "archived":
-            ledger.archive(written)
-        tables = computed(ledger)
-        row = rewards_of(tables)
-
-        assert [] == tables.unread
-        assert (None, None, "unread") == reward(row, "apr_bps", "per_year", "reason")
-        assert (0, "no_emissions") == (row["borrow_reward_apr_bps"], row["borrow_reward_reason"])
-
     @pytest.mark.parametrize("kind", ["no records", "nothing in it", "no backstop", "no price", "other decimals"])
     def test_without_a_price_of_blnd(self, kind: str) -> None:
         """Without Comet's pool, or a price of USDC, the amounts stay and the yield is null with its reason."""
@@ -369,15 +352,6 @@ class TestReading:
         ledger.replace(balance_of("A", 2**127 - 1, 2**127 - 1, 0))
 
         assert (None, 2**127 - 1) == tuple(backstop_of(computed(ledger))[name] for name in ("blnd", "lp_tokens"))
-
-    def test_a_pool_that_names_no_backstop(self) -> None:
-        """A pool whose instance names none has none, and its rewards are as they are, without a price."""
-        ledger = rewarded()
-        ledger.replace(pool_instance("A", "v1", storage={"Backstop": None}))
-        tables = computed(ledger)
-
-        assert [B] == tables.backstops["market"].to_list()
-        assert "no_reward_price" == rewards_of(tables)["supply_reward_reason"]
 
     def test_one_reading_asks_for_all_of_it_with_the_reserves(self) -> None:
         """With a backstop that the lists know, rewards and backstops cost no wave of requests."""

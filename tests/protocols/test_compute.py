@@ -7,8 +7,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from exporter.history.parquet import check_representable
 from exporter.ledger.codec.scval import ScVal
@@ -20,12 +18,11 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
 from exporter.protocols.compute import Bounded, Tables, compute
 from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
-from exporter.render.assets_pages import check_pools, snapshots
+from exporter.render.assets_pages import check_pools
 from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (
-    RESERVE_CONFIG,
     BlendLedger,
     candidate,
     demanded,
@@ -104,16 +101,6 @@ class TestPrices:
         assert ["2.0000000"] * 2 == tables.pools.drop_nulls("oracle_price")["oracle_price_usd"].to_list()
         assert [] == tables.unread
 
-    @pytest.mark.parametrize("timestamp", [NOW - DAY, NOW, NOW + 1, NOW + 10 * DAY, 2**63 - 1])
-    def test_times_the_contract_accepts(self, timestamp: int) -> None:
-        """A price of exactly a day, and one of the future, is valid, as it is for the contract."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.set_price("A oracle", "XLM", 10**7, timestamp)
-        tables = tables_of(ledger)
-
-        assert [] == tables.unpriced
-        assert [timestamp] == tables.pools["price_timestamp"].to_list()
-
     @pytest.mark.parametrize(
         ("decimals", "printed"),
         [
@@ -132,23 +119,6 @@ class TestPrices:
 
         assert (printed, decimals) == (row["oracle_price_usd"], row["oracle_decimals"])
         assert row["total_supplied"] * 2 * 10**7 * 100 // 10 ** (7 + decimals) == row["tvl_usd_cents"]
-
-    @pytest.mark.parametrize(
-        ("decimals", "reason"),
-        [
-            (u32(39), "the oracle has 39 decimals, more than 38"),
-            (TRAP, f"decimals() failed: {TRAP}"),
-            (VOID, "decimals(): expected u32, found void"),
-        ],
-    )
-    def test_oracle_without_decimals(self, decimals: ScVal | str, reason: str) -> None:
-        """An oracle whose decimals are unknown prices nothing; another market's oracle goes on."""
-        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
-        ledger.set_decimals("A oracle", decimals)
-        tables = tables_of(ledger)
-
-        assert [(A, reason)] * 2 == [(item.market, item.reason) for item in tables.unpriced]
-        assert [None, 200000] == tables.markets.sort("tvl_usd_cents", nulls_last=False)["tvl_usd_cents"].to_list()
 
     def test_shared_price(self) -> None:
         """Markets with the same oracle have the same price for the same token, and the same reason without one."""
@@ -184,58 +154,6 @@ class TestValues:
         ledger.set_price("A oracle", "XLM", 0)
 
         assert [None] == tables_of(ledger).markets["tvl_usd_cents"].to_list()
-
-    def test_empty_pool_is_worth_zero(self) -> None:
-        """A priced pool with nothing in it is worth 0, and so is its market."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=0, d_supply=0))
-        tables = tables_of(ledger)
-
-        assert [0] == tables.pools["tvl_usd_cents"].to_list() == tables.markets["tvl_usd_cents"].to_list()
-
-    @settings(max_examples=25)
-    @given(
-        st.lists(st.tuples(st.integers(0, 10**36), st.integers(1, 10**36)), min_size=1, max_size=8),
-        st.integers(0, 18),
-        st.integers(0, 18),
-    )
-    def test_exact(self, pools: list[tuple[int, int]], decimals: int, oracle_decimals: int) -> None:
-        """Supplies of up to 18 decimals times prices of up to 18 decimals give the value of plain integers."""
-        ledger = BlendLedger()
-        labels = [f"T{number}" for number in range(len(pools))]
-        ledger.add_market("A", "v2", labels)
-        ledger.set_decimals("A oracle", u32(oracle_decimals))
-        for label, (supply, price) in zip(labels, pools, strict=True):
-            ledger.replace(reserve_config("A", label, "v2", decimals=decimals))
-            ledger.replace(reserve_data("A", label, "v2", b_supply=supply, d_supply=0))
-            ledger.set_price("A oracle", label, price)
-        tables = ledger.compute([candidate("A")])
-        exact = {
-            label: supply * price * 100 // 10 ** (decimals + oracle_decimals)
-            for label, (supply, price) in zip(labels, pools, strict=True)
-        }
-        expected = {label: value if value < 10**38 else None for label, value in exact.items()}
-        found = by_symbol(tables, "tvl_usd_cents")
-        kept = [value for value in expected.values() if value is not None]
-
-        if sum(kept) < 10**38:
-            assert expected == found
-            assert [sum(kept) if kept else None] == tables.markets["tvl_usd_cents"].to_list()
-        assert all(value in (exact[label], None) for label, value in found.items())
-        check_markets(tables.pools, tables.markets)
-        snapshots(tables.pools)
-
-    def test_sum_that_does_not_fit(self) -> None:
-        """Prices so absurd that a market's sum does not fit are taken away; the run and the other pools stay."""
-        ledger = ledger_of(A=["X", "Y", "XLM"])
-        for label in ("X", "Y"):
-            ledger.replace(reserve_data("A", label, "v2", b_supply=6 * 10**33, d_supply=0))
-            ledger.set_price("A oracle", label, 10**16)
-        tables = tables_of(ledger)
-
-        assert {"X": None, "Y": None, "XLM": 200000} == by_symbol(tables, "tvl_usd_cents")
-        assert {ABSURD_PRICE} == {item.reason for item in tables.unpriced}
-        assert [200000] == tables.markets["tvl_usd_cents"].to_list()
 
 
 class TestUnread:
@@ -439,31 +357,6 @@ class TestFrames:
             back.absent,
             back.notices,
         )
-
-    def test_one_ledger_and_time(self) -> None:
-        """Every row is of the run's ledger and close time."""
-        tables = tables_of(ledger_of(A=["XLM", "USDC"], B=["USDC"]))
-
-        assert {(101, NOW)} == set(tables.pools.select("observed_ledger", "ledger_close_time").iter_rows())
-        assert {101} == set(tables.markets["observed_ledger"])
-        assert (101, NOW) == (tables.ledger, tables.close_time)
-
-    def test_accrued_to_the_close_time(self) -> None:
-        """Totals are those at the ledger's close time; the same ledger closing later has more interest."""
-        ledger = ledger_of(A=["XLM"])
-        rows = [
-            ledger.compute([candidate("A")], close_time=NOW + later).pools.row(0, named=True) for later in (0, 10**6)
-        ]
-        reserve = RESERVE_CONFIG | {
-            "generation": "v2", "bstop_rate": 2_000_000, "b_rate": 10**12, "d_rate": 10**12, "b_supply": 10**10,
-            "d_supply": 5 * 10**9, "ir_mod": 10**7, "backstop_credit": 0, "last_time": NOW - 100,
-        }  # fmt: skip
-
-        for row, later in zip(rows, (0, 10**6), strict=True):
-            expected = judge.project(reserve, NOW + later)
-            names = ("total_supplied", "total_borrowed", "supply_apy_bps", "borrow_apy_bps", "utilization_bps")
-            assert [expected[name] for name in names] == [row[name] for name in names]
-        assert rows[0]["total_borrowed"] < rows[1]["total_borrowed"]
 
 
 class TwoPools:

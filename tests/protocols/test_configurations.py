@@ -6,15 +6,19 @@ from functools import partial
 
 import pytest
 
-from exporter.ledger.codec.scval import BOOL
-from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, u128, vec
+from exporter.ledger.codec.scval import BOOL, BYTES
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, u128, vec
+from exporter.protocols.xoxno.layout import CONFIGURATION as XOXNO_KEYS
 from tests.protocols import alula_chain, blend_chain, k2_chain, peridot_chain, slender_chain
-from tests.protocols.all_ledgers import ASSETS, computed, ledger_of
+from tests.protocols import xoxno_ledger as xoxno
+from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed
 from tests.protocols.blend_chain import BlendLedger
 from tests.protocols.made_ledger import (
+    NOW,
     Change,
     Written,
     account,
+    candidate_of,
     contract,
     counts_of,
     entry,
@@ -34,8 +38,8 @@ def hash_of(protocol: str, *changes: Written | Change) -> str:
     ledger = ledger_of(protocol)
     for item in changes:
         (put(item) if isinstance(item, tuple) else item)(ledger)
-    found: str = computed(protocol, ledger).markets["config_hash"].item()
-    return found
+    (market,) = ledger.read([candidate_of(protocol, "A")], listed(protocol)).result.markets
+    return market.config_hash
 
 
 def slender_pool(**reserve: object) -> Written:
@@ -48,7 +52,17 @@ def slender_pool(**reserve: object) -> Written:
     return ledger.instance("A")
 
 
+ALULA_FLAGS = alula_chain.pool_config(status=struct_map({"flags": u32(0)}))
+BLEND_CONFIG, BLEND_LIST = blend_chain.reserve_config("A", "XLM", "v2"), partial(blend_chain.reserve_list, "A")
+
 STATE: dict[str, list[Written | Change]] = {
+    "alula": [
+        *(alula_chain.pool("A", "XLM", **{name: 12_345}) for name in alula_chain.STATE),
+        alula_chain.pool("A", "XLM", last_accrual_timestamp=u64(NOW), farm_debt=(BYTES, bytes(32)), name=string("x")),
+        *(alula_chain.market_instance("A", storage={name: VOID}) for name in (
+            "ProposedAdmin", "MarketConfigUpdate", "FlashReserved",
+        )),
+    ],
     "blend": [
         *(blend_chain.reserve_data("A", "XLM", "v2", **{name: 1_000_000_001}) for name in (
             "b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time",
@@ -69,13 +83,35 @@ STATE: dict[str, list[Written | Change]] = {
         peridot_chain.stored("XLM vault", "TotalBorrowed", u128(7)), peridot_chain.vault_instance("XLM vault", 5),
     ],
     "slender": [slender_pool(), slender_pool(lender_ar=2 * 10**9)],
+    "xoxno": [xoxno.controller("A", storage={"AccountCounter": u64(9)}), xoxno.state("A", 1, "XLM", supplied=7)],
 }  # fmt: skip
 
 CONFIGURATION: dict[str, list[Written | Change]] = {
+    "alula": [
+        alula_chain.market_instance("A", "Frozen"),
+        alula_chain.market_instance("A", name=b"other"),
+        *(alula_chain.market_instance("A", storage={name: u32(11)}) for name in ("MaxPositions", "Farms", "Later")),
+        *(alula_chain.all_pools("A", pools) for pools in (["XLM"], ["XLM", "USDC"])),
+        *(alula_chain.pool("A", "XLM", config=item) for item in (None, alula_chain.pool_config(1_001), ALULA_FLAGS)),
+        alula_chain.pool("A", "XLM", token_address=address(contract("other"))),
+        entry(A, vec(symbol("Pool"), address(XLM)), VOID),
+        without(alula_chain.pool("A", "XLM")),
+    ],
     "blend": [
-        blend_chain.reserve_config("A", "XLM", "v2", c_factor=1),
+        *(blend_chain.reserve_config("A", "XLM", "v2", **{name: 12_345}) for name in blend_chain.RESERVE_CONFIG),
+        *(blend_chain.reserve_config("A", "XLM", "v2", **item) for item in (
+            {"enabled": (BOOL, False)}, {"supply_cap": i128(5)},
+        )),
+        *((BLEND_CONFIG[0], data) for data in (b"", BLEND_CONFIG[1] + b"\0\0\0\1", BLEND_CONFIG[1] + b"\0\0\0\2")),
+        without(BLEND_CONFIG),
+        *(BLEND_LIST(pools) for pools in (["XLM"], ["XLM", "USDC"], ["USDC", "XLM", "BLND"])),
         blend_chain.pool_instance("A", "v2", status=0),
-        without(blend_chain.reserve_config("A", "XLM", "v2")),
+        blend_chain.pool_instance("A", "v2", name=b"Test2"),
+        blend_chain.pool_instance("A", "v2", oracle=contract("another oracle")),
+        blend_chain.pool_instance("A", "v2", bstop_rate=0),
+        blend_chain.pool_instance("A", "v2", config={"max_positions": u32(5)}),
+        *(blend_chain.pool_instance("A", "v2", storage={name: VOID}) for name in ("Admin", "Backstop", "New")),
+        blend_chain.pool_instance("A", "v2", storage={"BLNDTkn": None}),
     ],
     "k2": [
         k2_chain.router_instance("A", storage={"PAUSED": (BOOL, True)}),
@@ -95,7 +131,14 @@ CONFIGURATION: dict[str, list[Written | Change]] = {
         peridot_chain.stored("A", "PauseRedeem", peridot_chain.flags({"XLM vault": True})),
     ],
     "slender": [slender_pool(configuration=struct_of({}))],
-}
+    "xoxno": [
+        *(xoxno.controller("A", storage={name: VOID if name != "Pool" else address(XLM)}) for name in XOXNO_KEYS),
+        *(xoxno.parameters("A", 1, "XLM", **item) for item in (
+            {"slope1": 1}, {"flashloan_fee": u32(10)}, {"added_later": u32(1)},
+        )),
+        without(xoxno.parameters("A", 1, "XLM")),
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("protocol", STATE)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -17,17 +14,12 @@ from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import NO_CONTRACT, LedgerView
-from exporter.localnet.chain import Change
-from exporter.localnet.made import SOME, MadeNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
 from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
-from tests.jobs import run, settings_for
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.protocols.blend_chain import BlendLedger, candidate, pool_instance
 from tests.protocols.made_ledger import NOW, account, contract
@@ -213,28 +205,3 @@ def test_addresses_that_are_no_contracts(address: str) -> None:
 
     asyncio.run(work())
     assert [] == source.log
-
-
-def test_unknown_kind_of_value_in_a_run(tmp_path: Path) -> None:
-    """A vault's entry of a kind that a later protocol brings costs that vault: exit code 7, and the rest is there."""
-    network = MadeNetwork(pools=4, alula_markets=1, others=SOME)
-    vault = network.others.peridot.markets[0].vaults[1].address
-    key = variant_key(vault, "SupplyCap")
-    raw = network.chain.entry(key, network.chain.latest)
-    assert raw is not None
-    with running(create_app(network)) as url:
-        code, first = run(settings_for(tmp_path, url))
-        assert 0 == code
-        data = raw.data[: len(key) + 4] + struct.pack(">II", 23, 0)
-        time = network.chain.close_time(network.chain.latest) + 5
-        network.chain.close([Change(key, data, raw.live_until)], close_time=time)
-        code, second = run(settings_for(tmp_path, url))
-
-    assert 7 == code
-    assert [(vault, "undecodable", "unknown kind of value: 23")] == [
-        (item["pool"], item["reason"], item["detail"]) for item in second["unread"]
-    ]
-    before, after = (next(each for each in facts["steps"] if each["step"] == "compute") for facts in (first, second))
-    assert before["pools"] - 1 == after["pools"]
-    status = json.loads((tmp_path / "v1/system/status.json").read_bytes())
-    assert 1 == status["unread_count"]

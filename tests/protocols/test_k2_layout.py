@@ -7,32 +7,24 @@ import base64
 import pytest
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import struct_map, u32, u64
 from exporter.protocols.k2.layout import (
-    TokenState,
     decode_a_token,
-    decode_debt_token,
     decode_rate_model,
     decode_reserve,
-    decode_reserve_list,
     decode_router,
     reserve_key,
     router_keys,
-    shown_parameters,
 )
 from tests.protocols.k2_chain import (
     CODE,
-    MODEL,
-    STATE,
     a_token,
     bitmap,
     debt_token,
     rate_contract,
     rate_model,
     reserve,
-    reserve_list,
     router_instance,
 )
 from tests.protocols.made_ledger import Written, contract, entry_of, instance
@@ -56,20 +48,6 @@ def test_keys() -> None:
 class TestRouter:
     """The instance of a router."""
 
-    def test_all_that_is_used(self) -> None:
-        """The oracle, the pause, the code, and 14 decimals of prices."""
-        router = decode_router(entry_of(router_instance("A", storage={"PAUSED": (scval.BOOL, True)})))
-
-        assert (CODE.hex(), True, contract("A oracle"), 14) == (
-            router.wasm_hash, router.paused, router.oracle, router.price_decimals
-        )  # fmt: skip
-
-    def test_what_may_be_missing(self) -> None:
-        """A router that was never paused has no such key, and one may have no oracle yet."""
-        router = decode_router(entry_of(router_instance("A", storage={"PAUSED": None, "ORACLE": None})))
-
-        assert (False, None) == (router.paused, router.oracle)
-
     def test_noted_decimals_of_prices(self) -> None:
         """The router's note of the oracle's configuration says how many decimals a price has."""
         noted = struct_map({"price_precision": u32(8), "price_staleness_threshold": u64(60)})
@@ -91,40 +69,8 @@ class TestRouter:
             decode_router(entry_of(router_instance("A", storage=storage)))
 
 
-class TestReserveList:
-    """``RLIST``."""
-
-    def test_order(self) -> None:
-        """The order is that of the list."""
-        assets = decode_reserve_list(entry_of(reserve_list("A", ["USDC", "XLM"])))
-
-        assert (contract("USDC"), contract("XLM")) == assets
-
-
 class TestReserve:
     """``RDATA``."""
-
-    def test_all_that_is_used(self) -> None:
-        """Numbers, contracts, and the bits of the configuration; fields nobody knows are left alone."""
-        written = reserve("A", "USDC", configuration=bitmap(8, 3_500, 0b1000111, (2**64 - 1, 7)), added_later=u32(1))
-        decoded = decode_reserve(entry_of(written))
-
-        assert STATE.items() <= decoded.numbers.items()
-        assert (8, 3_500) == (decoded.numbers["decimals"], decoded.numbers["reserve_factor"])
-        assert [contract("A aUSDC"), contract("A dUSDC"), contract("A rates")] == [
-            decoded.a_token, decoded.debt_token, decoded.rate_contract
-        ]  # fmt: skip
-        shown = {item.name: (item.value, item.decimals) for item in shown_parameters(decoded, MODEL, 9)}
-        assert {
-            **{name: (value, 27) for name, value in MODEL.items()},
-            **{name: (value, 4) for name, value in (
-                ("ltv", 7_500), ("liquidation_threshold", 8_000), ("liquidation_bonus", 500), ("reserve_factor", 3_500)
-            )},
-            **{name: (value, 0) for name, value in (
-                ("active", 1), ("frozen", 1), ("borrowing_enabled", 1), ("paused", 0), ("flashloan_enabled", 1),
-                ("min_remaining_debt", 25), ("borrow_cap", 2**64 - 1), ("supply_cap", 7), ("debt_ceiling", 9),
-            )},
-        } == shown  # fmt: skip
 
     @pytest.mark.parametrize(
         ("flags", "expected"), [(0b1, "active"), (0b10, "frozen"), (0b100, "borrowing_enabled"), (0b1000, "paused")]
@@ -146,16 +92,6 @@ class TestReserve:
 class TestTokens:
     """The instances of a reserve's two tokens."""
 
-    def test_totals(self) -> None:
-        """The scaled totals, and whose they are."""
-        expected = [TokenState(contract("A"), contract("USDC"), scaled) for scaled in (7, 8)]
-        found = [
-            decode_a_token(entry_of(a_token("A", "USDC", 7))),
-            decode_debt_token(entry_of(debt_token("A", "USDC", 8))),
-        ]
-
-        assert expected == found
-
     @pytest.mark.parametrize(
         ("written", "message"),
         [
@@ -173,13 +109,6 @@ class TestTokens:
 
 class TestRateModel:
     """``APARAMS``, and the defaults."""
-
-    def test_own_before_shared(self) -> None:
-        """A reserve's own parameters count before those of the contract."""
-        shared = rate_contract("A", {"BVR": 1, "OU": 2, "VS1": 3, "VS2": 4})
-
-        assert MODEL == decode_rate_model(entry_of(rate_model("A", "USDC")), entry_of(shared))
-        assert [1, 2, 3, 4] == list(decode_rate_model(None, entry_of(shared)).values())
 
     def test_defaults_that_are_not_set(self) -> None:
         """They are 0, as in the contract."""

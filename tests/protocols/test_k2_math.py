@@ -10,16 +10,16 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ExactOverflowError
-from exporter.protocols.k2 import K2, math, rewards
+from exporter.protocols.k2 import math, rewards
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.judges import k2_judge as judge
 from tests.protocols.at_time import at
 from tests.protocols.judged import agree, asked_of_both, assert_the_most, closed, columnar, frame_of, published
-from tests.protocols.k2_chain import DEBT, MODEL, STATE, SUPPLY, K2Ledger, candidate, deployment, reserve
+from tests.protocols.k2_chain import DEBT, MODEL, STATE, SUPPLY
 from tests.protocols.made_ledger import contract
 
 Reserve = dict[str, int]
@@ -107,35 +107,6 @@ def test_seconds_clock() -> None:
     assert (1,) == raised.value.rows
 
 
-def test_a_total_is_indexed_once() -> None:
-    """With an index of 2 the supply is twice the scaled supply: what aToken.total_supply() gives, not four times."""
-    doubled = RESERVE | {"liquidity_index": 2 * RAY, "variable_borrow_index": 2 * RAY, "last_update_timestamp": NOW}
-    row = computed([doubled]).row(0, named=True)
-
-    assert (2 * SUPPLY, 2 * DEBT) == (row["total_supplied"], row["total_borrowed"])
-
-
-def test_more_debt_than_supply() -> None:
-    """Nothing is available then, and the utilization is 1; the published one is the plain quotient."""
-    row = computed([RESERVE | {"total_debt_scaled": 2 * SUPPLY}]).row(0, named=True)
-
-    assert (RAY, RAY) == (row["stored_utilization"], row["accrued_utilization"])
-    assert 20_000 == row["utilization_bps"]
-    assert 64 * RAY // 100 == row["accrued_variable_borrow_rate"]
-
-
-@pytest.mark.parametrize(("optimal", "expected"), [(0, 61), (RAY, 4)])
-def test_models_with_one_slope(optimal: int, expected: int) -> None:
-    """An optimum of 0 or of 1 divides by nothing: at full utilization the rate is that of the only slope."""
-    model = MODEL | {"base_variable_borrow_rate": 0, "optimal_utilization_rate": optimal}
-    state = RESERVE | model | {"variable_rate_slope1": 4 * RAY // 100, "variable_rate_slope2": 57 * RAY // 100}
-    full = state | {"total_debt_scaled": SUPPLY, "variable_borrow_index": RAY, "last_update_timestamp": NOW}
-    empty = state | {"total_supply_scaled": 0, "total_debt_scaled": 0}
-
-    rates = computed([full, empty])["accrued_variable_borrow_rate"].to_list()
-    assert [expected * RAY // 100, 0] == rates
-
-
 def amounts() -> st.SearchStrategy[int]:
     return st.one_of(st.integers(0, 10**20), st.integers(0, 10**38 - 1), st.sampled_from([0, 1, RAY, 10**38 - 1]))
 
@@ -166,64 +137,10 @@ def reserves() -> st.SearchStrategy[Reserve]:
     )
 
 
-@settings(max_examples=100)
 @given(st.lists(reserves(), min_size=1, max_size=8))
 def test_equals_the_judge(drawn: list[Reserve]) -> None:
     """Every reserve has the judge's numbers, or is one of those for which the judge has none."""
     agree(drawn, math.RESERVE_COLUMNS, math.project, judge.project, NOW)
-
-
-def test_every_column() -> None:
-    """Each shared column has what it says, in its type: stored rates, accrued totals and indexes."""
-    ledger = K2Ledger()
-    ledger.add_market("A", ["USDC"])
-    columns = ledger.read([candidate("A")], [deployment("A", [])]).result.columns
-    frame = math.project_pools(at(columns, NOW))
-    expected = judge.project(RESERVE, NOW)
-
-    numbers = {
-        "supply_apy_bps": 500, "borrow_apy_bps": 1_051, "utilization_bps": 5_000,
-        "total_supplied": expected["total_supplied"], "total_borrowed": expected["total_borrowed"],
-        "total_collateral": 0, "last_accrual_time": NOW - 100, "supply_index": expected["accrued_liquidity_index"],
-        "borrow_index": expected["accrued_variable_borrow_index"], "index_decimals": 27,
-        "stored_supply_apr": 5 * RAY // 100, "stored_borrow_apr": RAY // 10,
-        "accrued_supply_apr": expected["accrued_liquidity_rate"],
-        "accrued_borrow_apr": expected["accrued_variable_borrow_rate"], "apr_decimals": 27,
-        "stored_utilization": RAY // 2, "accrued_utilization": expected["accrued_utilization"],
-        "utilization_decimals": 27, "rate_modifier": 1, "rate_modifier_decimals": 0, "backstop_credit": 0,
-    }  # fmt: skip
-    assert numbers == {name: frame[name].item() for name in numbers}
-    assert expected["total_supplied"] > SUPPLY
-    assert expected["accrued_variable_borrow_rate"] < RAY // 10  # the stored rate is not that of the model here
-
-
-def test_yields_follow_from_the_stored_rates() -> None:
-    """The close time moves totals and indexes, never the yields: the rates are fixed until the next action."""
-    ledger = K2Ledger()
-    ledger.add_market("A", ["USDC"])
-    columns = ledger.read([candidate("A")]).result.columns
-    module = K2()
-    now, later = (module.project(at(columns, time)).row(0, named=True) for time in (NOW, NOW + 10**7))
-
-    for name in ("supply_apy_bps", "borrow_apy_bps", "stored_supply_apr", "stored_borrow_apr", "stored_utilization"):
-        assert now[name] == later[name]
-    for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index", "accrued_borrow_apr"):
-        assert now[name] < later[name]
-
-
-def test_a_reserve_without_result_costs_no_other() -> None:
-    """A last update in milliseconds has no result; the rows of the others are as without it."""
-    ledger = K2Ledger()
-    ledger.add_market("A", ["USDC", "XLM"])
-    alone = ledger.compute([candidate("A")]).pools
-    ledger.replace(reserve("A", "XLM", last_update_timestamp=NOW * 1_000))
-    tables = ledger.compute([candidate("A")])
-
-    with pytest.raises(ExactOverflowError):
-        K2().project(at(ledger.read([candidate("A")]).result.columns, NOW))
-    assert alone.filter(alone["pool"] == contract("USDC")).equals(tables.pools)
-    assert [(contract("XLM"), "overflow")] == [(item.pool, item.reason) for item in tables.unread]
-    assert "time since the last update: seconds below zero" in tables.unread[0].detail
 
 
 OPEN: Reserve = RESERVE | {

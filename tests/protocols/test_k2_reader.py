@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from exporter.ledger.codec.entries import decode_contract_data
-from exporter.ledger.codec.scval import BOOL, SYMBOL
+from exporter.ledger.codec.scval import BOOL
 from exporter.ledger.codec.scval_encode import i128, u32
 from exporter.protocols.balances import balance_call
 from exporter.protocols.compute import Tables
@@ -148,24 +148,6 @@ class TestAvailable:
         )  # fmt: skip
         assert 501 * 10**7 == usdc["borrow_cap"]
 
-    def test_unknown_balance(self) -> None:
-        """Where the balance cannot be told, the amounts are not, with the reason; the pool is read all the same."""
-        ledger = market_a()
-        ledger.archive(cash("A", "XLM"))
-        ledger.replace(bare_token("USDC"))
-        ledger.set_function("USDC", "symbol", (SYMBOL, "USDC"))
-        ledger.set_function("USDC", "decimals", u32(7))
-        tables = ledger.compute([candidate("A")])
-
-        assert (
-            2 * [(None, None, True)]
-            == tables.pools.select("available_to_withdraw", "available_to_borrow", "can_borrow").rows()
-        )
-        assert {True} == {"cannot be told; of its aToken" in notice for notice in tables.notices}
-        assert ["archived", "balance() of"] == sorted(
-            word for notice in tables.notices for word in ("archived", "balance() of") if word in notice
-        )
-
     def test_balance_of_another_token(self) -> None:
         """A token that is no Stellar asset is asked for the balance."""
         ledger = market_a()
@@ -181,20 +163,6 @@ class TestRewards:
     def rows(self, ledger: K2Ledger) -> dict[str, dict[str, Any]]:
         """What is published, by pool."""
         return {row["pool"]: row for row in ledger.compute([candidate("A")]).pools.rows(named=True)}
-
-    def test_in_a_reserve_s_token(self) -> None:
-        """Its price is that of the reserve, so there is a yield: 1 unit a second of the same token, on all of it."""
-        ledger = market_a()
-        ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "XLM", 10))
-        row = self.rows(ledger)[USDC]
-        expected = {
-            "reward_token": XLM, "reward_symbol": "XLM", "supply_reward_per_second": 10,
-            "supply_reward_expiration": None,
-            "supply_reward_apr_bps": 10 * 31_536_000 * 10_000 // row["total_supplied"],
-            "supply_reward_reason": "valid", "borrow_reward_reason": "no_emissions", "borrow_reward_apr_bps": 0,
-        }  # fmt: skip
-
-        assert expected == {name: row[name] for name in expected}
 
     def test_waves(self) -> None:
         """Only where a token names a reward contract are there two requests more."""

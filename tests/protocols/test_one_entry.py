@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.localnet.made import SOME, MadeNetwork, Others
+from exporter.localnet.made import SOME, MadeNetwork
 from exporter.protocols import PROTOCOLS
+from tests.protocols.golden_rows import small_network
 from tests.protocols.one_entry import sweep
 
 DEFAULTS: dict[str, tuple[str, ...]] = {
@@ -45,11 +46,7 @@ def test_one_entry(protocol: str, size: str) -> None:
 
     The reason is what happened, and names the field. A field that is added, as by an upgrade, costs nothing.
     """
-    if size == "small":
-        network = MadeNetwork(pools=4, market_count=2, alula_markets=1, others=Others(2, 1, 1, 1))
-    else:
-        network = MadeNetwork(pools=12, alula_markets=3, others=SOME)
-
+    network = small_network() if size == "small" else MadeNetwork(pools=12, alula_markets=3, others=SOME)
     swept = sweep(network, protocol)
 
     kinds = {kind for kind, _ in swept.counts}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
+from exporter.errors import ExactError, ExactOverflowError
 from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
@@ -90,15 +90,6 @@ def test_utilization(borrowed: int, cash: int, aside: int, used: int, refused: b
     assert (used, refused) == columnar(math.utilization)(borrowed, cash, aside)
 
 
-def test_the_rate_takes_the_cash_that_is_there() -> None:
-    """A gift of 1500 tokens to the vault halves the utilization of the rate; suppliers own what they did [calc]."""
-    row = projected(PLAIN | {"live_cash": 2500 * 10**7})
-
-    assert (167_336, 50_120) == (row["stored_utilization"], row["stored_borrow_apr"])  # 500 / 2988; 20000 + 30120
-    assert 14_315 == row["stored_supply_apr"]  # floor(336021 × floor(50120 × 0.85) / 10^6): of the 1488 they own
-    assert 14_880_583_590 == row["supplied"]  # interest floor(5e9 × 50120 × 86400 / 31536000e6) = 686575, less 102985
-
-
 def test_more_set_aside_than_there_is() -> None:
     """Where the model refuses to answer, the vault takes the rate that it keeps itself; without one it refuses, too."""
     aside = PLAIN | {"total_reserves": 1_600 * 10**7, "boost_rule": 0, "net_cash": -602 * 10**7}
@@ -152,53 +143,6 @@ def test_code_that_is_not_known() -> None:
     assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
     assert [1] == list(failures)
     assert "may count boosted cash in two ways that differ" in str(failures[1])
-
-
-@pytest.mark.parametrize("changes", [{"net_cash": -500 * 10**7, "last_update_time": NOW}, {"receipt_supply": 0}])
-def test_no_exchange_rate(changes: Vault) -> None:
-    """Receipt tokens against nothing, and what is owned without receipt tokens: the contract refuses both."""
-    with pytest.raises(ExactDivisionError, match="receipt tokens without anything that is owned"):
-        projected(PLAIN | changes)
-
-
-def test_supply_rate_keeps_both_shares_back() -> None:
-    """Reserve factor and admin fee are both taken out: U 80 %, borrow 5 %, 10 % kept is 3.6 % [calc]."""
-    assert 36_000 == columnar(math.supply_rate)(50_000, 800_000, 100_000)
-    whole = projected(PLAIN | {"reserve_factor": 700_000, "admin_fee": 600_000})
-    assert (0, 0) == (whole["stored_supply_apr"], whole["accrued_supply_apr"])
-
-
-def test_simple_interest_over_a_year() -> None:
-    """A year at 10 % is a tenth of the debt, whatever the days in between: nothing is compounded [calc]."""
-    assert 10**9 == columnar(math.accrued_interest)(10**10, 100_000, 31_536_000)
-    assert [1_000, 9] == [columnar(math.simple_yield_bps)(rate) for rate in (100_000, 999)]
-
-
-def test_clock_behind_the_last_accrual() -> None:
-    """At or before the last accrual nothing is added."""
-    for now in (PLAIN["last_update_time"], PLAIN["last_update_time"] - 5):
-        row = projected(PLAIN, now)
-        assert (PLAIN["total_borrowed"], PLAIN["borrow_index"]) == (row["borrowed"], row["accrued_borrow_index"])
-
-
-def test_seconds_not_milliseconds() -> None:
-    """The clock is in seconds: ten of them add ten seconds of interest."""
-    ten = projected(PLAIN | {"last_update_time": NOW - 10})
-
-    assert 127 == ten["borrowed"] - PLAIN["total_borrowed"]  # floor(5e9 × 80483 × 10 / 31536000e6)
-
-
-def test_empty_vault() -> None:
-    """A vault that nobody has supplied to has its initial exchange rate, and no rate of supply."""
-    empty = dict.fromkeys(
-        ("net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "receipt_supply", "live_cash"), 0
-    )
-    row = projected(PLAIN | empty)
-
-    assert (0, 0, 0, 20_000) == tuple(
-        row[name] for name in ("supplied", "utilization_bps", "stored_supply_apr", "stored_borrow_apr")
-    )
-    assert (10**18, PLAIN["borrow_index"]) == (row["supply_index"], row["accrued_borrow_index"])
 
 
 def test_rate_that_the_contract_refuses() -> None:

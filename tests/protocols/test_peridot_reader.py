@@ -11,27 +11,20 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.balances import balance_call
-from tests.judges import peridot_judge as judge
 from tests.protocols.judged import closed as not_open
 from tests.protocols.made_ledger import (
     NOW,
-    Written,
-    account,
     contract,
     entry,
     lastprice,
     rows_of,
-    token_instance,
     unread_of,
 )
 from tests.protocols.peridot_chain import (
     FIXED_RATE,
-    MODEL,
     QUOTING_CODE,
     RECEIPTS,
     PeridotLedger,
-    asset,
     balance,
     candidate,
     demanded,
@@ -39,7 +32,6 @@ from tests.protocols.peridot_chain import (
     flags,
     stored,
     vault_instance,
-    vault_of,
 )
 
 C = contract("C")
@@ -65,53 +57,6 @@ def reason_of(ledger: PeridotLedger, pool: str | None = XLM) -> tuple[str, str]:
 
 class TestReading:
     """What is read when all is well."""
-
-    def test_numbers(self) -> None:
-        """A vault's numbers are those of the judge at the close time."""
-        ledger = market()
-        row = xlm_of(ledger)
-        vault = vault_of("C", "XLM")
-        judged = judge.project(
-            {
-                "net_cash": vault.cash - vault.reserves - vault.admin_fees,
-                "total_borrowed": vault.borrowed,
-                "total_reserves": vault.reserves,
-                "total_admin_fees": vault.admin_fees,
-                "borrow_index": vault.index,
-                "receipt_supply": vault.receipts,
-                "initial_exchange_rate": 10**6,
-                "reserve_factor": vault.reserve_factor,
-                "admin_fee": vault.admin_fee,
-                "base_rate": MODEL.base,
-                "multiplier": MODEL.multiplier,
-                "jump_multiplier": MODEL.jump,
-                "kink": MODEL.kink,
-                "last_update_time": NOW - 100,
-                "live_cash": vault.cash,
-                "managed_cash": vault.cash,
-                "total_deposited": vault.deposited,
-                "fixed_rate": FIXED_RATE,
-                **dict.fromkeys(("boost_rule", "boost_quoted", "boost_cached", "boost_cached_at"), 0),
-            },
-            NOW,
-        )
-
-        assert {
-            "total_supplied": judged["supplied"],
-            "total_borrowed": judged["borrowed"],
-            "total_collateral": 0,
-            "backstop_credit": judged["set_aside"],
-            "supply_apy_bps": judged["supply_apy_bps"],
-            "borrow_apy_bps": judged["borrow_apy_bps"],
-            "utilization_bps": judged["utilization_bps"],
-            "supply_index": judged["supply_index"],
-            "borrow_index": judged["accrued_borrow_index"],
-            "index_decimals": 18,
-            "last_accrual_time": NOW - 100,
-            "decimals": 7,
-            "oracle_price": 2 * 10**14,
-            "rate_modifier": 1,
-        }.items() <= row.items()
 
     def test_requests(self) -> None:
         """With the vaults in the package's list there are two waves of entries and the price calls, no other."""
@@ -169,19 +114,6 @@ class TestReading:
         assert {status} == {*tables.markets["status"], *tables.pools["market_status"]}
         assert shown == {name for name, value in parameters.items() if name.endswith("_paused") and value}
         assert (20_000, 800_000, 10**15) == (parameters["base_rate"], parameters["kink"], parameters["supply_cap"])
-
-    def test_collateral_factor(self) -> None:
-        """It is the controller's: 0 where it has none, whatever the vault says of its own."""
-        ledger = market()
-        key = vec(symbol("MarketCF"), address(XLM))
-        found = []
-        for written in (None, u128(650_000)):
-            if written is not None:
-                ledger.replace(entry(C, key, written))
-            parameters = ledger.compute([candidate("C")]).parameters[C, XLM]
-            found.append(next(item.value for item in parameters if item.name == "collateral_factor"))
-
-        assert [0, 650_000] == found
 
     def test_vault_without_model(self) -> None:
         """A vault without a rate model has the one rate that it keeps itself."""
@@ -245,81 +177,6 @@ class TestTerms:
         row = xlm_of(ledger)
 
         assert ("liquidate", 1_234, None) == (not_open(row), row["collateral_factor_bps"], row["can_reason"])
-
-    def test_risk(self) -> None:
-        """The controller's factor is both, its incentive less 1 the bonus; caps of 0 are none."""
-        ledger = market()
-        ledger.replace(
-            entry(C, vec(symbol("MarketCF"), address(XLM)), u128(650_099)),
-            stored("C", "LiquidationIncentiveScaled", u128(1_100_000)),
-            stored("XLM vault", "BorrowCap", u128(600 * 10**7)),
-            stored("XLM vault", "TotalBorrowPrincipal", u128(450 * 10**7)),
-        )
-        expected = {
-            "risk_scope": "reserve", "collateral_factor_bps": 6_500, "liquidation_threshold_bps": 6_500,
-            "liability_factor_bps": 10_000, "liquidation_bonus_bps": 1_000, "liquidation_kind": "fixed",
-            "supply_cap": 10**15, "borrow_cap": 600 * 10**7, "max_utilization_bps": None, "reserve_factor_bps": 1_500,
-            "can_be_collateral": True, "can_be_borrowed": True, "available_to_borrow": 150 * 10**7,
-        }  # fmt: skip
-        row = xlm_of(ledger)
-
-        assert expected == {name: row[name] for name in expected}
-        for owner, name in (("C", "LiquidationIncentiveScaled"), ("XLM vault", "TotalBorrowPrincipal")):
-            ledger.remove(stored(owner, name, VOID))
-        row = xlm_of(ledger)
-        assert (800, 600 * 10**7 - row["total_borrowed"]) == (row["liquidation_bonus_bps"], row["available_to_borrow"])
-
-
-class TestRewards:
-    """What the controller pays the two sides of a vault, in a token of its own."""
-
-    def speed(self, name: str, value: ScVal) -> Written:
-        """A speed of the XLM vault."""
-        return entry(C, vec(symbol(name), address(XLM)), value)
-
-    def test_speeds(self) -> None:
-        """A speed is for all of a side; it has an amount a year and no yield: nobody prices the token."""
-        ledger = market()
-        ledger.replace(self.speed("SupplySpeed", u128(5)), stored("C", "PeridotToken", address(contract("PERI"))))
-        ledger.replace(asset("PERI").instance_entry())
-        expected = {
-            "reward_token": contract("PERI"), "reward_symbol": "PERI", "supply_reward_per_second": 5,
-            "supply_reward_per_year": 5 * 31_536_000, "supply_reward_apr_bps": None, "borrow_reward_apr_bps": 0,
-            "supply_reward_reason": "no_reward_price", "borrow_reward_reason": "no_emissions",
-        }  # fmt: skip
-        row = xlm_of(ledger)
-
-        assert expected == {name: row[name] for name in expected}
-
-    def test_none(self) -> None:
-        """Without speeds, or with speeds of 0, there is nothing; which token it would be is not said."""
-        ledger = market()
-        ledger.replace(self.speed("BorrowSpeed", u128(0)), stored("C", "PeridotToken", address(contract("PERI"))))
-        row = xlm_of(ledger)
-
-        assert (None, 0, 0, "no_emissions") == (
-            row["reward_token"], row["supply_reward_apr_bps"], row["borrow_reward_per_year"],
-            row["borrow_reward_reason"],
-        )  # fmt: skip
-
-    def test_unread(self) -> None:
-        """A speed of another form costs the reward and nothing else; an archived one says what it said.
-
-        So does a token that is not told: then nobody knows what is paid.
-        """
-        ledger = market()
-        ledger.replace(stored("C", "PeridotToken", address(contract("PERI"))))
-        ledger.replace(self.speed("SupplySpeed", u64(5)), self.speed("BorrowSpeed", u128(7)))
-        ledger.archive(self.speed("BorrowSpeed", u128(7)))
-        row = xlm_of(ledger)
-
-        assert (None, None, "unread") == (
-            row["supply_reward_per_second"], row["supply_reward_apr_bps"], row["supply_reward_reason"]
-        )  # fmt: skip
-        assert (7, "no_reward_price") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
-        ledger.remove(stored("C", "PeridotToken", VOID))
-        row = xlm_of(ledger)
-        assert (None, "unread") == (row["borrow_reward_per_second"], row["borrow_reward_reason"])
 
 
 class TestBoosted:
@@ -416,14 +273,6 @@ class TestCash:
         ledger.replace(vault_instance("XLM vault", code=QUOTING_CODE))
         assert (10**6, 488 * 10**7) == self.rate(ledger)
 
-    def test_archived_balance(self) -> None:
-        """An archived balance is not 0: the vault is unread; where nothing is lent the rate needs none."""
-        ledger = market()
-        ledger.archive(balance("XLM", "XLM vault", 0))
-        assert "archived" == reason_of(ledger)[0]
-        ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
-        assert [] == ledger.compute([candidate("C")]).unread
-
     def test_what_is_out_of_reach(self) -> None:
         """Where nothing is lent, a balance that cannot be told costs only what can be withdrawn and borrowed."""
         ledger = market()
@@ -439,15 +288,6 @@ class TestCash:
             assert [True] == [f"vault {XLM} can pay out" in notice and why in notice for notice in tables.notices], (
                 tables.notices
             )
-
-    def test_token_that_is_no_stellar_asset(self) -> None:
-        """A token's own contract is asked for the balance."""
-        ledger = market()
-        ledger.replace(token_instance("XLM", b"XLM"), stored("XLM vault", "LastUpdateTime", u64(NOW)))
-        call = balance_call(contract("XLM"), XLM)
-        assert "balance() of" in reason_of(ledger)[1]
-        ledger.results[call] = i128(2_500 * 10**7)
-        assert 167_336 == self.rate(ledger)[0]
 
     def test_quoting_code(self) -> None:
         """What the view tells is the quote; up to 5 percent above what is known of it counts [calc]."""
@@ -492,21 +332,6 @@ class TestPrices:
         assert {contract("XLM"): 3 * 10**14, contract("USDC"): 2 * 10**14} == prices
         assert ledger.source is not None
         assert lastprice("C oracle", "XLM") not in ledger.source.calls
-
-    def test_no_price(self) -> None:
-        """An oracle that fails, knows nothing, or is missing costs the prices, not the pools."""
-        ledger = market()
-        ledger.set_symbol_price("C", "XLM", "XLM", 1)
-        call = ContractCall(contract("C oracle"), "lastprice", (vec(symbol("Other"), symbol("XLM")),))
-        oracle = address(account("somebody"))
-        for answer, reason in ((VOID, "has no price"), (i128(1), "expected"), ("HostError: x", "lastprice() failed")):
-            ledger.results[call] = answer
-            found = dict(ledger.compute([candidate("C")]).pools.select("token_address", "price_reason").iter_rows())
-            assert reason in found[contract("XLM")]
-        ledger.replace(stored("C", "Oracle", oracle))
-        assert "the market's oracle is no contract" == xlm_of(ledger)["price_reason"]
-        ledger.remove(stored("C", "Oracle", VOID))
-        assert "the market has no oracle" == xlm_of(ledger)["price_reason"]
 
     def test_other_age_is_said(self) -> None:
         """A controller that takes older prices than usual is named: the exporter does not."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import polars as pl
 import pytest
 
-from exporter.deployments import deployments_of
 from exporter.errors import lasting
 from exporter.ledger.codec.scval import STELLAR_ASSET
 from exporter.ledger.codec.scval_encode import VOID
@@ -21,6 +21,7 @@ from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed, pool_of
 from tests.protocols.at_time import at
 from tests.protocols.blend_chain import BlendLedger, pool_instance
+from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.k2_chain import reserve_list
 from tests.protocols.made_ledger import (
     NOW,
@@ -106,6 +107,11 @@ def test_two_pools(name: str) -> None:
         ).rows()
     }
     assert_columns(PROTOCOLS[name].project(at(ledger.reading.columns, NOW)))
+
+
+def test_golden_rows() -> None:
+    """Every column, parameter and configuration hash of a small network is what it was: none changes unnoticed."""
+    assert json.loads(PATH.read_text()) == [json.loads(json.dumps(row)) for row in golden_rows()]
 
 
 @EVERY
@@ -266,24 +272,3 @@ def test_age_of_a_price(name: str, most: int, future: bool) -> None:
 def test_order_of_the_price_rule(quote: Quote, reason: str) -> None:
     """What the oracle said stands as the reason, then that the price is not above zero, then its age."""
     assert [reason] * 5 == [PROTOCOLS[name].price_failure(quote, NOW) for name in PROTOCOLS if name != "xoxno"]
-
-
-def test_listed_markets() -> None:
-    """The markets that docs/protocols names, but for Blend's many, and how much is listed with them."""
-    found = {
-        (network, item.protocol, item.label): (*(market[:8] for market in item.markets), len(item.contracts))
-        for network in ("mainnet", "testnet") for item in deployments_of(network) if item.protocol != "blend"
-    }  # fmt: skip
-    vaults = [
-        vault[:8] for item in deployments_of("mainnet") if item.protocol == "peridot"
-        for vault in item.addresses("vault")
-    ]  # fmt: skip
-
-    assert {
-        ("mainnet", "alula", "main"): ("CBP76I2F", 1), ("testnet", "alula", "main"): ("CBAK5PM2", 1),
-        ("mainnet", "k2", "main"): ("CCTUJZLY", 13), ("mainnet", "k2", "earn"): ("CDWPVHKB", 5),
-        ("mainnet", "peridot", "main"): ("CCVUFGXK", 10), ("mainnet", "slender", "main"): ("CCL2KTHY", 1),
-        ("mainnet", "peridot", "Aquarius LP pilot"): ("CCZKDMAP", 8), ("mainnet", "xoxno", "main"): ("CAUCMIN5", 11),
-        ("testnet", "xoxno", "main"): ("CCXRWJ6S", 3),
-    } == found  # fmt: skip
-    assert ["CBU4Y7CJ", "CBVUJJIJ", "CD3WN3PL", "CBRJTPI3", "CBNVNCPE", "CBIOHQFW"] == vaults

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.job.known_markets_file import load_memory
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
 from exporter.localnet.made import PROTOCOL_VERSION, SOME, MadeNetwork
 from exporter.localnet.network import LocalNetwork
@@ -166,15 +165,6 @@ class TestOnChain:
             ("blend", v2.address, item.token) for item in v2.reserves
         }
         assert len(listed) - len(check.failed) == check.pools
-
-    def test_chain_that_moves(self, tmp_path: Path) -> None:
-        """While ledgers close no field differs: what is not known to hold at the run's ledger is not compared."""
-        network = MadeNetwork(pools=6, alula_markets=6, close_seconds=130)  # each ledger has other prices
-        with running(create_app(network, Behaviour(advance_every_requests=12))) as url:
-            check = on_chain(settings_for(tmp_path, url))
-
-        assert ([], []) == (check.differences, check.other_clock)
-        assert check.compared > 0
 
     def test_memory_of_an_output(self, tmp_path: Path) -> None:
         """Once the events are gone, markets that only they named are compared where --out names who remembers them."""

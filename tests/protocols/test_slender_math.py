@@ -71,20 +71,6 @@ def test_what_lies_there_counts_once() -> None:
     assert (10_400_004_180, 1_040_000_418) == (row["supplied"], row["collat_coeff"])
 
 
-def test_one_rounding() -> None:
-    """What suppliers own is not rounded down to what a rounded coefficient makes of their shares."""
-    row = projected(PLAIN | {"s_supply": 3 * 10**10, "debt_supply": 0, "cash": 10**10})
-
-    assert (10**10, 333_333_333) == (row["supplied"], row["collat_coeff"])  # 333333333 × 3 × 10^10 is 10 less
-
-
-def test_nobody_owns_what_lies_in_a_reserve_without_shares() -> None:
-    """Cash that rounding has left behind belongs to nobody."""
-    row = projected(PLAIN | {"s_supply": 0, "debt_supply": 0, "cash": 7})
-
-    assert (0, ONE, 0) == (row["supplied"], row["collat_coeff"], row["utilization_bps"])
-
-
 @pytest.mark.parametrize(
     ("rate", "prior", "seconds", "accrued"),
     [
@@ -123,21 +109,6 @@ def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: 
 def test_whole_windows(since: int, window: int, seconds: int) -> None:
     """Interest is added in whole windows of time; none before the last update, nor where windows have no length."""
     assert seconds == math.elapsed_seconds(one(NOW - since), one(window), NOW).item()
-
-
-def test_every_step_is_rounded_down() -> None:
-    """A month at 7 %: the years are floored to 9 decimals, then the growth, then the rate [calc]."""
-    # 82135523 of 10^9 years; 5749486 of growth; floor(1234567890 × 1.005749486)
-    assert 1_241_666_020 == columnar(math.accrued_rate)(1_234_567_890, 70_000_000, 2_592_000)
-
-
-def test_empty_reserve() -> None:
-    """A reserve without shares has coefficients of 1, and no utilization."""
-    row = projected(PLAIN | {"s_supply": 0, "debt_supply": 0, "cash": 0, "borrower_ir": 0, "lender_ir": 0})
-
-    assert (ONE, ONE, 0, 0, 0) == tuple(
-        row[name] for name in ("collat_coeff", "debt_coeff", "supplied", "borrowed", "utilization_bps")
-    )
 
 
 AMOUNTS = st.integers(0, 10**18)
@@ -179,22 +150,6 @@ TERMS = {
 def told(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
     return published(math.project_pools, reserve | {"decimals": 7}, NOW)
-
-
-def test_terms() -> None:
-    """What mainnet's first reserve was deployed with: 80 % of collateral count, 60 % of it open, 90 % may be lent."""
-    row = told(PLAIN | TERMS)
-    expected = {
-        "can_supply": True, "can_withdraw": True, "can_borrow": True, "can_repay": True, "can_liquidate": True,
-        "pool_status": "active", "risk_scope": "reserve", "collateral_factor_bps": 6_000,
-        "liquidation_threshold_bps": 8_000, "liability_factor_bps": 10_000, "liquidation_kind": "dynamic",
-        "supply_cap": 2_000 * 10**7, "max_utilization_bps": 9_000, "reserve_factor_bps": 1_000,
-        "can_be_collateral": True, "can_be_borrowed": True, "available_to_withdraw": 500 * 10**7,
-        "available_to_borrow": 440 * 10**7 + 9,  # 400 × 10^7 shares at 1.1, and what the rounding of 90 % hides
-        "available_to_supply": 1_000 * 10**7, "supply_reward_reason": "none", "borrow_reward_per_second": 0,
-    }  # fmt: skip
-
-    assert expected == {name: row[name] for name in expected}
 
 
 @pytest.mark.parametrize(

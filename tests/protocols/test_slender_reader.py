@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.deployments import deployments_of
 from exporter.ledger.codec.scval_encode import i128, symbol, u32, u64, vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.slender import Slender
-from tests.judges import slender_judge as judge
 from tests.protocols.made_ledger import (
     NOW,
     contract,
@@ -18,7 +15,6 @@ from tests.protocols.made_ledger import (
     struct_of,
 )
 from tests.protocols.slender_chain import (
-    CODE,
     SlenderLedger,
     candidate,
     cash,
@@ -49,28 +45,6 @@ def details(ledger: SlenderLedger) -> dict[str | None, str]:
 class TestReading:
     """What is read when all is well."""
 
-    def test_reserves_are_pools(self) -> None:
-        """All reserves are read, with the numbers of the judge at the close time."""
-        tables = market().compute([candidate("S")])
-        judged = judge.project(
-            {
-                "lender_ar": 1_090_000_000, "lender_ir": 90_000_000, "borrower_ar": 1_100_000_000,
-                "borrower_ir": 100_000_000, "last_update_timestamp": NOW - 1_000, "window": 20,
-                "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "cash": 600 * 10**7,
-            },
-            NOW,
-        )  # fmt: skip
-
-        assert sorted([XLM, USDC]) == tables.pools["pool"].to_list()
-        for row in tables.pools.rows(named=True):
-            assert {
-                "total_supplied": judged["supplied"], "total_borrowed": judged["borrowed"],
-                "supply_index": judged["collat_coeff"], "borrow_index": judged["debt_coeff"],
-                "stored_borrow_apr": 100_000_000, "supply_apy_bps": judged["supply_apy_bps"],
-                "oracle_price": 2 * 10**14, "market_status": "active", "backstop_credit": 0,
-            }.items() <= row.items()  # fmt: skip
-        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
-
     def test_requests(self) -> None:
         """One key a pool, then cash and token of each reserve, then the prices: the rest is in the pool's instance."""
         ledger = market()
@@ -93,16 +67,6 @@ class TestReading:
         ledger.change("S", {variant("PoolConfig"): pool_config(ledger, "S", timestamp_window=u64(7))})
 
         assert {7} == set(ledger.read([candidate("S")]).result.columns["window"])
-
-    def test_fees_and_parameters(self) -> None:
-        """The protocol's fees stand apart, and what a reserve's configuration says is shown."""
-        ledger = market()
-        ledger.change("S", {variant("ProtocolFeeVault", "XLM"): i128(77)})
-        tables = ledger.compute([candidate("S")])
-        shown = {item.name: (item.value, item.decimals) for item in tables.parameters[S, XLM]}
-
-        assert {XLM: 77, USDC: 0} == dict(tables.pools.select("pool", "backstop_credit").iter_rows())
-        assert {"is_active": (1, 0), "util_cap": (9_000, 4)}.items() <= shown.items()
 
     def test_reserve_of_another_type(self) -> None:
         """A reserve without shares and debt lends nothing: it is no pool, and that is said."""
@@ -200,14 +164,3 @@ class TestPrices:
             ledger.change("S", {variant("PriceFeed", "XLM"): feed})
             row = rows_of(ledger.compute([candidate("S")]))[XLM]
             assert (None, "the market has no oracle", 7) == (row["oracle"], row["price_reason"], row["decimals"])
-
-
-def test_known_deployment() -> None:
-    """The one pool is known with the code that it was deployed with, so that other code is reported."""
-    (known,) = (item for item in deployments_of("mainnet") if item.protocol == "slender")
-    ledger = market()
-    tables = ledger.compute([candidate("S")], [known])
-
-    assert ["CCL2KTHY"] == [market[:8] for market in known.markets]
-    assert list(Slender().market_wasm_hashes()) == [bytes.fromhex(item.wasm_hash or "") for item in known.contracts]
-    assert [f"market {S} runs contract code {CODE.hex()}"] == [notice.split(",")[0] for notice in tables.notices]

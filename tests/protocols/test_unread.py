@@ -123,6 +123,8 @@ POOLS: list[tuple[str, Change, str, str]] = [
     ("alula", without(alula.pool("A", "XLM")), "absent", "the pool is listed, but its Pool entry is missing"),
     ("alula", put(alula.pool("A", "XLM", pool_address=address(contract("else")))), "inconsistent", contract("else")),
     ("alula", put(bare_token("XLM"), alula.pool("A", "XLM", token_symbol=(14, b"x" * 201))), "undecodable", "METADATA"),
+    ("alula", put(alula.pool("A", "XLM", total_available=0, config=alula.pool_config(
+        interest_rate_model=alula.kinked(kink2_ur_bps=10_000)))), "inconsistent", "kinked APR"),
     *(("blend", without(item), "absent", f"the reserve's {what} entry is missing")
       for item, what in ((CONFIG, "ResConfig"), (DATA, "ResData"))),
     *(("blend", archived(item), "archived", f"the reserve's {what} entry {RESTORED}")

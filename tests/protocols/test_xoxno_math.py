@@ -16,12 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import HubMarket
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
-from exporter.tables import VALID_PRICE
 from exporter.tree.documents import AssetSpoke
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
@@ -30,15 +28,6 @@ from tests.protocols.judged import agree, asked_of_both, closed, columnar, frame
 from tests.protocols.made_ledger import NOW
 from tests.protocols.xoxno_ledger import (
     JUDGED,
-    WAD,
-    XoxnoLedger,
-    candidate,
-    deployment,
-    flag,
-    parameters,
-    pool_id,
-    quote,
-    state,
 )
 
 Pool = dict[str, int]
@@ -70,12 +59,6 @@ EMPTY = {
 }  # fmt: skip
 # P1, P2, the pool of the views and the slope of the boundaries are those of XOXNO's tests
 BOUNDARY = 186742236914318803376138999
-
-
-BUSY = EMPTY | P1 | {
-    "supplied": 10**33, "borrowed": 6 * 10**32, "revenue": 10**30, "supply_index": 1083 * 10**24,
-    "borrow_index": 11315 * 10**23, "cash": 10**13,
-}  # fmt: skip
 
 
 def at(pool: Pool, time: int = NOW) -> dict[str, Any]:
@@ -192,22 +175,6 @@ class TestVectors:
         assert 2**127 - 1 == judge.accrue(pool, later)["supplied"] == accrued.supplied.item()
         assert judge.accrue(pool, later)["revenue"] == accrued.revenue.item()
 
-    @PROJECTED
-    def test_a_time_to_come(self, asked: Asked) -> None:
-        """A last accrual after the ledger means that no time has passed: common/src/rates/simulate.rs:68."""
-        pool = EMPTY | P1 | {"supplied": 10**33, "borrowed": 6 * 10**32}
-
-        assert asked(pool, NOW) == asked(pool | {"last_timestamp": NOW * 1_000 + 10**9}, NOW)
-
-    def test_revenue_is_floored(self) -> None:
-        """What the protocol can claim rounds down twice: common/src/rates/scaling.rs:75."""
-        pool = (
-            EMPTY | P1 | {"supplied": 2 * 10**20, "revenue": 10**20 - 1, "supply_index": RAY + 1, "asset_decimals": 7}
-        )
-
-        assert 0 == judge.views(pool)["revenue"]
-        assert 1 == judge.views(pool | {"revenue": 10**20})["revenue"]
-
     @asked_of_both(judge.per_millisecond, columnar(math.rate_of_a_millisecond))
     def test_rate_of_a_millisecond(self, asked: Asked) -> None:
         """Vector C 14, pub; of thirty days it is 0.4435 %."""
@@ -241,17 +208,6 @@ class TestVectors:
         assert [554, 302] == [asked(rate) for rate in YIELDING]
         assert [5.5443, 3.0263] == [round(float(judge.apy(rate)) * 100, 4) for rate in YIELDING]
 
-    def test_bad_debt(self) -> None:
-        """Vector 19, pub: 30,000 of 2,166,000 lost; the supply index falls, in the judge and in the made pool."""
-        factor = judge.bad_debt_factor((2_166_000 - 30_000) * RAY, 2_166_000 * RAY)
-        assert 986149584487534626038781163 == factor
-        assert 1067999999999999999999999999 == judge.index_after_bad_debt(1083 * 10**24, factor)
-
-        made = HubMarket(1, "C", 7, supplied=2_000_000 * RAY, supply_index=1083 * 10**24, borrowed=1_000_000 * RAY)
-        assert 2_166_000 * RAY == made.supply_value()
-        made.write_off(30_000 * RAY)
-        assert 1067999999999999999999999999 == made.supply_index
-
     def test_buffer(self) -> None:
         """Vector 26: of a supply one base unit below ten million, 200,000 stay, and 3,300,000 of the cash can go."""
         supply, cash = 99_999_999_999_999, 3_500_000 * 10**7
@@ -259,14 +215,6 @@ class TestVectors:
 
         made = HubMarket(1, "C", 7, supplied=supply * 10**20, cash=cash)
         assert 3_300_000 * 10**7 == made.free() == cash - judge.reserved(supply)
-
-    def test_cap(self) -> None:
-        """Vector 27: the shares that five million are worth at index 1.083, rounded down."""
-        expected = 4616805170821791320406278855032317
-        made = HubMarket(1, "C", 7, supply_index=1083 * 10**24)
-        made.supply(5_000_000 * 10**7)
-
-        assert expected == judge.supply_shares(5_000_000 * RAY, 1083 * 10**24) == made.supplied
 
     @PROJECTED
     def test_the_rate_of_a_live_market(self, asked: Asked) -> None:
@@ -338,103 +286,6 @@ def test_project_equals_the_judge(drawn: list[Pool]) -> None:
 def test_yield_equals_the_judge(rate: int) -> None:
     """The yield in basis points is the floor of the exact one."""
     assert judge.apy_bps(rate) == math.apy_bps(one(rate)).item()
-
-
-class TestTraps:
-    """What is easily got wrong."""
-
-    def test_the_clock_counts_milliseconds(self) -> None:
-        """A pool last accrued half a second before the ledger accrues for that half second only."""
-        half = at(BUSY | {"last_timestamp": NOW * 1_000 - 500})
-        whole = at(BUSY | {"last_timestamp": NOW * 1_000 - 1_000})
-        rate = judge.per_millisecond(half["stored_borrow_apr"])
-
-        assert judge.hu(BUSY["borrow_index"], judge.growth(500 * rate), RAY) == half["accrued_borrow_index"]
-        assert judge.hu(BUSY["borrow_index"], judge.growth(1_000 * rate), RAY) == whole["accrued_borrow_index"]
-
-    def test_stored_rates_stand_still_and_totals_do_not(self) -> None:
-        """A quiet year changes the totals, the indexes and the accrued rates, not the stored rates nor the yields."""
-        before, after = at(BUSY), at(BUSY, NOW + 365 * 86_400)
-        still = ("stored_borrow_apr", "stored_supply_apr", "stored_utilization", "borrow_apy_bps", "supply_apy_bps")
-        moving = (
-            "total_supplied", "total_borrowed", "accrued_borrow_index", "accrued_supply_index", "accrued_borrow_apr"
-        )  # fmt: skip
-
-        assert [before[name] for name in still] == [after[name] for name in still]
-        assert all(before[name] < after[name] for name in moving)
-        assert judge.apy_bps(after["accrued_borrow_apr"]) != after["borrow_apy_bps"]
-
-    def test_revenue_is_inside_supplied(self) -> None:
-        """The protocol's share changes nothing of what is supplied, and it grows by the same shares."""
-        without = at(BUSY | {"revenue": 0}, NOW + 86_400)
-        accrued = judge.accrue(BUSY, (NOW + 86_400) * 1_000)
-
-        assert without["total_supplied"] == at(BUSY, NOW + 86_400)["total_supplied"]
-        assert accrued["revenue"] - BUSY["revenue"] == accrued["supplied"] - BUSY["supplied"] > 0
-
-    def test_interest_goes_to_suppliers_and_the_protocol(self) -> None:
-        """What borrowers owe more is what is supplied more, to a base unit: nothing is lost or made."""
-        before, after = at(BUSY), at(BUSY, NOW + 300 * 86_400)
-        owed, earned = (after[name] - before[name] for name in ("total_borrowed", "total_supplied"))
-
-        assert owed > 10**11
-        assert abs(owed - earned) <= 1
-
-    def test_eighteen_decimals(self) -> None:
-        """A base unit of such a token is a thousand million of RAY, and a half of it rounds up."""
-        row = at(EMPTY | P1 | {"asset_decimals": 18, "supplied": 5 * 10**27 + 5 * 10**8, "borrowed": 5 * 10**8 - 1})
-
-        assert (5 * 10**18 + 1, 0) == (row["total_supplied"], row["total_borrowed"])
-
-    def test_two_roundings(self) -> None:
-        """A value rounds at RAY first and at base units then, which one rounding would not give."""
-        pool = EMPTY | P1 | {"asset_decimals": 26, "supplied": 9, "supply_index": RAY // 2}
-
-        assert 1 == at(pool)["total_supplied"]  # 4.5 is 5 of RAY, which is 0.5 of a base unit, which is 1
-        assert 0 == at(pool | {"supplied": 8})["total_supplied"]
-
-
-def test_every_column() -> None:
-    """Each shared column has what it says, in its type: totals and indexes accrued, yields of the stored rates."""
-    ledger = XoxnoLedger()
-    ledger.add_market("A", [(1, "USDC")])
-    columns = ledger.read([candidate("A")], [deployment("A", [(1, "USDC")])]).result.columns
-    frame = project_pools(at_time(columns, NOW))
-    expected = judge.project(JUDGED, NOW)
-
-    numbers = {
-        "supply_apy_bps": expected["supply_apy_bps"],
-        "borrow_apy_bps": 304,  # 3 % of the contract's year, compounded on 365 days of it
-        "utilization_bps": 5_000, "total_supplied": expected["total_supplied"], "total_borrowed": 5_000_000_475,
-        "total_collateral": 0, "last_accrual_time": NOW - 100, "supply_index": expected["accrued_supply_index"],
-        "borrow_index": expected["accrued_borrow_index"], "index_decimals": 27,
-        "stored_supply_apr": expected["stored_supply_apr"], "stored_borrow_apr": 30 * 10**24,
-        "accrued_supply_apr": expected["accrued_supply_apr"], "accrued_borrow_apr": expected["accrued_borrow_apr"],
-        "apr_decimals": 27, "stored_utilization": RAY // 2, "accrued_utilization": expected["accrued_utilization"],
-        "utilization_decimals": 27, "rate_modifier": 1, "rate_modifier_decimals": 0, "backstop_credit": 0,
-    }  # fmt: skip
-    assert numbers == {name: frame[name].item() for name in numbers}
-
-
-def test_values_and_prices() -> None:
-    """A price of a whole token with 18 decimals values tokens of 7 and of 18 decimals exactly; a refused one none."""
-    pools = [(1, "USDC"), (2, "WETH"), (3, "XLM")]
-    ledger = XoxnoLedger()
-    ledger.add_market("A", pools)
-    ledger.replace(
-        parameters("A", 2, "WETH", asset_decimals=u32(18)),
-        state("A", 2, "WETH", supplied=3 * RAY // 2, borrowed=0, revenue=0),
-    )
-    ledger.set_quotes("A", {"USDC": quote(WAD + 1), "WETH": quote(3_127 * WAD), "XLM": quote(stale=flag(True))})
-    tables = ledger.compute([candidate("A")], [deployment("A", pools)])
-    rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
-    usdc, weth, xlm = (rows[pool_id(*pool)] for pool in pools)
-
-    assert (15 * 10**17, 469_050) == (weth["total_supplied"], weth["tvl_usd_cents"])
-    assert ("3127.000000000000000000", VALID_PRICE) == (weth["oracle_price_usd"], weth["price_reason"])
-    assert usdc["total_supplied"] * (WAD + 1) * 100 // 10**25 == usdc["tvl_usd_cents"]
-    assert (None, "the price aggregator says that the price is stale") == (xlm["tvl_usd_cents"], xlm["price_reason"])
-    assert [usdc["tvl_usd_cents"] + weth["tvl_usd_cents"]] == tables.markets["tvl_usd_cents"].to_list()
 
 
 SPOKE = Spoke(

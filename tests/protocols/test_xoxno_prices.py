@@ -11,7 +11,7 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, string, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, u32, u64, vec
 from exporter.ledger.oracles import Quote
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.prices import TOKENS_PER_CALL
@@ -169,11 +169,6 @@ def test_a_token_that_is_missing(result: ScVal) -> None:
     assert "quotes() gave no status of this token" == found["USDC"].failure
 
 
-def test_further_fields_do_not_matter() -> None:
-    """Fields that are not known, and legs of any form beside a valid price, are left alone."""
-    assert refusal(quote(added=symbol("x"), secondary_wad=VOID, primary_wad=None)) is None
-
-
 ZERO = {"final_wad": i128(0)}
 NO = {"valid": flag(False)}
 
@@ -299,9 +294,3 @@ def test_no_aggregator(named: ScVal | None) -> None:
     assert ["the market has no oracle"] == [item.reason for item in tables.unpriced]
     assert "names no price aggregator in its instance" in tables.notices[0]
     assert [] == ledger.asked.calls
-
-
-def test_no_quote() -> None:
-    """A quote without price, time or limit is none, with its reason where it has one."""
-    assert "the price aggregator gave no price" == Xoxno().price_failure(Quote("A", "T"), NOW)
-    assert "why" == Xoxno().price_failure(Quote("A", "T", failure="why"), NOW)

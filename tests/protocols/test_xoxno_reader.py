@@ -11,20 +11,17 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.xoxno import hub_entry, spoke_entry
 from exporter.protocols.base import Origin
 from exporter.protocols.compute import Tables
-from tests.protocols.made_ledger import NOW, contract, pools_of, rows_of, unread_of
+from tests.protocols.made_ledger import contract, pools_of, rows_of, unread_of
 from tests.protocols.xoxno_ledger import (
     XoxnoLedger,
     candidate,
     controller,
     demanded,
     deployment,
-    flag,
     parameters,
     pool_id,
     quotes_call,
-    spoke,
     state,
-    with_fields,
 )
 
 A, B = contract("A"), contract("B")
@@ -46,17 +43,6 @@ def compute(ledger: XoxnoLedger, *more: tuple[int, str]) -> Tables:
 
 class TestReading:
     """What is read when all is well."""
-
-    def test_pools(self) -> None:
-        """All listed pools are read, in the order of market and pool id; the market is the controller."""
-        tables = compute(three_pools())
-
-        assert ALL == pools_of(tables)
-        assert sorted(ALL) == tables.pools.select("market", "pool").rows()
-        assert [(A, "XOXNO Lending", "active", 3, 0, contract("A aggregator"))] == tables.markets.select(
-            "market", "name", "status", "pool_count", "unread_count", "oracle"
-        ).rows()
-        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
 
     def test_a_token_in_two_hubs_is_two_pools(self) -> None:
         """They have their own state and parameters, and are neither added up nor taken for one another."""
@@ -115,14 +101,6 @@ class TestReading:
         assert ALL | {(B, pool_id(1, "USDC"))} == pools_of(tables)
         assert {contract("A aggregator"), contract("B aggregator")} == set(tables.pools["oracle"])
 
-    def test_paused(self) -> None:
-        """A paused controller is read all the same, and every pool of it says so."""
-        ledger = three_pools()
-        ledger.replace(controller("A", storage={"Paused": flag(True)}))
-        tables = compute(ledger)
-
-        assert {"paused"} == set(tables.pools["market_status"]) == set(tables.markets["status"])
-
     def test_a_market_without_pools(self) -> None:
         """A controller of which no pool is known is read, and that none was found is said."""
         ledger = XoxnoLedger()
@@ -168,22 +146,6 @@ class TestFailures:
         assert {(A, pool_id(3, "XLM")): "absent"} == {place: reason for place, (reason, _) in unread_of(tables).items()}
         assert [(4, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
-    def test_accrued_in_the_future(self) -> None:
-        """A last accrual after the ledger's close means that no time has passed; the pool keeps its row."""
-        ledger = three_pools()
-        ledger.replace(
-            state("A", 1, "XLM", last_timestamp=NOW * 1_000 + 86_400_000),
-            state("A", 1, "USDC", last_timestamp=NOW * 1_000),
-        )
-        tables = compute(ledger)
-        rows = rows_of(tables)
-        later, now = (rows[pool_id(1, token)] for token in ("XLM", "USDC"))
-
-        assert [] == tables.unread
-        assert NOW + 86_400 == later["last_accrual_time"]
-        for name in ("total_supplied", "total_borrowed", "supply_index", "borrow_index"):
-            assert now[name] == later[name]
-
     def test_a_pool_id_that_is_none(self) -> None:
         """A remembered pool that is no hub and token is named and costs nothing."""
         tables = three_pools().compute(
@@ -201,18 +163,6 @@ class TestSpokes:
         """What is published of USDC in hub 1."""
         return rows_of(compute(ledger))[pool_id(1, "USDC")]
 
-    def test_what_is_read(self) -> None:
-        """The one spoke that lists the pool, with what its accounts have in it: 990 and 500 of 2000 and 1000 tokens."""
-        row = self.row(three_pools())
-
-        assert ("spoke", 7_500, 7_800, 900) == (
-            row["risk_scope"], row["collateral_factor_bps"], row["liquidation_threshold_bps"],
-            row["liquidation_bonus_bps"],
-        )  # fmt: skip
-        assert (2_000 * 10**7, 1_000 * 10**7) == (row["supply_cap"], row["borrow_cap"])
-        assert 1_010 * 10**7 > row["available_to_supply"] > 1_009 * 10**7  # the shares have grown a little
-        assert 500 * 10**7 - 20 * 10**7 > row["available_to_borrow"] > 449 * 10**7  # 95 % of the supply
-
     def test_hub_and_spokes(self) -> None:
         """A hub that is missing or switched off, a spoke that is deprecated or missing: nothing new."""
         for broken, status in (
@@ -224,15 +174,6 @@ class TestSpokes:
                 getattr(ledger, change)(broken)
                 row = self.row(ledger)
                 assert (False, True, status) == (row["can_supply"], row["can_withdraw"], row["pool_status"])
-
-    def test_archived_entries_say_what_they_said(self) -> None:
-        """Nobody can change an archived entry, and whoever needs it brings it back."""
-        ledger = three_pools()
-        before = self.row(ledger)
-        for written in (hub_entry(A, 1), *spoke("A", 1, "USDC")):
-            ledger.archive(written)
-
-        assert before == self.row(ledger)
 
     @pytest.mark.parametrize(
         ("storage", "notice"),
@@ -249,17 +190,6 @@ class TestSpokes:
 
         assert ([], {None}) == (tables.unread, set(tables.pools["can_supply"]))
         assert [True] == [notice in item for item in tables.notices]
-
-    def test_another_form(self) -> None:
-        """A spoke's entry of another form costs its pool's terms, with the field, and no number."""
-        ledger = three_pools()
-        key, data = spoke("A", 1, "USDC")[0]
-        ledger.replace(with_fields((key, data), {"loan_to_value": None}))
-        tables = compute(ledger)
-
-        assert [] == tables.unread
-        assert ["SpokeAsset: field loan_to_value is missing"] == [item.split(": ", 2)[2] for item in tables.notices]
-        assert {None, True} == set(tables.pools["can_supply"])
 
     def test_no_spoke_at_all(self) -> None:
         """A controller of no spokes: nothing can be opened, and it costs no further request."""

@@ -1,0 +1,42 @@
+"""What is published of every pool of a small made network of all protocols: the golden file, and how it is made anew.
+
+python -m tests.protocols.golden_rows
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.localnet.made import MadeNetwork, Others
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import compute
+from tests.protocols.one_entry import OneChanged, Source, read
+
+PATH = Path(__file__).with_name("golden_rows.json")
+
+
+def small_network() -> MadeNetwork:
+    """A few pools of each protocol, of both generations of Blend."""
+    return MadeNetwork(pools=4, market_count=2, alula_markets=1, others=Others(2, 1, 1, 1))
+
+
+def golden_rows() -> Iterator[dict[str, object]]:
+    """The rows sixty ledgers on, with the parameters shown beside them and the market's hash; no nulls."""
+    network = small_network()
+    for _ in range(60):
+        network.advance()
+    chain = OneChanged(network)
+    for protocol in sorted(PROTOCOLS):
+        tables = compute([read(Source(chain), protocol)], PROTOCOLS, chain.latest, chain.close_time(chain.latest))
+        hashes = dict(tables.markets.select("market", "config_hash").iter_rows())
+        for row in tables.pools.rows(named=True):
+            shown = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
+            yield {name: value for name, value in row.items() if value is not None} | {
+                "config_hash": hashes[row["market"]], "parameters": shown,
+            }  # fmt: skip
+
+
+if __name__ == "__main__":
+    PATH.write_text("[\n" + ",\n".join(map(json.dumps, golden_rows())) + "\n]\n")
