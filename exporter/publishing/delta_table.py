@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 
+from exporter.errors import ImmutableKeyError, LostRaceError
 from exporter.history.delta_log import (
     DamagedLogError,
     Log,
@@ -48,6 +49,7 @@ def follow(store: Store, table: TableVersion, manifest: HistoryManifest, moment:
         moment: the wall clock.
 
     Raises:
+        LostRaceError: another publisher has made the next version.
         StoreError: the store refused an operation; the table stays at the version that it had.
     """
     commit = next_commit(table, manifest, moment)
@@ -57,7 +59,10 @@ def follow(store: Store, table: TableVersion, manifest: HistoryManifest, moment:
     anew = table.meta is None and version > 0  # a reader must not take in what the damaged versions say
     if anew:
         store.put_new(checkpoint_key(version), checkpoint(commit.after))
-    store.put_new(commit.key, commit.data)
+    try:
+        store.put_new(commit.key, commit.data)
+    except ImmutableKeyError as error:  # it was not there when the log was read
+        raise LostRaceError(f"another publisher wrote {commit.key} meanwhile; let it finish and run again") from error
     if version % CHECKPOINT_EVERY == 0 and version and not anew:
         store.put_new(checkpoint_key(version), checkpoint(commit.after))
 

@@ -26,6 +26,7 @@ def replace_history(store: Store, manifest: HistoryManifest, superseded: Iterabl
         moment: the wall clock.
 
     Raises:
+        LostRaceError: another publisher has taken such a step meanwhile.
         StoreError: the store refused an operation. The next step completes this one.
     """
     table = newest_version(store)

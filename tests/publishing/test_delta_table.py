@@ -13,13 +13,13 @@ import pytest
 from deltalake.exceptions import TableNotFoundError
 
 from exporter.check.table_log import table_faults
-from exporter.errors import StoreError
+from exporter.errors import LostRaceError, StoreError
 from exporter.history.delta_log import Log
 from exporter.history.manifest import HistoryPart, extend_history, history_below, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import HISTORY_COLUMNS
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.delta_table import CHECKPOINT_EVERY
+from exporter.publishing.delta_table import CHECKPOINT_EVERY, follow, newest_version
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.retention import sweep
 from exporter.stores.folder import FolderStore
@@ -175,6 +175,17 @@ def test_the_log_is_bounded_and_every_version_in_it_whole(history: History) -> N
         assert pl.scan_delta(history.table, version=version).collect()["observed_ledger"].is_not_null().all()
     with pytest.raises(TableNotFoundError):
         pl.scan_delta(history.table, version=first - 1).collect()
+    history.assert_told()
+
+
+def test_a_version_that_another_made(history: History) -> None:
+    """Who has lost the hold without knowing it, and finds its version standing, is told of the other publisher."""
+    table, manifest = newest_version(history.store), manifest_of(history.store)
+    history.add()
+    late = extend_history(manifest, part_of(999, START - timedelta(days=3)).entry)
+
+    with pytest.raises(LostRaceError, match=f"another publisher wrote .*{9:020d}"):
+        follow(history.store, table, late, history.clock())
     history.assert_told()
 
 
