@@ -441,7 +441,7 @@ class FewMove(MadeNetwork):
 class TestMovingPrices:
     """While prices move every price that is given is the true one of the ledger, and none is lost to its bundle."""
 
-    @pytest.mark.parametrize("every", [1, 2, 3, 7, 20])
+    @pytest.mark.parametrize("every", [1, 3, 20])
     @pytest.mark.parametrize("moving", [1, 4])
     def test_quiet_prices_beside_moving_ones(self, every: int, moving: int) -> None:
         """In every bundle a price moves with each ledger; every other price is certain, as without the router."""
@@ -518,8 +518,7 @@ class Hectic(Asked):
         chain.close([Change(*feed.entry(time), feed.live_until(chain.latest + 1)) for feed in feeds], close_time=time)
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
-@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize(("rounds", "used"), [(1, True), (2, False)])
 def test_whenever_a_price_moves(rounds: int, used: bool) -> None:
     """Be it in the very last round: a price that moves costs none that a call of its own is known for.
 

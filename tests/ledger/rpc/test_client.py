@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, RequestRefusedError
+from exporter.errors import AllEndpointsFailedError, NetworkMismatchError, RequestRefusedError
 from exporter.ledger.rpc.client import RpcEvent, RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
@@ -212,12 +212,6 @@ def test_waiting_for_a_check_is_bounded() -> None:
     bench.run(ask)
 
 
-def test_an_empty_passphrase_is_refused() -> None:
-    """Without a passphrase the network could not be checked."""
-    with pytest.raises(ConfigError, match="passphrase"):
-        RpcSource(["https://a.example"], "")
-
-
 # The tip -------------------------------------------------------------------------------------------------------
 
 
@@ -272,14 +266,6 @@ def test_lagging_comes_after_failing_until_it_is_over() -> None:
 # Entries -------------------------------------------------------------------------------------------------------
 
 
-def test_no_keys_need_no_request() -> None:
-    """Reading no keys gives no answers and asks nobody."""
-    bench = Bench()
-
-    assert [] == bench.read()
-    assert [] == bench.rpc.calls
-
-
 def test_keys_are_deduplicated_and_cut_into_requests_of_200() -> None:
     """Every distinct key is asked once, at most 200 in a request, in the order given, one answer a request."""
     bench = Bench(rpc=filled(450))
@@ -315,15 +301,6 @@ def test_all_calls_share_the_bound_on_requests_in_flight() -> None:
     bench.run(ask)
 
     assert 2 == bench.rpc.most_in_flight
-
-
-def test_requests_keep_to_the_rate() -> None:
-    """Requests to one endpoint start evenly spaced, the check of the network among them."""
-    bench = Bench(rpc=filled(10), keys_per_request=1, max_in_flight=1, requests_per_second=4)
-    bench.read(*range(10))
-    starts = [call.at for call in bench.rpc.calls]
-
-    assert 10 * [0.25] == [later - earlier for earlier, later in pairwise(starts)]
 
 
 def test_requests_keep_to_the_limit_on_bytes() -> None:
@@ -460,45 +437,6 @@ def test_a_refused_request_is_not_repeated() -> None:
     assert [A] == bench.rpc.asked("getLedgerEntries")
 
 
-FAULTS = {
-    "reset": fake.raising(ConnectionResetError("x")),
-    "cut": lambda _call, _right: httpx.Response(
-        200, stream=fake.Chunks([b'{"jsonrpc"'], httpx.RemoteProtocolError("x"))
-    ),
-    "redirect": fake.status(301, location="https://evil.example/"),
-    "400": fake.status(400),
-    "method": fake.rpc_error(-32601, "no such method"),
-    "wrong id": fake.altered(lambda right: right.update(id=right["id"] + 1)),
-    "ledger 0": fake.altered(lambda right: right["result"].update(latestLedger=0)),
-    "ledger too large": fake.altered(lambda right: right["result"].update(latestLedger=2**32)),
-    "ledger NaN": fake.altered(lambda right: right["result"].update(latestLedger=float("nan"))),
-    "key not asked": fake.altered(lambda right: right["result"]["entries"][0].update(key=fake.b64(key(99)))),
-    "entry twice": fake.altered(lambda right: right["result"]["entries"].append(right["result"]["entries"][0])),
-    "bad base64": fake.altered(lambda right: right["result"]["entries"][1].update(xdr="AAAAAB==")),
-    "no XDR": fake.altered(lambda right: right["result"]["entries"][1].update(xdr="")),
-    "odd XDR": fake.altered(lambda right: right["result"]["entries"][1].update(xdr="AAAAAAA=")),
-    "changed later": fake.altered(
-        lambda right: right["result"]["entries"][1].update(lastModifiedLedgerSeq=LEDGER + 1)
-    ),
-    "too large": fake.altered(lambda right: right.update(padding="x" * 20_000)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_an_unusable_answer_is_never_data(name: str) -> None:
-    """After any failure the right data comes from another endpoint, or from a later try at the only one."""
-    for hosts in ((A, B), (A,)):
-        bench = Bench(*hosts, rpc=filled(3), max_response_bytes=10_000)
-        bench.fault(A, FAULTS[name])
-        lasting = hosts == (A,) and name in ("redirect", "400", "method")
-        if lasting:
-            with pytest.raises(AllEndpointsFailedError, match=r"^getLedgerEntries for 3 keys: no usable answer. a.ex"):
-                bench.read(0, 1, 2)
-        else:
-            assert bench.rpc.entries == found(bench.read(0, 1, 2))
-        assert 1 == sum(bench.source.counters.errors[A].values())
-
-
 def test_endless_failure_is_bounded_and_told_by_endpoint() -> None:
     """With all endpoints failing, each is tried as often as allowed; the error lists each and says what to do."""
     bench = Bench(A, B, C, attempts=3)
@@ -538,16 +476,6 @@ def test_waits_grow_with_full_jitter_up_to_their_maximum() -> None:
     with pytest.raises(AllEndpointsFailedError):
         bench.run(lambda source: source.tip())
     assert [0.5, 1, 2, 3, 3] == [pause for pause in bench.clock.slept if pause > 0.01]
-
-
-def test_failing_over_needs_no_wait() -> None:
-    """The next endpoint is asked at once, and is then asked first."""
-    bench = Bench(A, B, rpc=filled(2), keys_per_request=1, max_in_flight=1)
-    bench.fault(A, fake.status(500))
-    bench.read(0, 1)
-
-    assert [A, B, B] == bench.rpc.asked("getLedgerEntries")
-    assert 0.01 > max(bench.clock.slept)
 
 
 def test_a_call_has_a_deadline() -> None:

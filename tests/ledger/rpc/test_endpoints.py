@@ -77,13 +77,6 @@ def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
         parse_endpoints(urls)
 
 
-def test_the_representation_is_the_label() -> None:
-    """The repr of an endpoint holds nothing of its URL."""
-    (endpoint,) = parse_endpoints(["https://user:secret@rpc.example.org/secret"])
-
-    assert "Endpoint(rpc.example.org)" == repr(endpoint)
-
-
 class Pool:
     def __init__(self) -> None:
         self.a, self.b, self.c = parse_endpoints([f"https://{name}.example" for name in "abc"])
@@ -91,11 +84,6 @@ class Pool:
 
     def order(self, now: float) -> str:
         return "".join(endpoint.label[0] for endpoint in self.pool.ordered(now))
-
-
-def test_endpoints_come_in_the_order_configured() -> None:
-    """At first, the endpoints are asked in the order in which they are configured."""
-    assert "abc" == Pool().order(0)
 
 
 def test_a_failing_endpoint_is_asked_last_for_a_growing_bounded_time() -> None:
@@ -131,15 +119,6 @@ def test_the_endpoint_that_works_stays_in_use() -> None:
 
     assert "cba" == pool.order(101)
     assert "cab" == pool.order(200)
-
-
-def test_a_lagging_endpoint_is_asked_last() -> None:
-    """An endpoint that says it lags comes after one that fails."""
-    pool = Pool()
-    pool.a.stale = True
-    pool.pool.failed(pool.b, 100)
-
-    assert "cba" == pool.order(101)
 
 
 def test_requests_are_spaced_evenly() -> None:
