@@ -27,7 +27,6 @@ from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
 
 PUBLISHED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-HALF_HOUR = timedelta(minutes=30)
 
 
 def pointer(**changes: Any) -> dict[str, Any]:

@@ -106,23 +106,19 @@ class TestManifest:
 
         assert_named(files, MANIFEST, "is missing")
 
-    @pytest.mark.parametrize(
-        ("name", "value", "said"),
-        [
-            ("rows", 1, "rows, but 1 in the history's manifest"),
-            ("bytes", 17, "does not have the bytes"),
-            ("sha256", "0" * 64, "does not have the bytes"),
-            ("first_ledger", 1, "but 1 to"),
-            ("last_ledger", 65_000_000, "ends at 65000000|but 65000001 to 65000000"),
+    def test_entries(self, files: Files) -> None:
+        """Every field of an entry is compared with the file; each case has an entry of its own."""
+        cases = (
+            ("rows", 1, "rows, but 1 in the history's manifest"), ("bytes", 17, "does not have the bytes"),
+            ("sha256", "0" * 64, "does not have the bytes"), ("first_ledger", 1, "but 1 to"),
+            ("last_ledger", 65_000_000, "ends at 65000000|but 65000005 to 65000000"),
             ("schema_version", 7, "schema version"),
-        ],
-    )
-    def test_entry(self, files: Files, name: str, value: Any, said: str) -> None:
-        """Every field of an entry is compared with the file."""
-        key = parquet(files, 1)
-        change(files, MANIFEST, lambda manifest: manifest["files"][1].update({name: value}))
+        )  # fmt: skip
+        for position, (name, value, _) in enumerate(cases, 1):
+            change(files, MANIFEST, lambda manifest: manifest["files"][position].update({name: value}))  # noqa: B023
 
-        assert_named(files, key, said)
+        for position, (_, _, said) in enumerate(cases, 1):
+            assert_named(files, parquet(files, position), said)
 
     @pytest.mark.parametrize(
         ("how", "said"),
@@ -175,25 +171,31 @@ class TestParquet:
         [
             (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
             (0, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
-            (-1, filled("borrow_apy_bps", 424_242), "borrow_apy_bps is 424242, the documents have"),
-            (-1, filled("supply_cap", 424_242), "supply_cap is '424242', its own document has"),
-            (-1, filled("total_collateral", lambda value: value + 10**20), "tvl_usd_cents is .*, but its parts give"),
             (-1, filled("total_collateral", None), "holds values of another kind"),
             (-1, lambda table: table.slice(1), "rows, but"),
         ],
         ids=[
             "another ledger",
             "no ledger",
-            "other than the documents",
-            "other than its document",
-            "value",
             "nothing in a column",
             "rows lost",
         ],
     )
     def test_rows(self, files: Files, position: int, how: Callable[[pa.Table], pa.Table], said: str) -> None:
-        """Rows that are not those of the manifest and, in the run's own file, of the documents are named."""
+        """Rows that are not those of the manifest are named."""
         assert_named(files, rewrite(files, position, how), said)
+
+    def test_numbers(self, files: Files) -> None:
+        """Numbers of the run's own file that are not those of the documents are named."""
+
+        def wrong(table: pa.Table) -> pa.Table:
+            table = filled("borrow_apy_bps", 424_242)(filled("supply_cap", 424_242)(table))
+            return filled("total_collateral", lambda value: value + 10**20)(table)
+
+        key = rewrite(files, -1, wrong)
+        assert_named(files, key, "borrow_apy_bps is 424242, the documents have")
+        assert_named(files, key, "supply_cap is '424242', its own document has")
+        assert_named(files, key, "tvl_usd_cents is .*, but its parts give")
 
 
 class TestBuckets:
@@ -215,37 +217,34 @@ class TestBuckets:
         assert_named(files, oldest, "is missing")
         assert_named(files, older, "next_cursor leads to .*, which is not there")
 
-    @pytest.mark.parametrize(
-        ("how", "said"),
-        [
-            (lambda history: history["data"].pop(), "observed_ledger is 65000008, but \\$.data ends with 65000007"),
-            (
-                lambda history: history["data"][-1].update(end_time="2030-01-01T00:00:00Z"),
-                "data ends at 2030-01-01T00:00:00Z, but the run's ledger closed at 20",
-            ),
-        ],
-        ids=["of another ledger", "not closed"],
-    )
     @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/tokens/"])
-    def test_head(self, files: Files, folder: str, how: Change, said: str) -> None:
+    def test_heads(self, files: Files, folder: str) -> None:
         """The newest document says of which ledger it is, and has closed buckets only."""
-        key = next(key for key in keys(files, folder, "/history/5m.json") if json.loads(files[key])["next_cursor"])
-        lie(files, key, how)
+        heads = (key for key in keys(files, folder, "/history/5m.json") if json.loads(files[key])["next_cursor"])
+        one, other = next(heads), next(heads)
+        change(files, one, lambda history: history["data"].pop())
+        lie(files, other, lambda history: history["data"][-1].update(end_time="2030-01-01T00:00:00Z"))
 
-        assert_named(files, key, said)
+        assert_named(files, one, r"observed_ledger is 65000008, but \$.data ends with 65000007")
+        assert_named(files, other, "data ends at 2030-01-01T00:00:00Z, but the run's ledger closed at 20")
 
-    @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/markets/", "v1/protocols/", "v1/protocol/"])
-    @pytest.mark.parametrize("bucket", ["5m", "1d"])
-    def test_a_bucket_that_the_files_do_not_make(self, files: Files, folder: str, bucket: str) -> None:
-        """One number of one bucket that does not follow from the Parquet files is found."""
-        key = next(
-            key
-            for key in keys(files, folder, f"/history/{bucket}.json")
-            if json.loads(files[key])["data"][1]["tvl_usd_cents"] is not None
-        )
-        lie(files, key, lambda history: history["data"][1].update(tvl_usd_cents="12345"))
+    def test_buckets_that_the_files_do_not_make(self, files: Files) -> None:
+        """One number of one bucket that does not follow from the Parquet files is found, in a history of each kind."""
+        wrong = [
+            next(
+                key
+                for key in keys(files, folder, f"/history/{bucket}.json")
+                if json.loads(files[key])["data"][1]["tvl_usd_cents"] is not None
+            )
+            for folder in ("v1/assets/C", "v1/markets/", "v1/protocols/", "v1/protocol/")
+            for bucket in ("5m", "1d")
+        ]
+        for key in wrong:
+            change(files, key, lambda history: history["data"][1].update(tvl_usd_cents="12345"))
+        seal(files)
 
-        assert_named(files, key, "is not what the files of the history make of it")
+        for key in wrong:
+            assert_named(files, key, "is not what the files of the history make of it")
 
     def test_what_else_follows_from_the_files(self, files: Files) -> None:
         """Periods of a pool and the ledger at which a token came first are made again from the files."""
