@@ -20,7 +20,6 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.publishing.published_tree import (
     TestClock,
-    assert_every_head_leads_to_its_end,
     assert_whole,
     make_run,
     operations_until,
@@ -103,20 +102,6 @@ def test_a_limit_that_is_left_out_from_now_on() -> None:
     assert content(limit) is None
 
 
-def test_documents_of_a_vanished_market_go_at_once() -> None:
-    """What the published run does not have is removed by the first sweep; who pages through it goes on."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101, {"CAAA": 3}), clock)
-    result = sweep(store, RETENTION, now=clock)
-
-    assert SweepResult(documents=3) == result
-    assert [] == [key for key in keys_of(store) if "CBBB" in key]
-    assert 2 == len(walk(store, make_run(100).document("v1/assets/market/CBBB/index.json")))
-    assert_every_head_leads_to_its_end(store)
-
-
 def test_documents_are_found_after_missed_sweeps() -> None:
     """A document that vanished several runs ago, or that only a run that died had, is removed as well."""
     clock = TestClock()
@@ -171,24 +156,6 @@ def test_batches_of_pages(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
 
     assert len(page_keys(100)) == result.pages
     assert page_keys(101, 102) == set(keys_of(store, "v1/pages/"))
-
-
-def test_pages_of_a_run_that_died() -> None:
-    """Pages that no manifest names are removed when they are older than the retention time, not before."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    dying = BucketSimulator(store)
-    dying.fail_from(8, StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(dying, make_run(101), clock)
-    orphans = set(keys_of(store, "v1/pages/")) - page_keys(100)
-    assert orphans
-    assert SweepResult() == sweep(store, RETENTION, now=clock)
-    clock.advance(RETENTION + CACHE_MARGIN + timedelta(seconds=1))
-
-    assert SweepResult(pages=len(orphans)) == sweep(store, RETENTION, now=clock)
-    assert_whole(store, make_run(100))
 
 
 def test_pages_that_many_runs_share() -> None:

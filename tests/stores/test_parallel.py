@@ -13,25 +13,6 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import StoredObject, in_parallel, read_many
 
 
-def test_results() -> None:
-    """Every item is worked on once, and several at the same time."""
-    together = threading.Barrier(4)
-
-    def work(number: int) -> int:
-        if number < 4:
-            together.wait(10)
-        return number * number
-
-    results = in_parallel(iter(range(100)), work, workers=4, stop=threading.Event())
-
-    assert [number * number for number in range(100)] == sorted(results)
-
-
-def test_nothing_to_do() -> None:
-    """An empty stream gives nothing."""
-    assert [] == list(in_parallel([], str, workers=4, stop=threading.Event()))
-
-
 @pytest.mark.parametrize("where", ["work", "stream", "reader"])
 def test_an_error_ends_it(where: str) -> None:
     """An error of the work, the stream or the reader ends it when what was begun has ended; the rest never begins."""
@@ -65,34 +46,6 @@ def test_an_error_ends_it(where: str) -> None:
     assert 80 >= len(begun)
     assert set(begun) - {50} <= set(ended) | {50}
     assert [] == [thread for thread in threading.enumerate() if thread.name.startswith("s3_")]
-
-
-def test_bounds() -> None:
-    """No more items are taken from the stream than twice the workers, nor more bytes than allowed."""
-    taken = 0
-    done = 0
-    most_items = most_bytes = 0
-
-    def stream(size: int) -> Iterator[int]:
-        nonlocal taken, most_items, most_bytes
-        for _ in range(60):
-            taken += 1
-            most_items = max(most_items, taken - done)
-            most_bytes = max(most_bytes, (taken - done) * size)
-            yield size
-
-    def work(size: int) -> int:
-        time.sleep(0.002)
-        return size
-
-    for size, items in ((1, 2 * 3 + 1), (40, 3)):
-        taken = done = most_items = 0
-        for _ in in_parallel(
-            stream(size), work, workers=3, size_of=lambda size: size, most_bytes=100, stop=threading.Event()
-        ):
-            done += 1
-        assert (60, 60) == (taken, done)
-        assert items >= most_items
 
 
 class DistantStore(MemoryStore):

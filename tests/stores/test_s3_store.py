@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.errors import ImmutableKeyError, StoreError
+from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_store import FOUND_BEFORE_LISTING, S3Store
 from exporter.stores.store import Written, etag_of, utc_now
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import POINTER_KEY, alias_of
+from tests.publishing.published_tree import make_run, publish_run, published_ledger, tree_of
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
@@ -361,3 +363,19 @@ def test_a_store_that_was_closed(alice: S3Store) -> None:
     alice.close()
 
     assert not alice.put("a", b"1")
+
+
+def test_a_dry_run_over_a_bucket(server: S3Server) -> None:
+    """A run in memory over a bucket leaves nothing there, not even a lease; a real one the same, with aliases."""
+    store = server.store()
+    dry = MemoryStore(store)
+    publish_run(dry, make_run(100))
+    assert 100 == published_ledger(dry)
+    assert [] == server.keys(store)
+
+    publish_run(store, make_run(100))
+    tree = tree_of(store)
+    assert tree_of(dry) == tree
+    aliases = {alias for key in tree if (alias := alias_of(key))}
+    assert {".exporter.lease", *aliases} == set(server.keys(store)) - set(tree)
+    store.close()
