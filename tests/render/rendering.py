@@ -159,27 +159,3 @@ def fetch(app: Starlette, url: str, method: str = "GET", headers: Mapping[str, s
             return await client.request(method, url, headers=dict(headers or {}))
 
     return asyncio.run(ask())
-
-
-def fetch_raw(app: Starlette, path: bytes) -> int:
-    """The status for a path that no HTTP client would send as it stands."""
-    statuses: list[int] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            statuses.append(message["status"])
-
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": path.decode("latin-1"),
-        "raw_path": path,
-        "query_string": b"",
-        "headers": [],
-    }
-    asyncio.run(app(scope, receive, send))
-    (status,) = statuses
-    return status

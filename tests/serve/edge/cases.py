@@ -223,8 +223,7 @@ def _urls() -> Iterable[str]:
         yield f"{path}/history/6h.json"
     for path, query, _ in _parameters(test_routes.test_ill_formed_names_are_refused, 0):
         yield f"{path}?{query}"
-    yield from (url for url, _, _ in test_serve.PAGES)
-    yield from (url for url, _ in test_serve.ERRORS)
+    yield from test_serve.URLS
     yield from test_serve.MISSING_PAGES
     yield from test_routes.TRAVERSALS
     yield from (

@@ -16,15 +16,12 @@ from exporter.check.published_tree import check_tree
 from exporter.cli import main
 from exporter.config import OutputSettings, Settings, load
 from exporter.errors import ConfigError
-from exporter.render.site.templates import template_folder
 from exporter.serve.edge import MAX_FUNCTION_BYTES, PLATFORMS, either_form, first_value, integers, render_edge
 from exporter.tree.families import alias_of
 from exporter.tree.headers import content_type
 from exporter.tree.routes import MAX_LIMIT
 from tests.check import trees
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
-
-TEMPLATES = sorted((template_folder() / "edge").glob("*.j2"))
 
 
 def with_sizes(*sizes: int) -> Settings:
@@ -60,14 +57,6 @@ def test_the_largest_configuration_still_fits() -> None:
     assert len(render("cloudfront", with_sizes(*range(1, 101)))["function.js"].encode()) < MAX_FUNCTION_BYTES
     with pytest.raises(ConfigError, match="so many sizes"):
         render("cloudfront", with_sizes(*range(1, 1001)))
-
-
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_templates_hold_no_sizes(template: Path) -> None:
-    """No page size, and no bound of another module, is written into a template."""
-    text = re.sub(r"^ *(//|#).*", "", template.read_text(encoding="utf-8"), flags=re.MULTILINE)
-
-    assert [] == re.findall(r"limit/[1-9]|SIZES = \[|\b(?:2147483647|8192|31536000|86400)\b|max-age", text)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
