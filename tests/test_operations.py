@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from exporter import errors
 from tests import bucket_policy_reference, costs
 from tests.workflows.act import load
 
@@ -105,14 +104,6 @@ def test_the_four_variables_are_those_of_the_workflow() -> None:
     assert [] == [name for name in read | pages if f"`{name}`" not in TEXT]
 
 
-def test_every_exit_code_asks_something() -> None:
-    """The table has a row for each exit code."""
-    section = TEXT.split("\n## Exit codes\n")[1].split("\n## ")[0]
-    rows = [int(code) for code in re.findall(r"^\| (\d) \|", section, re.MULTILINE)]
-
-    assert sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_")) == rows
-
-
 def test_costs_are_those_of_the_formula() -> None:
     """The tables on the page are what `python -m tests.costs` prints; scripts/docs writes them."""
     assert costs.written(TEXT) == TEXT
@@ -124,19 +115,6 @@ def test_prices_are_those_that_the_page_names() -> None:
     prices = (costs.PER_1000_PUTS, costs.PER_1000_GETS, costs.PER_GIGABYTE_MONTH, costs.PER_GIGABYTE_OUT)
 
     assert [] == [price for price in (*prices, costs.PER_10000_QUESTIONS) if f"{price:g}" not in TEXT]
-
-
-def test_the_formula_by_hand() -> None:
-    """A month of the smaller measured network, reckoned here step by step."""
-    run, month = costs.SMALL, costs.month(costs.SMALL.pools, 30)
-    runs = 1461.0  # half hours in a twelfth of a year of 365.25 days
-    closing = run.histories * (1 + 1 + 30 / 60 + 30 / 360 + 30 / 1440 + 30 / 10080)
-    puts = run.documents + run.aliases + run.pages + round(closing) + 20
-    lists = 20 + (run.documents + 6 * run.histories + run.aliases + 48 * run.pages) / 1000
-    gets = min(1000, run.documents + run.pages + 6 * run.histories) + run.pages + 20
-
-    assert (runs, puts) == (month.runs, month.puts_of_a_run)
-    assert pytest.approx(runs * ((puts + lists) * 5e-6 + gets * 4e-7)) == month.requests_usd
 
 
 def test_what_a_run_writes_is_still_what_was_measured() -> None:

@@ -154,12 +154,6 @@ def test_a_token_that_is_new() -> None:
     assert ("copy", LEDGER) == tuple(documents[f"v1/tokens/{X}.json"][name] for name in ("symbol", "first_seen_ledger"))
 
 
-def test_a_list_of_markets_out_of_order_is_refused() -> None:
-    """A list that does not ascend is not published."""
-    with pytest.raises(CheckError, match="must ascend by market"):
-        overview([market(B), market(A)])
-
-
 def market_documents(pools: pl.DataFrame, markets: pl.DataFrame, cap: int = 200) -> dict[str, bytes]:
     """The market documents of a tree, by market."""
     files = render_tree(pools, markets, SIZES, 50, cap)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import exporter
 from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
@@ -72,17 +70,3 @@ def test_records_that_may_be_lost_are_begun_anew(data: bytes, tmp_path: Path) ->
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
     assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1)).expired
     assert None is Tree(tmp_path).page_sizes()
-
-
-def test_there_is_one_place_that_decodes_what_a_store_holds() -> None:
-    """Nobody calls msgspec's decoder for JSON of a store but this module."""
-    root = Path(exporter.__file__).parent
-    calls = {
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if not {"localnet", "lake"} & set(path.parts)  # what they read is no store
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "msgspec.json.decode"
-    }
-
-    assert {"tree/decoding.py"} == calls

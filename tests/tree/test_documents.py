@@ -10,9 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.tree.documents import (
-    AssetsPage,
-    MarketPool,
-    MarketSummary,
     PoolSnapshot,
     SystemStatus,
     encode,
@@ -20,22 +17,6 @@ from exporter.tree.documents import (
     timestamp,
 )
 from tests.render.rendering import contract, system_status
-
-POOL_FIELDS = [
-    "market",
-    "pool",
-    "token_address",
-    "symbol",
-    "decimals",
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "utilization_bps",
-    "total_supplied",
-    "total_borrowed",
-    "oracle_price_usd",
-    "tvl_usd_cents",
-    "observed_ledger",
-]
 
 
 def snapshot(**changes: object) -> dict[str, object]:
@@ -55,38 +36,6 @@ def snapshot(**changes: object) -> dict[str, object]:
         "tvl_usd_cents": "329670245",
         "observed_ledger": 55_261_759,
     } | changes
-
-
-def test_the_first_documents_have_their_fields_in_order() -> None:
-    """A pool snapshot has exactly the 13 fields that the API fixes, a market's pool those without market and ledger."""
-    assert POOL_FIELDS == list(PoolSnapshot.__struct_fields__)
-    assert POOL_FIELDS[1:-1] == list(MarketPool.__struct_fields__)
-    first = ["market", "config_hash", "observed_ledger", "pool_count", "pools", "truncated", "tvl_usd_cents"]
-    assert [*first, "backstop"] == list(MarketSummary.__struct_fields__)
-
-
-def test_every_kind_of_value_is_described() -> None:
-    """In the schema every field of a pool snapshot is required, and has a type, a description and an example."""
-    _, components = msgspec.json.schema_components([PoolSnapshot])
-    schema = components["PoolSnapshot"]
-
-    assert POOL_FIELDS == schema["required"]
-    for properties in schema["properties"].values():
-        # A field that may be null is described beside the null.
-        assert {"type", "description", "examples"} <= set(properties.get("anyOf", [properties])[0])
-
-
-def test_encoding_is_compact_utf8_without_a_newline() -> None:
-    """A document is compact UTF-8 JSON in field order, with nothing after it."""
-    page = AssetsPage(data=[msgspec.convert(snapshot(symbol="é\u2028\x01"), PoolSnapshot)], next_cursor="abc")
-    expected = (
-        f'{{"data":[{{"market":"{contract(1)}","pool":"{contract(2)}","token_address":"{contract(2)}",'
-        '"symbol":"é\u2028\\u0001","decimals":7,"supply_apy_bps":610,"borrow_apy_bps":1199,"utilization_bps":6540,'
-        '"total_supplied":"32967024554566","total_borrowed":"0","oracle_price_usd":"1.00000000000000",'
-        '"tvl_usd_cents":"329670245","observed_ledger":55261759}],"next_cursor":"abc"}'
-    )
-
-    assert expected.encode() == encode(page)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ pytestmark = pytest.mark.xdist_group("families")  # the published tree is made o
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of all protocols after ten runs, five hours apart: some days are compacted, some pages are complete."""
     folder = tmp_path_factory.mktemp("tree") / "public"
-    publish_tree(folder, runs=10)
+    publish_tree(folder, pools=10, runs=10)
     return folder
 
 
@@ -83,7 +83,7 @@ def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
     assert {key: [template] for key, template in NOT_IN_A_SMALL_TREE.items()} == others
     seen = {template for templates in (*found.values(), *others.values()) for template in templates}
     assert [] == [family.template for family in FAMILIES if family.template not in seen]
-    assert len(keys) > 1_000
+    assert len(keys) > 500
 
 
 @pytest.mark.parametrize(
