@@ -9,28 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench.timing import Finding, Spread, Target, duel
-
-LONG = {
-    "backfill",
-    "buckets",
-    "decode",
-    "edge",
-    "folders",
-    "history",
-    "job",
-    "lake",
-    "largest",
-    "publish",
-    "round-trips",
-    "soak",
-}
-"""Benchmarks that start servers or make many files: some seconds each, also at a tiny size."""
+from tests.bench.timing import Finding, Spread, Target
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in bench.BENCHMARKS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bench.BENCHMARKS)
 def test_benchmark_runs(name: str) -> None:
     """At a tiny size a benchmark gives finite figures, and its own comparison of results holds."""
     findings = bench.BENCHMARKS[name](True)
@@ -38,13 +21,6 @@ def test_benchmark_runs(name: str) -> None:
     assert len(findings) > 0
     assert [] == [finding.title for finding in findings if not math.isfinite(finding.value.median)]
     assert [] == [finding.title for finding in findings if finding.value.median < 0]
-
-
-def test_help_loads_nothing_heavy() -> None:
-    """The command line's help imports none of the packages that take long."""
-    from tests.bench.startup import heavy_imports
-
-    assert [] == heavy_imports()
 
 
 def test_missed_target_is_the_exit_code(
@@ -72,19 +48,3 @@ def test_unknown_benchmark_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
 
     assert 2 == caught.value.code
     assert "'nonsense'; there are decode, math" in capsys.readouterr().err
-
-
-def test_duel_scales_by_units() -> None:
-    """The ratio is of the times for one unit of work, theirs over ours."""
-    work = {"ours": 0, "theirs": 0}
-
-    def spend(name: str) -> None:
-        work[name] += 1
-        sum(range(20_000))
-
-    result = duel(lambda: spend("ours"), lambda: spend("theirs"), rounds=3, our_units=1000, their_units=1)
-
-    assert 3 == result.ratio.count
-    assert result.ratio.median > 50
-    assert result.ours.low <= result.ours.median <= result.ours.high
-    assert work["ours"] == work["theirs"] >= 3

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -150,14 +149,3 @@ def test_localnet_and_run(tmp_path: Path) -> None:
 
     assert [0, 0] == codes
     assert (tmp_path / "public" / "index.html").exists()
-
-
-def test_help_is_quick(tmp_path: Path) -> None:
-    """Help imports nothing heavy, so it is there at once."""
-    times = []
-    for _ in range(3):
-        began = time.monotonic()
-        assert 0 == exporter("--help", cwd=tmp_path).returncode
-        times.append(time.monotonic() - began)
-
-    assert min(times) < 0.4
