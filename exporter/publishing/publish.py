@@ -392,7 +392,7 @@ class Spool:
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes)  # noqa: SIM115 - closed by __exit__
+        self._file = tempfile.SpooledTemporaryFile(memory_bytes, buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
         self._count = 0
 
     def __enter__(self) -> Spool:

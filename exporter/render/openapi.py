@@ -150,8 +150,8 @@ Everything is a file. A path without an extension is also served under its name 
 `/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
 `/history/1d.json`, or another bucket's name.
 
-On `/v1/assets` and `/v1/markets`, names that read like a filter, an order or a page but are none are refused with 400
-where they have a value: """
+On `/v1/assets`, `/v1/markets` and `/v1/pools`, names that read like a filter, an order or a page but are none there are
+refused with 400 where they have a value: """
     + ", ".join(f"`{name}`" for name in MISTAKABLE)
     + ". All other names that are not described are ignored everywhere."
 )

@@ -23,6 +23,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import secrets
 import stat
 from collections import deque
@@ -67,8 +68,8 @@ _ADVICE = {
 FEW = 4
 """Up to so many paths are made durable one by one; a whole file system is not bothered for them."""
 
-OPEN_FOLDERS = 128
-"""About how many folders are held open at once; the least limit of open files that is usual is 256."""
+OPEN_FOLDERS = min(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64), BATCH_FILES)
+"""About how many folders are held open at once: a quarter of what the process may open, and all of a batch at most."""
 
 
 def make_durable(files: Collection[str], folders: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -1073,6 +1074,7 @@ def token_of(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest)[:PAGE_TOKEN_LENGTH].decode("ascii")
 
 
+@lru_cache(maxsize=1 << 13)
 def timestamp(seconds: int) -> str:
     """Unix seconds as the documents write a time: RFC 3339, UTC, to the second, with a Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -56,8 +56,9 @@ POOLS_PARAMETERS = ("protocol", "status", "cursor")
 PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols"
 OPEN_ACCEPTED = "open"
 MISTAKABLE = ("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields")
-"""Names that a client takes for a filter, an order or a page on `/v1/assets` and `/v1/markets`. They are refused,
-because to ignore them is to answer another question. Other unknown names are ignored (cache busters, campaigns)."""
+"""Names that a client takes for a filter, an order or a page on `/v1/assets`, `/v1/markets` and `/v1/pools`. Those that
+are no parameter of the path are refused, because to ignore them is to answer another question. Other unknown names are
+ignored (cache busters, campaigns)."""
 
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 

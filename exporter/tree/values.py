@@ -17,11 +17,12 @@ from exporter.tables import RewardReason
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
-"""The form of a contract's address, as a regular expression; so are the next three."""
+"""The form of a contract's address, as a regular expression; so are the next four."""
 
 POOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 CURSOR = "[A-Za-z0-9_-]{1,128}"
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 
 BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
 """The lengths of a history's buckets, ascending."""
@@ -41,7 +42,7 @@ ContractAddress: TypeAlias = Annotated[
 PoolId: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        pattern=f"^{POOL}$",
         min_length=1,
         max_length=128,
         description="The pool's id inside its market; the token's address wherever a market has one pool a token.",
@@ -112,7 +113,7 @@ ConfigHash: TypeAlias = Annotated[
     ),
 ]
 RunId: TypeAlias = Annotated[
-    str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=128, description="The id of a run.")
+    str, Meta(pattern=f"^{RUN_ID}$", min_length=1, max_length=128, description="The id of a run.")
 ]
 ObjectKey: TypeAlias = Annotated[
     str,
@@ -136,13 +137,20 @@ Timestamp: TypeAlias = Annotated[
 Cursor: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9_-]+$",
+        pattern=f"^{CURSOR}$",
         max_length=128,
         description="The opaque cursor of the next page, for the `?cursor=` of the same path.",
     ),
 ]
 ProtocolName: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=64, description="The lending protocol's short name.", examples=["blend"])
+    str,
+    Meta(
+        pattern=f"^{PROTOCOL}$",
+        min_length=1,
+        max_length=64,
+        description="The lending protocol's short name.",
+        examples=["blend"],
+    ),
 ]
 Reason: TypeAlias = Annotated[
     str, Meta(min_length=1, description="Why, as a fixed word that a program can tell apart.", examples=["archived"])
@@ -215,7 +223,7 @@ Scope: TypeAlias = Annotated[
 ScopeId: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        pattern=f"^{PROTOCOL}$",
         max_length=64,
         description="The address of the market or token, the protocol's name, or `network`.",
         examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],

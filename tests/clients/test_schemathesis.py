@@ -24,7 +24,7 @@ def described(tree: Path, *, known: bool) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((tree / "v1/openapi.json").read_bytes())
     if not known:
         return document
-    rows = json.loads((tree / "v1/assets/limit/50.json").read_bytes())["data"]
+    rows = json.loads((tree / "v1/assets/index.json").read_bytes())["data"]
     run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]
     absent = f"C{'A' * 55}"
     row = rows[0]

@@ -47,7 +47,7 @@ def program(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_client_compiles_and_walks(program: Path, tree: Path, url: str) -> None:
     """The typed client compiles, finds every pool once over all pages, and reads the other documents."""
     found = json.loads(run("node", program, url, cwd=program.parent))
-    rows = json.loads((tree / "v1/assets/limit/50.json").read_bytes())["data"]
+    rows = json.loads((tree / "v1/assets/index.json").read_bytes())["data"]
     first = rows[0]
     market = json.loads((tree / f"v1/markets/{first['market']}.json").read_bytes())
     detail = json.loads((tree / f"v1/assets/{first['market']}/{first['pool']}.json").read_bytes())

@@ -69,7 +69,7 @@ export function mistakes(row: Row): void {
   // @ts-expect-error there is no such field
   const field = row.apy;
   // @ts-expect-error there is no such route
-  void client.GET("/v1/pools");
+  void client.GET("/v1/reserves");
   // @ts-expect-error there is no bucket of two hours
   void client.GET("/v1/assets/{market}/{pool}/history", { params: { path: row, query: { bucket: "2h" } } });
   void [price, amount, field];

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import jsonschema
 import openapi_spec_validator
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document
 from exporter.serve.preview import create_app
-from exporter.tree.documents import AssetDetail, PoolSnapshot
+from exporter.tree.documents import AssetDetail, Document, PoolSnapshot
 from exporter.tree.families import ERROR, PROOFS, family_of
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import parse_back, render_document
@@ -141,6 +144,30 @@ def test_problems_that_are_answered_are_described(tree: Path, url: str, path: st
     assert answer.status_code in (400, 404)
     assert "application/problem+json" == answer.headers["content-type"]
     assert [] == refused(answer.json(), path, str(answer.status_code))
+
+
+def allowed_by(schema: dict[str, Any]) -> st.SearchStrategy[str]:
+    """Values of a parameter that its schema allows, as they stand in a URL."""
+    if schema["type"] == "integer":
+        return st.integers(schema["minimum"], schema["maximum"]).map(str)
+    return st.sampled_from(schema["enum"]) if "enum" in schema else st.from_regex(schema["pattern"], fullmatch=True)
+
+
+@pytest.mark.parametrize(("path", "model"), [row[:2] for row in OPERATIONS if row[2].parameters])
+@given(data=st.data())
+def test_what_is_described_is_never_refused(path: str, model: type[Document], data: st.DataObject) -> None:
+    """Whatever values the description allows, the rule takes them, and picks a file of the described model."""
+    places: dict[str, str] = {}
+    query: dict[str, str] = {}
+    for parameter in description()["paths"][path]["get"]["parameters"]:
+        values = places if parameter["in"] == "path" else query
+        values[parameter["name"]] = data.draw(allowed_by(parameter["schema"]))
+    for parameters in ({}, query, {name: value for name, value in query.items() if name != "cursor"}):
+        answer = route(path.format(**places), urlencode(parameters), SIZES)
+        assert isinstance(answer, Served)
+        family = family_of(answer.keys[0])
+        assert family is not None
+        assert model is family.model
 
 
 def test_every_route_leads_to_a_file_of_its_model() -> None:
