@@ -9,7 +9,7 @@ It speaks the real protocol over HTTP, over a made network or over a ledger snap
 
     with running(app) as url: ...                                    # exporter.localnet.runner: a socket, in a thread
     serve_forever(app, port=8000)                                    # exporter.localnet.runner: for the command line
-    httpx.AsyncClient(transport=LocalTransport(app))                 # exporter.localnet.server: no socket
+    httpx.AsyncClient(transport=httpx.ASGITransport(app))            # no socket
 
 ``network.advance()`` closes a ledger, ``network.chain`` has the true state at each (`Chain.entry`, `Chain.state`).
 ``behaviour.fail_next(Failure.http(503))`` plans a failure; ``behaviour.calls`` is the log that tests look at.

@@ -51,7 +51,7 @@ class AlulaMarkets(MadeMarkets):
     """The made markets; ``markets`` says what is in them, ``stale`` is the token whose price is old.
 
     At each `advance`, ``changes_per_ledger`` pools of markets that are not frozen change as a user's operation changes
-    them. ``archived`` of the pools have archived entries; ``missing`` more are listed and have none at all.
+    them. ``missing`` of the pools are listed and have no entry.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class AlulaMarkets(MadeMarkets):
         tokens: list[Token],
         start_time: int,
         *,
-        archived: int = 0,
         missing: int = 0,
         changes_per_ledger: int = 1,
     ) -> None:
@@ -73,13 +72,10 @@ class AlulaMarkets(MadeMarkets):
         self.stale = tokens[3].contract
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, pool) for market in self.markets for pool in market.pools if pool.total_j_tokens]
-        self.archived, self.missing = self.broken("Alula pools", settled, archived, missing)
-        for market, pool in self.missing:
+        for market, pool in self._random.sample(settled, missing):
             market.missing.append(pool)
         self._active = [
-            pair
-            for pair in settled
-            if pair[0].status < _FROZEN and not any(pair[1] is pool for _, pool in self.archived + self.missing)
+            (market, pool) for market, pool in settled if market.status < _FROZEN and not holds(market.missing, pool)
         ]
         used = {pool.address for market in self.markets for pool in market.pools}
         self._prices = {token.contract: token.price for token in tokens if token.contract in used}
@@ -107,9 +103,8 @@ class AlulaMarkets(MadeMarkets):
                 if not holds(market.missing, pool):
                     age = (time - pool.last_accrual_timestamp) // 5
                     modified = max(ledger - age, 1)
-                    archived = any(pool is other for _, other in self.archived)
                     key, data = pool_entry(market, pool)
-                    yield key, RawEntry(data, modified, ledger - 1 if archived else max(modified, ledger) + _LIFE)
+                    yield key, RawEntry(data, modified, max(modified, ledger) + _LIFE)
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, then a few pools."""
@@ -122,7 +117,7 @@ class AlulaMarkets(MadeMarkets):
                     self._prices[token] = self.moved(self._prices[token])
                     written = price_entry(self.oracle, token, self._prices[token], time, PERSISTENT)
                     yield Change(*written, ledger + _INSTANCE_LIFE)
-        for market, pool in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+        for market, pool in self.used(self._active):
             operation = pool.operate(self._random, time, market.status < 3, market.status == _ACTIVE)
             key, data = pool_entry(market, pool)
             yield renewed(chain, ledger, (key, data), _LIFE, _RENEW_BELOW)

@@ -25,8 +25,7 @@ class Failure:
     """One way to fail: a JSON-RPC error of one call, or an HTTP response that replaces a whole request's.
 
     Made by the class methods. ``code`` and ``message`` are those of the JSON-RPC error, ``status``, ``body`` and
-    ``retry_after`` those of the HTTP response. ``dropped`` closes the connection without a response, ``truncated``
-    after half of the true one.
+    ``retry_after`` those of the HTTP response.
     """
 
     name: str
@@ -35,8 +34,6 @@ class Failure:
     status: int = 200
     body: bytes = b""
     retry_after: str | None = None
-    dropped: bool = False
-    truncated: bool = False
 
     @classmethod
     def rpc(cls, code: int = -32603, message: str = SNAPSHOT_NOT_FOUND) -> Failure:
@@ -52,16 +49,6 @@ class Failure:
     def garbage(cls, body: bytes = b"<html><body>upstream error</body></html>") -> Failure:
         """Status 200 with a body that is not the answer."""
         return cls("garbage", body=body)
-
-    @classmethod
-    def drop(cls) -> Failure:
-        """The connection closes and no response is sent."""
-        return cls("dropped", dropped=True)
-
-    @classmethod
-    def truncate(cls) -> Failure:
-        """The connection closes after half of the response's body."""
-        return cls("truncated", truncated=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from random import Random
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
-    VOID,
     address,
     i128,
     string,
@@ -28,7 +27,6 @@ from exporter.ledger.codec.scval_encode import (
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
     UNEXPECTED_TYPE,
-    UNWRAPPED_NONE,
     WRONG_ARGUMENTS,
     Code,
     Entry,
@@ -194,7 +192,7 @@ ROUTER_WASM_HASH, TOKEN_WASM_HASH, RATES_WASM_HASH, ORACLE_WASM_HASH = (
 
 @dataclass(slots=True)
 class Market:
-    """One router with its reserves; addresses are strkeys. ``missing`` are reserves that have no aToken instance."""
+    """One router with its reserves; addresses are strkeys."""
 
     address: str
     oracle: str
@@ -205,7 +203,6 @@ class Market:
     paused: bool = False
     defaults: Model = field(default_factory=Model)
     reserves: list[Reserve] = field(default_factory=list)
-    missing: list[Reserve] = field(default_factory=list)
     incentives: str | None = None
     """The reward contract that the reserves' tokens name."""
 
@@ -345,26 +342,14 @@ _BATCHES = ("get_asset_prices_vec", "get_asset_prices_vec_fresh")
 
 
 def run_router(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of a router: its views of reserves, its list of them, and whether it is paused."""
-    instance = host.instance(contract)
-    if function in ("is_paused", "get_reserves_list"):
-        if arguments:
-            raise TrapError(WRONG_ARGUMENTS)
-        if function == "is_paused":
-            return storage_of(instance, symbol("PAUSED")) or boolean(False)
-        return host.data(contract, symbol("RLIST")) or vec()
-    if function not in (
-        "get_reserve_data", "get_current_reserve_data", "get_current_liquidity_index", "get_current_var_borrow_idx",
-    ):  # fmt: skip
+    """The code of a router: its views of a reserve that accrue."""
+    host.instance(contract)
+    if function not in ("get_current_reserve_data", "get_current_var_borrow_idx"):
         raise TrapError(MISSING_FUNCTION)
     stored = host.data(contract, reserve_key(one_address(arguments)))
     if stored is None:
         raise TrapError(RESERVE_NOT_FOUND)
-    if function == "get_reserve_data":
-        return stored
     liquidity, borrow = _current_indexes(stored, host.timestamp)
-    if function == "get_current_liquidity_index":
-        return u128(liquidity)
     if function == "get_current_var_borrow_idx":
         return u128(borrow)
     now = {
@@ -373,30 +358,6 @@ def run_router(host: Host, contract: str, function: str, arguments: tuple[ScVal,
         "variable_borrow_index": u128(borrow),
     }
     return (scval.MAP, tuple((key, now.get(key[1], value)) for key, value in stored[1]))
-
-
-def run_token(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of aTokens and debt tokens: the scaled total, and the total at the router's current index."""
-    state = storage_of(host.instance(contract), vec(symbol("State")))
-    if state is None:
-        raise TrapError(UNWRAPPED_NONE)
-    fields = fields_of(state)
-    if arguments:
-        raise TrapError(WRONG_ARGUMENTS)
-    if function in ("decimals", "name", "symbol"):
-        told: dict[ScVal, ScVal] = dict(state[1])
-        return told[symbol(function)]
-    if function not in ("scaled_total_supply", "total_supply"):
-        raise TrapError(MISSING_FUNCTION)
-    is_debt = "total_debt_scaled" in fields
-    scaled: int = fields["total_debt_scaled" if is_debt else "total_supply_scaled"]
-    if function == "scaled_total_supply":
-        return i128(scaled)
-    asset = fields["borrowed_asset" if is_debt else "underlying_asset"]
-    stored = host.data(fields["pool_address"], reserve_key(asset))
-    if stored is None:
-        raise TrapError(RESERVE_NOT_FOUND)
-    return i128((scaled * _current_indexes(stored, host.timestamp)[is_debt] + RAY // 2) // RAY)
 
 
 def run_oracle(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
@@ -410,15 +371,6 @@ def run_oracle(host: Host, contract: str, function: str, arguments: tuple[ScVal,
     if kind != scval.VEC:
         raise TrapError(UNEXPECTED_TYPE)
     return vec(*(_price(host, contract, asset) for asset in assets or ()))
-
-
-def run_rates(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of a rate contract: a reserve's own parameters, void where it has none."""
-    host.instance(contract)
-    if function != "get_asset_interest_rate_params":
-        raise TrapError(MISSING_FUNCTION)
-    asset = one_address(arguments)
-    return host.data(contract, vec(symbol("APARAMS"), (scval.ADDRESS, asset))) or VOID
 
 
 def _price(host: Host, contract: str, asset: ScVal) -> ScVal:
@@ -454,8 +406,6 @@ def _current_indexes(stored: ScVal, time: int) -> tuple[int, int]:
 
 CODE: Mapping[bytes, Code] = {
     ROUTER_WASM_HASH: run_router,
-    TOKEN_WASM_HASH: run_token,
-    RATES_WASM_HASH: run_rates,
     ORACLE_WASM_HASH: run_oracle,
 }
 """The stand-ins by wasm hash, for `exporter.localnet.network`."""

@@ -40,7 +40,7 @@ from exporter.localnet.k2 import (
     router_instance,
 )
 from exporter.localnet.made_assets import made_account
-from exporter.localnet.made_markets import MadeMarkets, holds, renewed
+from exporter.localnet.made_markets import MadeMarkets, renewed
 
 _PRICES_AFTER = 600  # seconds: the oracle writes all prices anew when they are this old
 _STALE_SECONDS = 20_000  # as on mainnet, where some feeds went without a price for hours
@@ -57,7 +57,7 @@ class K2Markets(MadeMarkets):
     """The made markets; ``markets`` says what is in them, ``tokens`` has their tokens, of ``stale`` the price is old.
 
     At each `advance`, ``changes_per_ledger`` reserves of markets that are not paused change as a user's operation
-    changes them. ``archived`` of the reserves have archived entries; ``missing`` more have no aToken instance.
+    changes them.
     """
 
     def __init__(
@@ -67,8 +67,6 @@ class K2Markets(MadeMarkets):
         tokens: list[Token],
         start_time: int,
         *,
-        archived: int = 0,
-        missing: int = 0,
         changes_per_ledger: int = 1,
     ) -> None:
         """Make ``count`` markets of some of the tokens, as of ``start_time`` (unix seconds)."""
@@ -80,14 +78,7 @@ class K2Markets(MadeMarkets):
         self.tokens = {token.contract: token for token in tokens}
         self.markets = [self._market(index, tokens, start_time) for index in range(count)]
         settled = [(market, item) for market in self.markets for item in market.reserves if item.supply_scaled]
-        self.archived, self.missing = self.broken("K2 reserves", settled, archived, missing)
-        for market, reserve in self.missing:
-            market.missing.append(reserve)
-        self._active = [
-            pair
-            for pair in settled
-            if not pair[0].paused and not any(pair[1] is item for _, item in self.archived + self.missing)
-        ]
+        self._active = [pair for pair in settled if not pair[0].paused]
         priced = {token.contract: token.price for token in tokens}
         self._prices = {
             (market.oracle, item.asset): priced[item.asset] for market in self.markets for item in market.reserves
@@ -120,7 +111,7 @@ class K2Markets(MadeMarkets):
                     moved = self.moved(price)
                     self._prices[oracle, token] = moved
                     yield Change(*price_entry(oracle, token, moved, time), ledger + _LIFE)
-        for market, reserve in self._random.sample(self._active, min(self.changes_per_ledger, len(self._active))):
+        for market, reserve in self.used(self._active):
             operation = reserve.operate(self._random, time)
             token_instance = a_token_instance if operation in ("supply", "withdraw") else debt_token_instance
             entries = (reserve_entry(market, reserve), token_instance(market, reserve), self._cash(reserve))
@@ -133,18 +124,16 @@ class K2Markets(MadeMarkets):
         yield self._old(ledger, rates_instance(market))
         for reserve in market.reserves:
             modified = max(ledger - (time - reserve.last_update) // 5, 1)
-            archived = any(reserve is other for _, other in self.archived)
             if reserve.own_model:
                 yield self._old(ledger, rates_entry(market, reserve))
             key, data = reserve_entry(market, reserve)
-            yield key, RawEntry(data, modified, ledger - 1 if archived else ledger + _LIFE)
+            yield key, RawEntry(data, modified, ledger + _LIFE)
             for entry in reward_entries(market, reserve):
                 yield self._old(ledger, entry)
             tokens = [debt_token_instance(market, reserve), self._cash(reserve)]
             if reserve.debt_ceiling:
                 yield self._old(ledger, debt_ceiling_entry(market, reserve))
-            if not holds(market.missing, reserve):
-                tokens.append(a_token_instance(market, reserve))
+            tokens.append(a_token_instance(market, reserve))
             for key, data in tokens:
                 yield key, RawEntry(data, modified, ledger + _LIFE)
 

@@ -268,7 +268,7 @@ class MadeNetwork(LocalNetwork):
     `advance`, ``changes_per_ledger`` reserves change as a user's operation changes them, and ``prices_per_ledger``
     feeds get a new price. ``archived`` and ``missing`` of the reserves have archived entries, or no ``ResData`` at all.
     ``alula`` has as many markets of Alula as ``alula_markets`` says, with their own oracle; of their pools
-    ``alula_archived`` and ``alula_missing`` cannot be read. ``others`` says what there is of the other protocols. The
+    ``alula_missing`` have no entry. ``others`` says what there is of the other protocols. The
     rest of the network is the same with and without all of these.
     With ``market_count`` the pools are spread evenly over so many markets; events are kept ``event_window`` ledgers.
     Before the first ledger come ``quiet_ledgers`` without any change. With ``real_oracles`` Blend's pools have oracles
@@ -289,7 +289,6 @@ class MadeNetwork(LocalNetwork):
         archived: int = 0,
         missing: int = 0,
         alula_markets: int = 0,
-        alula_archived: int = 0,
         alula_missing: int = 0,
         others: Others = NONE,
         window: int = DEFAULT_WINDOW,
@@ -321,9 +320,7 @@ class MadeNetwork(LocalNetwork):
         self._active = [pair for pair in reserves if all(pair[1] is not reserve for _, reserve in broken)]
         self._renewed = [feed for feed in self.feeds if feed.renewed]
         self._next_feed = 0
-        self.alula = AlulaMarkets(
-            seed, alula_markets, self.tokens, start_time, archived=alula_archived, missing=alula_missing
-        )
+        self.alula = AlulaMarkets(seed, alula_markets, self.tokens, start_time, missing=alula_missing)
         self.others = OtherMarkets(others, seed, self.tokens, start_time)
         entries = dict(self._first_entries(start_ledger, start_time))
         entries |= self.blend_rewards.first_entries(self.markets, start_ledger)

@@ -20,12 +20,9 @@ class MadeMarkets:
         self._random = Random(f"{protocol} {seed}")  # apart from the network's own, the same with them or without
         self.changes_per_ledger = changes_per_ledger
 
-    def broken(self, what: str, settled: Sequence[T], archived: int, missing: int) -> tuple[list[T], list[T]]:
-        """Those that shall be archived, and those that shall be missing."""
-        if len(settled) < archived + missing or min(archived, missing) < 0:
-            raise ValueError(f"there are not that many {what} to be archived or missing")
-        chosen = self._random.sample(settled, archived + missing)
-        return chosen[:archived], chosen[archived:]
+    def used(self, items: Sequence[T]) -> list[T]:
+        """Those that users change in a ledger."""
+        return self._random.sample(items, min(self.changes_per_ledger, len(items)))
 
     def moved(self, price: int) -> int:
         """A price, up to 0.3% away."""

@@ -90,7 +90,7 @@ class PeridotMarkets(MadeMarkets):
             for key, data in self._price_entries(time):
                 yield Change(key, data, ledger + _LIFE)
         vaults = [vault for market in self.markets for vault in market.vaults]
-        for vault in self._random.sample(vaults, min(self.changes_per_ledger, len(vaults))):
+        for vault in self.used(vaults):
             vault.operate(self._random, time)
             for key, data in self._state(vault):
                 yield Change(key, data, ledger + _LIFE)

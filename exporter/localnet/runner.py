@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
 
 from exporter.errors import ConfigError
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, NONE, SOME, MadeNetwork
 from exporter.localnet.network import LocalNetwork, snapshot_network
-from exporter.localnet.server import App, ConnectionDroppedError, Message, Receive, Send, create_app
+from exporter.localnet.server import create_app
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 10.0
 
 
 @contextmanager
-def running(app: App, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve an application in a thread while the block runs; gives its URL. Port 0 is any free port.
 
     Raises OSError when the address cannot be had.
@@ -46,7 +44,7 @@ def running(app: App, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str
 
 
 def serve_forever(
-    app: App, *, host: str = "127.0.0.1", port: int = 8000, on_start: Callable[[str], None] | None = None
+    app: ASGIApp, *, host: str = "127.0.0.1", port: int = 8000, on_start: Callable[[str], None] | None = None
 ) -> None:
     """Serve an application until the process is interrupted; ``on_start`` is told the URL before the first request.
 
@@ -79,36 +77,13 @@ def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.005)
 
 
-def _server(app: App) -> uvicorn.Server:
-    transports: dict[Any, asyncio.Transport] = {}
-
-    class Protocol(H11Protocol):
-        """Remembers the transport of each client, which an application cannot reach otherwise."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            transports[self.client] = transport
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            transports.pop(self.client, None)
-            super().connection_lost(exc)
-
-    async def dropping(scope: Message, receive: Receive, send: Send) -> None:
-        try:
-            await app(scope, receive, send)
-        except ConnectionDroppedError:
-            transport = transports.get(tuple(scope["client"] or ()))
-            if transport is not None:
-                transport.close()  # after what was written so far
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
+def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
-        dropping,
-        http=Protocol,
+        app,
+        http="h11",
         ws="none",
         log_config=None,
-        log_level="critical",  # a dropped connection is no news here
+        log_level="critical",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=2,

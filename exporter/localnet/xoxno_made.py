@@ -65,9 +65,9 @@ _PARAMS = (
 class XoxnoMarkets(MadeMarkets):
     """The made hub markets, in ``markets``; ``events`` is what their contracts published, the newest last.
 
-    At each `advance`, ``changes_per_ledger`` of them change as a user's operation changes them. ``archived`` have an
-    archived state; ``missing`` more have parameters and no state. The price of ``stale`` is too old, the two sources of
-    ``deviating`` differ too much, and of ``unpriced`` the aggregator knows nothing.
+    At each `advance`, ``changes_per_ledger`` of them change as a user's operation changes them. The price of
+    ``stale`` is too old, the two sources of ``deviating`` differ too much, and of ``unpriced`` the aggregator knows
+    nothing.
     """
 
     def __init__(
@@ -77,8 +77,6 @@ class XoxnoMarkets(MadeMarkets):
         tokens: list[Token],
         start_time: int,
         *,
-        archived: int = 0,
-        missing: int = 0,
         changes_per_ledger: int = 1,
     ) -> None:
         """Make ``count`` hub markets of some of the tokens, as of ``start_time`` (unix seconds)."""
@@ -90,7 +88,6 @@ class XoxnoMarkets(MadeMarkets):
         self.stale, self.unpriced, self.deviating = (tokens[index].contract for index in (3, 5, 7))
         self.events: deque[ContractEvent] = deque(maxlen=MAX_EVENTS)
         self.markets = [self._market(*self._place(index), start_time) for index in range(count)]
-        self.archived, self.missing = self.broken("XOXNO pools", self.markets, archived, missing)
         self._created: list[HubMarket] = []
         self._unlisted: list[HubMarket] = []
         self._priced_at = start_time - self._random.randrange(60)
@@ -130,10 +127,9 @@ class XoxnoMarkets(MadeMarkets):
             yield key, RawEntry(data, max(ledger - (time - self._priced_at) // 5, 1), ledger + _LIFE)
         for market in self.markets:
             yield self._old(ledger, parameters_entry(self.pool, market))
-            if not holds(self.missing, market):
-                key, data = state_entry(self.pool, market)
-                modified = max(ledger - (time - market.last_timestamp // 1_000) // 5, 1)
-                yield key, RawEntry(data, modified, ledger - 1 if holds(self.archived, market) else ledger + _LIFE)
+            key, data = state_entry(self.pool, market)
+            modified = max(ledger - (time - market.last_timestamp // 1_000) // 5, 1)
+            yield key, RawEntry(data, modified, ledger + _LIFE)
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, creations, then a few operations."""
@@ -151,12 +147,8 @@ class XoxnoMarkets(MadeMarkets):
             yield Change(*parameters_entry(self.pool, market), ledger + _LIFE)
             yield Change(*state_entry(self.pool, market), ledger + _LIFE)
         fresh, self._created = self._created, []
-        active = [
-            market
-            for market in self.markets
-            if not any(holds(group, market) for group in (self.archived, self.missing, fresh))
-        ]
-        for market in self._random.sample(active, min(self.changes_per_ledger, len(active))):
+        active = [market for market in self.markets if not holds(fresh, market)]
+        for market in self.used(active):
             market.operate(self._random, time * 1_000)
             self.events.append(state_event(self.pool, [market], ledger))
             entries = [state_entry(self.pool, market)]

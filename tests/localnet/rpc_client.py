@@ -13,7 +13,7 @@ from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.server import LocalTransport, create_app
+from exporter.localnet.server import create_app
 
 
 class LocalRpc:
@@ -29,7 +29,9 @@ class LocalRpc:
 
     def request(self, method: str, content: bytes, path: str, headers: dict[str, str]) -> httpx.Response:
         async def send() -> httpx.Response:
-            async with httpx.AsyncClient(transport=LocalTransport(self._app), base_url="http://localnet") as client:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(self._app), base_url="http://localnet"
+            ) as client:
                 return await client.request(method, path, content=content, headers=headers)
 
         return asyncio.run(send())

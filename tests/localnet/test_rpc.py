@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stellar_sdk import scval as sdk
 from stellar_sdk import xdr
 
 from exporter.deployments.local import made_address
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
-from exporter.ledger.rpc.wire import footprint_parts
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, MadeNetwork
 from exporter.localnet.rpc import (
@@ -20,7 +18,7 @@ from exporter.localnet.rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
 )
-from tests.localnet.rpc_client import LocalRpc, stellar_asset, text
+from tests.localnet.rpc_client import LocalRpc, text
 from tests.protocols.made_ledger import contract
 
 LEDGERS = 7
@@ -43,30 +41,6 @@ def latest(rpc: LocalRpc) -> int:
 def known_keys(rpc: LocalRpc, count: int) -> list[str]:
     state = rpc.network.chain.state(rpc.network.chain.latest)
     return [text(key) for key in list(state)[:count]]
-
-
-@pytest.mark.parametrize(
-    ("params", "code", "message"),
-    [
-        ({}, INVALID_REQUEST, "start ledger (0) must be between the oldest ledger: 65000000 and the latest ledger: "),
-        ({"startLedger": 64_999_999}, INVALID_REQUEST, "start ledger (64999999) must be between"),
-        ({"startLedger": 65_000_007}, INVALID_REQUEST, "start ledger (65000007) must be between"),
-        ({"startLedger": 65_000_000, "pagination": {"limit": 201}}, INVALID_REQUEST, "limit must not exceed 200"),
-        ({"startLedger": 65_000_000, "pagination": {"cursor": "65000000"}}, INVALID_REQUEST, "startLedger and cursor"),
-        ({"pagination": {"cursor": "65000006"}}, INVALID_PARAMS, "cursor ('65000006') must be between"),
-        ({"pagination": {"cursor": "tip"}}, INVALID_PARAMS, 'strconv.ParseUint: parsing "tip": invalid syntax'),
-        ({"startLedger": "65000000"}, INVALID_PARAMS, "invalid parameters"),
-        ({"startLedger": -1}, INVALID_PARAMS, "invalid parameters"),
-        ({"startLedger": 2**70}, INVALID_PARAMS, "invalid parameters"),
-        ({"pagination": 5}, INVALID_PARAMS, "invalid parameters"),
-    ],
-)
-def test_wrong_ranges_of_ledgers(rpc: LocalRpc, params: Any, code: int, message: str) -> None:
-    """Starts out of range are -32600, cursors out of range -32602, each with the server's text."""
-    actual = rpc.error("getLedgers", params)
-
-    assert code == actual[0]
-    assert actual[1].startswith(message)
 
 
 def test_an_entry_without_a_life_has_no_such_field() -> None:
@@ -199,20 +173,6 @@ def test_pages(events_rpc: LocalRpc) -> None:
     assert [] == events_rpc.result("getEvents", pagination={"cursor": second["cursor"]})["events"]
 
 
-def test_scan_limit() -> None:
-    """One call looks at 10,000 ledgers; an empty page has a cursor to go on from."""
-    made = publishing_network()
-    for _ in range(10_000):
-        made.chain.close(close_time=made.chain.close_time(made.chain.latest) + 5)
-    made.publish((A, (symbol("late"),), u32(1)))
-    events_rpc = LocalRpc(made)
-    page = events_rpc.result("getEvents", startLedger=FIRST + 4)
-    following = events_rpc.result("getEvents", pagination={"cursor": page["cursor"]})
-
-    assert ([], FIRST + 10_003) == (page["events"], int(page["cursor"].split("-")[0]) >> 32)
-    assert [encoded(u32(1))] == values(following)
-
-
 def test_retention() -> None:
     """Events that are older than the retention are gone, though the ledgers are not, and asking for them is refused."""
     made = publishing_network(event_window=2)
@@ -255,24 +215,6 @@ def priced() -> MadeNetwork:
 @pytest.fixture(scope="module")
 def priced_rpc(priced: MadeNetwork) -> LocalRpc:
     return LocalRpc(priced)
-
-
-def test_a_result_has_its_value_and_its_footprint(priced_rpc: LocalRpc, priced: MadeNetwork) -> None:
-    """A call gives the ScVal, the fee as a string, and transaction data whose footprint has the keys it read."""
-    feed = priced.feeds[0]
-    result = priced_rpc.simulate(feed.oracle.contract, "lastprice", stellar_asset(feed.token))
-
-    assert {"latestLedger", "minResourceFee", "transactionData", "events", "results"} == set(result)
-    assert priced.chain.latest == result["latestLedger"]
-    assert isinstance(result["minResourceFee"], str)
-    (only,) = result["results"]
-    assert feed.scaled_price() == sdk.to_native(only["xdr"])["price"]  # type: ignore[index, call-overload]
-    data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
-    read_only = [key.to_xdr_bytes() for key in data.resources.footprint.read_only]
-    assert [] == data.resources.footprint.read_write
-    assert tuple(read_only) == sum(footprint_parts(data.to_xdr_bytes()), ())
-    assert entries.instance_key(feed.oracle.contract) in read_only
-    assert feed.key in read_only
 
 
 @pytest.mark.parametrize("transaction", [None, "", 5, "AAAA"])

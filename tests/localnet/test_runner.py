@@ -14,7 +14,7 @@ from stellar_sdk import scval as sdk
 
 from exporter.ledger.codec import entries
 from exporter.localnet import runner
-from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running, serve_forever
 from exporter.localnet.server import create_app
@@ -106,18 +106,6 @@ def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
     assert isinstance(price, dict)
     assert feed.scaled_price() == price["price"]
     assert str(simulated()).startswith("HostError: Error(WasmVm, UnexpectedSize)")
-
-
-def test_broken_connections_are_broken_for_real(served: Served) -> None:
-    """On a socket, a dropped connection has no response and a truncated one half of it; the server lives on."""
-    with httpx.Client(base_url=served.url) as client:
-        served.behaviour.fail_next(Failure.drop())
-        with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
-            client.post("/", json=HEALTH)
-        served.behaviour.fail_next(Failure.truncate())
-        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
-            client.post("/", json=HEALTH)
-        assert 200 == client.post("/", json=HEALTH).status_code
 
 
 def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
