@@ -137,14 +137,6 @@ class TestRewardZone:
         assert [5, 3, 13] == [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
         assert [] == tables.notices
 
-    def test_several_zones(self) -> None:
-        """The zones of all deployments count; one without a backstop or a zone adds nothing."""
-        ledger = two_markets()
-        ledger.replace(reward_zone("first", zone_of("A")), reward_zone("second", zone_of("A", "B")))
-        tables = ledger.compute([], [deployment("first"), deployment("none"), deployment("second")])
-
-        assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
-
     def test_absent_markets(self) -> None:
         """Listed markets without a contract are absent and noticed; few are named in the notice, all are counted."""
         ledger = two_markets()

@@ -245,26 +245,6 @@ def computed(ledger: BlendLedger, *deployments: Deployment) -> Tables:
 class TestReading:
     """From entries to columns."""
 
-    @pytest.mark.parametrize(("market", "extra"), [(A, 0), (B, 7)])
-    def test_both_generations(self, market: str, extra: int) -> None:
-        """Suppliers of 1000 USDC at 2 dollars get 315,360 BLND a year at 0.16 dollars, and borrowers nothing."""
-        tables = computed(rewarded())
-        row, oracle = rewards_of(tables, market), contract("A oracle" if market == A else "B oracle")
-        (supplied,) = tables.pools.filter((pl.col("market") == market) & (pl.col("pool") == contract("USDC")))[
-            "total_supplied"
-        ]
-
-        assert {
-            "reward_token": contract("BLND"), "reward_symbol": "BLND", "reward_token_decimals": 7,
-            "reward_decimals": extra, "supply_reward_per_second": 100_000 * 10**extra,
-            "supply_reward_per_year": 3_153_600_000_000, "supply_reward_expiration": NOW + 60,
-            "supply_reward_apr_bps": 3_153_600_000_000 * 16 * 10_000 // (100 * supplied * 2),
-            "supply_reward_reason": "valid", "borrow_reward_per_second": 0, "borrow_reward_per_year": 0,
-            "borrow_reward_expiration": None, "borrow_reward_apr_bps": 0, "borrow_reward_reason": "no_emissions",
-            "reward_price": 800_000 * 2 * 10**7, "reward_price_decimals": 14,
-            "reward_price_source": f"comet_spot {contract('LP')} * {oracle}",
-        } == row  # fmt: skip
-
     def test_backstops(self) -> None:
         """Size, value by the market's oracle, threshold, yield of depositors, and the status that follows."""
         tables = computed(rewarded())

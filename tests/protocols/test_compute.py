@@ -10,7 +10,7 @@ import pytest
 
 from exporter.history.parquet import check_representable
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u64, vec
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.numbers import exact
@@ -101,25 +101,6 @@ class TestPrices:
         assert ["2.0000000"] * 2 == tables.pools.drop_nulls("oracle_price")["oracle_price_usd"].to_list()
         assert [] == tables.unread
 
-    @pytest.mark.parametrize(
-        ("decimals", "printed"),
-        [
-            (0, "20000000"),
-            (1, "2000000.0"),
-            (7, "2.0000000"),
-            (14, "0.00000020000000"),
-            (38, "0.00000000000000000000000000000020000000"),
-        ],
-    )
-    def test_oracle_decimals(self, decimals: int, printed: str) -> None:
-        """A price is printed, and the value computed, with the oracle's own decimals."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.set_decimals("A oracle", u32(decimals))
-        row = tables_of(ledger).pools.row(0, named=True)
-
-        assert (printed, decimals) == (row["oracle_price_usd"], row["oracle_decimals"])
-        assert row["total_supplied"] * 2 * 10**7 * 100 // 10 ** (7 + decimals) == row["tvl_usd_cents"]
-
     def test_shared_price(self) -> None:
         """Markets with the same oracle have the same price for the same token, and the same reason without one."""
         ledger = ledger_of(A=["XLM", "USDC"], B=["USDC", "XLM"])
@@ -180,27 +161,6 @@ class TestUnread:
 
         assert [10**38 - 1] == tables.pools["total_supplied"].to_list()
         assert [] == tables.unread
-
-    def test_every_kind_at_once(self) -> None:
-        """Reserves that fail in different steps of the math are all named, each with its own reason."""
-        ledger = BlendLedger()
-        ledger.add_market("A", "v1", ["zero", "supply", "debt", "credit", "good"])
-        ledger.replace(
-            reserve_data("A", "zero", b_rate=0),
-            reserve_data("A", "supply", b_supply=2**127 - 1, b_rate=2**100),
-            reserve_data("A", "debt", d_supply=2**127 - 1, d_rate=2**100),
-            reserve_data("A", "credit", backstop_credit=2**127 - 1),
-        )
-        tables = ledger.compute([candidate("A")])
-        reasons = {item.pool: (item.reason, item.detail) for item in tables.unread}
-
-        assert {contract(label) for label in ("zero", "supply", "debt", "credit")} == set(reasons)
-        assert "total supply" in reasons[contract("supply")][1]
-        assert "total liabilities" in reasons[contract("debt")][1]
-        assert "accrued backstop credit" in reasons[contract("credit")][1]
-        assert "inconsistent" == reasons[contract("zero")][0]
-        assert ["good"] == tables.pools["symbol"].to_list()
-        assert [4] == tables.markets["unread_count"].to_list()
 
 
 class TestBounds:

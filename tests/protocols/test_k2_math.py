@@ -107,6 +107,18 @@ def test_seconds_clock() -> None:
     assert (1,) == raised.value.rows
 
 
+@pytest.mark.parametrize(("optimal", "expected"), [(0, 61), (RAY, 4)])
+def test_models_with_one_slope(optimal: int, expected: int) -> None:
+    """An optimum of 0 or of 1 divides by nothing: at full utilization the rate is that of the only slope."""
+    model = MODEL | {"base_variable_borrow_rate": 0, "optimal_utilization_rate": optimal}
+    state = RESERVE | model | {"variable_rate_slope1": 4 * RAY // 100, "variable_rate_slope2": 57 * RAY // 100}
+    full = state | {"total_debt_scaled": SUPPLY, "variable_borrow_index": RAY, "last_update_timestamp": NOW}
+    empty = state | {"total_supply_scaled": 0, "total_debt_scaled": 0}
+
+    rates = computed([full, empty])["accrued_variable_borrow_rate"].to_list()
+    assert [expected * RAY // 100, 0] == rates
+
+
 def amounts() -> st.SearchStrategy[int]:
     return st.one_of(st.integers(0, 10**20), st.integers(0, 10**38 - 1), st.sampled_from([0, 1, RAY, 10**38 - 1]))
 

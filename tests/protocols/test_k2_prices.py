@@ -112,15 +112,6 @@ def test_oracle_that_is_gone() -> None:
     assert {"get_asset_prices_vec() failed: HostError: Error(WasmVm, MissingValue)"} == set(reasons_of(tables).values())
 
 
-def test_nothing_in_place_of_a_price() -> None:
-    """A void is no price for its token; the others of the same answer are good."""
-    ledger = three_reserves()
-    set_batch(ledger, price_data(DOLLAR), VOID, price_data(DOLLAR))
-
-    assert "the oracle has no price for this token" == reasons_of(computed(ledger))["XLM"]
-    assert [VALID_PRICE] * 2 == [reasons_of(computed(ledger))[name] for name in ("USDC", "PYUSD")]
-
-
 def test_fewer_prices_than_asked_for() -> None:
     """Prices that cannot be told apart are not used: each token is asked alone."""
     ledger = three_reserves()
@@ -139,6 +130,7 @@ HOUR_AND_MORE = "the price is 1 hour 1 second old, more than the market's own li
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
+        (VOID, "the oracle has no price for this token"),
         (price_data(0), "the price is 0, not above zero"),
         (price_data(DOLLAR, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
         (price_data(DOLLAR, NOW - 3_601), HOUR_AND_MORE),

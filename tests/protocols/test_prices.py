@@ -33,24 +33,6 @@ def row_of(given_: Quote, failure: str | None = None) -> dict[str, object]:
 class TestPrintedPrice:
     """A price as text."""
 
-    @pytest.mark.parametrize(
-        ("price", "decimals", "expected"),
-        [
-            (100000000000000, 14, "1.00000000000000"),
-            (1, 14, "0.00000000000001"),
-            (2631000, 7, "0.2631000"),
-            (10, 1, "1.0"),
-            (9, 1, "0.9"),
-            (12345, 0, "12345"),
-            (1, 38, "0.00000000000000000000000000000000000001"),
-            (LARGEST, 38, "0.99999999999999999999999999999999999999"),
-            (INT128_MAX, 38, "1.70141183460469231731687303715884105727"),
-        ],
-    )
-    def test_examples(self, price: int, decimals: int, expected: str) -> None:
-        """A price is printed with all of its oracle's decimals, and with none when there are none."""
-        assert expected == printed_price(price, decimals)
-
     @given(st.integers(1, INT128_MAX), st.integers(0, 38))
     def test_is_the_price(self, price: int, decimals: int) -> None:
         """What is printed is the price itself, with that many digits behind the point."""
@@ -62,19 +44,6 @@ class TestPrintedPrice:
 
 class TestPriceFrame:
     """One row a quote."""
-
-    def test_valid(self) -> None:
-        """A valid price stands in the row with its decimals, time and text."""
-        expected = {
-            "oracle": "O",
-            "token_address": "T",
-            "oracle_decimals": 14,
-            "oracle_price": 26310000000000,
-            "price_timestamp": 1000,
-            "oracle_price_usd": "0.26310000000000",
-            "price_reason": "valid",
-        }
-        assert expected == row_of(quote(26310000000000, 14))
 
     def test_invalid(self) -> None:
         """A price that the protocol refuses is all nulls with the protocol's reason: none is ever zero."""
@@ -168,26 +137,6 @@ pools_strategy = st.tuples(
 class TestValues:
     """The value of a pool in US cents."""
 
-    @pytest.mark.parametrize(
-        ("pool", "expected"),
-        [
-            (("M", 10**7, 0, 7, 10**14, 14), 100),  # one token at a dollar
-            (("M", 126430667051058, 0, 7, 2631000, 7), 332639085),  # XLM of blend.md, "Vectors" at 0.2631
-            (("M", 1, 0, 7, 1, 14), 0),
-            (("M", 0, 0, 7, 10**14, 14), 0),  # a real zero balance stays 0
-            (("M", 10**7 - 1, 0, 7, 10**7, 7), 99),  # rounded down
-            (("M", 10**7, 10**7, 7, 10**7, 7), 200),  # plain collateral counts
-            (("M", 5, 0, 0, 3, 0), 1500),  # no decimals at all
-            (("M", 10**36, 0, 18, 10**36, 18), None),  # 10^38 is a digit too long
-            (("M", 10**36 - 1, 0, 18, 10**36, 18), 10**38 - 100),
-            (("M", 10**27, 0, 18, 3 * 10**26, 18), 3 * 10**19),  # a product of 54 digits
-            (("M", LARGEST, 0, 18, LARGEST, 38), 10**22 - 1),  # 54 decimals together
-        ],
-    )
-    def test_examples(self, pool: Pool, expected: int | None) -> None:
-        """Values are floor((supplied + collateral) * price * 100), exact beyond 128 bits."""
-        assert expected == valued(pool)["tvl_usd_cents"].item()
-
     @given(st.lists(pools_strategy, max_size=6))
     @example([("M1", LARGEST, 0, 0, 1, 2), ("M1", 1, 0, 0, 1, 2)])
     def test_exact(self, pools: list[Pool]) -> None:
@@ -233,21 +182,6 @@ class TestValues:
 
         assert ["valid", ABSURD_PRICE] == frame["price_reason"].to_list()
         assert [100, None] == frame["supplied_usd_cents"].to_list()
-
-    def test_absurd_price_costs_itself_only(self) -> None:
-        """A price by which a pool's value does not fit is taken away, with the reason; other rows stay as they were."""
-        frame = valued(("M", 10**7, 0, 7, 10**7, 7), ("M", 10**30, 0, 0, 10**30, 0), ("M", 10**7, 0, 7, None, 7))
-
-        assert [100, None, None] == frame["tvl_usd_cents"].to_list()
-        assert ["valid", ABSURD_PRICE, "no price"] == frame["price_reason"].to_list()
-
-    def test_market_whose_sum_does_not_fit(self) -> None:
-        """Two values that fit one by one, but not together, lose their prices; a small one beside them stays."""
-        large = ("M", 6 * 10**37, 0, 0, 1, 2)
-        frame = valued(large, ("M", 100, 0, 0, 1, 2), large, ("N", *large[1:]))
-
-        assert [None, 100, None, 6 * 10**37] == frame["tvl_usd_cents"].to_list()
-        assert [ABSURD_PRICE, "valid", ABSURD_PRICE, "valid"] == frame["price_reason"].to_list()
 
     def test_no_pools(self) -> None:
         """Without pools there are no values, and the column is there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from datetime import date
@@ -21,7 +20,6 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
-from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
     ORACLE_WASM_HASH,
@@ -39,9 +37,7 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS, register
-from exporter.protocols.base import Candidate, ProtocolModule
-from exporter.protocols.compute import Tables, compute
-from tests.localnet.direct_source import DirectSource
+from exporter.protocols.base import ProtocolModule
 from tests.protocols.made_ledger import account, contract, entry, instance
 from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn
 
@@ -91,47 +87,6 @@ def network_of(state: ScVal | None = None, code: bytes = WASM_HASH) -> LocalNetw
     chain.close([], close_time=NOW, events=[(GUILD, (symbol("opened"),), address(OPENED))])
     stand_ins = Contracts({WASM_HASH: run_shop, TOKEN_WASM_HASH: run_token, ORACLE_WASM_HASH: run_oracle})
     return LocalNetwork(chain, NETWORKS["local"].passphrase, 23, stand_ins)
-
-
-def tables_of(network: LocalNetwork) -> Tables:
-    """Read the listed shop through the one-ledger view, and compute the frames."""
-    source, module = DirectSource(network), Pawn()
-    reading = asyncio.run(read_at_one_ledger(source, lambda view: module.read(view, [Candidate(NAME, SHOP)], ())))
-    return compute([reading.result], {NAME: module}, reading.certificate.ledger, NOW)
-
-
-@pytest.mark.parametrize(
-    ("state", "detail"),
-    [
-        (pool_state(rate=None), "Pool: field rate is missing"),
-        (pool_state(lent=u32(1)), "Pool: field lent: expected i128, found u32"),
-    ],
-)
-def test_upgrade_that_changes_a_field(state: ScVal, detail: str) -> None:
-    """A pool whose entry has lost a field, or has it in another type, is unread with the field; the other is read."""
-    tables = tables_of(network_of(state))
-
-    assert [(TOKENS["XLM"], detail)] == [(item.pool, item.detail) for item in tables.unread]
-    assert [TOKENS["USDC"]] == tables.pools["pool"].to_list()
-
-
-def test_upgrade_that_keeps_the_form() -> None:
-    """Unknown code with a further field is read and flagged."""
-    tables = tables_of(network_of(pool_state(extra=u32(1)), code=bytes(32)))
-
-    assert 2 == tables.pools.height
-    assert [f"market {SHOP} runs contract code {'00' * 32}, which is not known for pawn"] == [
-        notice.split(";")[0] for notice in tables.notices
-    ]
-
-
-def test_pools_of_many_ledgers() -> None:
-    """Pools of several ledgers stand in one frame, each brought to the close time of its own."""
-    texts = dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash"))
-    row = {**texts, "decimals": 7, "rate": 1_000, "lent": 300, "held": 700, "time": NOW}
-    columns = {name: [value] * 2 for name, value in row.items()} | {"close_time": [NOW, NOW + YEAR]}
-
-    assert [300, 330] == Pawn().project(columns)["total_borrowed"].to_list()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests import jobs
-from tests.jobs import on_chain, settings_for
+from tests.jobs import settings_for
 
 LOCAL = NETWORKS["local"]
 Place = tuple[str, str, str]
@@ -149,22 +149,6 @@ class TestOnChain:
         network.others.xoxno.create(9, network.tokens[2], time)
         network.advance()
         return network
-
-    def test_events_alone(self, tmp_path: Path) -> None:
-        """No field of any protocol differs; what only events name is compared, too, also without an output."""
-        network = self.network()
-        [v2] = [market for market in network.markets[-2:] if market.generation.label == "v2"]
-        with running(create_app(network)) as url:
-            check = on_chain(settings_for(tmp_path, url))
-
-        others = {"alula", "k2", "peridot", "slender", "xoxno"}
-        assert ([], []) == (check.differences, check.notices)
-        assert {*others, "blend"} == {name for name, count in check.by_protocol.items() if count}
-        assert sum(check.by_protocol.values()) == check.compared
-        listed = {place for place in pools_of(network) if place[0] in others} | {
-            ("blend", v2.address, item.token) for item in v2.reserves
-        }
-        assert len(listed) - len(check.failed) == check.pools
 
     def test_memory_of_an_output(self, tmp_path: Path) -> None:
         """Once the events are gone, markets that only they named are compared where --out names who remembers them."""

@@ -231,23 +231,6 @@ def test_each_token_has_its_own_limit() -> None:
     assert {None, "2.000000000000000000"} == set(tables.pools["oracle_price_usd"])
 
 
-@pytest.mark.parametrize(
-    ("written", "reason"),
-    [
-        (oracle("A", "USDC", max_price_stale_seconds=None), "cannot be read: Oracle: field max_price_stale_seconds"),
-        (oracle("A", "USDC", max_price_stale_seconds=u32(60)), "max_price_stale_seconds: expected u64, found u32"),
-    ],
-)
-def test_a_limit_that_cannot_be_read(written: tuple[bytes, bytes], reason: str) -> None:
-    """Without the limit it is not known whether the price is too old, so it is none; the pool keeps its row."""
-    ledger = market_of({"USDC": quote()})
-    ledger.replace(written)
-    tables = ledger.compute([candidate("A")], [deployment("A", [(1, "USDC")])])
-
-    assert 1 == tables.pools.height
-    assert reason in tables.unpriced[0].reason
-
-
 def test_an_oracle_that_traps_the_call() -> None:
     """A configuration of another form fails the aggregator's whole call; it costs only its own token its price."""
     tokens = in_order(["USDC", "XLM"])
@@ -259,15 +242,6 @@ def test_an_oracle_that_traps_the_call() -> None:
     assert 1 + 2 == len(source.calls)
     assert Xoxno().price_failure(found["USDC"], NOW) is None
     assert "quotes() failed: HostError: Error(Value" in (Xoxno().price_failure(found["XLM"], NOW) or "")
-
-
-def test_an_archived_oracle() -> None:
-    """An archived configuration is no absent one, and no price comes of it before it is restored."""
-    ledger = market_of({"USDC": quote()})
-    ledger.archive(oracle("A", "USDC"))
-    found, _ = ask(ledger, ["USDC"])
-
-    assert "archived; it can be restored" in (Xoxno().price_failure(found["USDC"], NOW) or "")
 
 
 def test_the_controller_names_the_aggregator() -> None:
