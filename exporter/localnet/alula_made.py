@@ -83,8 +83,6 @@ class AlulaMarkets(MadeMarkets):
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger, closed at ``time``."""
-        if not self.markets:
-            return
         yield self._old(ledger, wasm_entry(MARKET_WASM))
         yield self._old(ledger, oracle_instance(self.oracle, ORACLE_DECIMALS))
         for entry in manager_entries(self.manager, self.admin, self.markets):
@@ -108,10 +106,7 @@ class AlulaMarkets(MadeMarkets):
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, then a few pools."""
-        if not self.markets:
-            return
-        if time - self._priced_at >= _PRICES_AFTER:
-            self._priced_at = time
+        if self.due(time, _PRICES_AFTER):
             for token in self._prices:
                 if token != self.stale:
                     self._prices[token] = self.moved(self._prices[token])

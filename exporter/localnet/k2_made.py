@@ -87,8 +87,6 @@ class K2Markets(MadeMarkets):
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger, closed at ``time``."""
-        if not self.markets:
-            return
         for wasm in (ROUTER_WASM, TOKEN_WASM, RATES_WASM, ORACLE_WASM):
             yield self._old(ledger, wasm_entry(wasm))
         yield self._old(ledger, oracle_instance(self.oracle, self.admin))
@@ -102,10 +100,7 @@ class K2Markets(MadeMarkets):
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, then a few reserves."""
-        if not self.markets:
-            return
-        if time - self._priced_at >= _PRICES_AFTER:
-            self._priced_at = time
+        if self.due(time, _PRICES_AFTER):
             for (oracle, token), price in self._prices.items():
                 if token != self.stale:
                     moved = self.moved(price)

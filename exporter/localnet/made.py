@@ -85,7 +85,7 @@ class OtherMarkets:
         self.k2 = K2Markets(seed, others.k2_markets, tokens, start_time)
         self.peridot = PeridotMarkets(seed, others.peridot_markets, tokens, start_time)
         self.slender = SlenderMarkets(seed, others.slender_markets, tokens, start_time)
-        self._parts = (self.xoxno, self.k2, self.peridot, self.slender)
+        self._parts = [part for part in (self.xoxno, self.k2, self.peridot, self.slender) if part.markets]
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger, closed at ``time``."""
@@ -324,7 +324,8 @@ class MadeNetwork(LocalNetwork):
         self.others = OtherMarkets(others, seed, self.tokens, start_time)
         entries = dict(self._first_entries(start_ledger, start_time))
         entries |= self.blend_rewards.first_entries(self.markets, start_ledger)
-        entries |= self.alula.first_entries(start_ledger, start_time)
+        if self.alula.markets:
+            entries |= self.alula.first_entries(start_ledger, start_time)
         entries |= self.others.first_entries(start_ledger, start_time)
         if self.reflector is not None:
             entries |= self.reflector.first_entries(start_ledger, start_time)
@@ -353,7 +354,8 @@ class MadeNetwork(LocalNetwork):
             feed.move(self._random)
             changes.append(Change(*feed.entry(time), feed.live_until(ledger)))
         changes += self.blend_rewards.advance(ledger, time, operated)
-        changes += self.alula.advance(self.chain, ledger, time)
+        if self.alula.markets:
+            changes += self.alula.advance(self.chain, ledger, time)
         changes += self.others.advance(self.chain, ledger, time)
         if self.reflector is not None:
             changes += self.reflector.advance(ledger, time)

@@ -19,6 +19,14 @@ class MadeMarkets:
     def __init__(self, protocol: str, seed: int, changes_per_ledger: int) -> None:
         self._random = Random(f"{protocol} {seed}")  # apart from the network's own, the same with them or without
         self.changes_per_ledger = changes_per_ledger
+        self._priced_at = 0
+
+    def due(self, time: int, after: int) -> bool:
+        """Whether prices are so many seconds old; then they are of now."""
+        found = time - self._priced_at >= after
+        if found:
+            self._priced_at = time
+        return found
 
     def used(self, items: Sequence[T]) -> list[T]:
         """Those that users change in a ledger."""

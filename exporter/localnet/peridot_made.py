@@ -62,8 +62,6 @@ class PeridotMarkets(MadeMarkets):
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:  # noqa: ARG002
         """All entries as of the first ledger, closed at ``time``."""
-        if not self.markets:
-            return
         for wasm in (*WASMS, REFLECTOR_WASM):
             yield self._old(ledger, wasm_entry(wasm))
         for entry in self._price_entries(self._priced_at):
@@ -81,10 +79,7 @@ class PeridotMarkets(MadeMarkets):
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:  # noqa: ARG002
         """What changes in the ledger that closes next: prices when they are due, then a few vaults."""
-        if not self.markets:
-            return
-        if time - self._priced_at >= _PRICES_AFTER:
-            self._priced_at = time
+        if self.due(time, _PRICES_AFTER):
             for token, price in self._prices.items():
                 self._prices[token] = self.moved(price)
             for key, data in self._price_entries(time):

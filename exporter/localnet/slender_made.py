@@ -55,8 +55,6 @@ class SlenderMarkets(MadeMarkets):
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:  # noqa: ARG002
         """All entries as of the first ledger, closed at ``time``."""
-        if not self.markets:
-            return
         for key, data in map(wasm_entry, (POOL_WASM, REFLECTOR_WASM)):
             yield key, RawEntry(data, max(ledger - _LONG_LIFE, 1), ledger + _LONG_LIFE)
         for key, data in self._price_entries(self._priced_at):
@@ -68,10 +66,7 @@ class SlenderMarkets(MadeMarkets):
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:  # noqa: ARG002
         """What changes in the ledger that closes next: prices when they are due, then a few pools."""
-        if not self.markets:
-            return
-        if time - self._priced_at >= _PRICES_AFTER:
-            self._priced_at = time
+        if self.due(time, _PRICES_AFTER):
             for token, price in self._prices.items():
                 self._prices[token] = self.moved(price)
             for key, data in self._price_entries(time):

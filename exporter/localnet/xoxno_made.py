@@ -100,8 +100,6 @@ class XoxnoMarkets(MadeMarkets):
 
     def first_entries(self, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         """All entries as of the first ledger, closed at ``time``."""
-        if not self.markets:
-            return
         for wasm in (CONTROLLER_WASM, POOL_WASM, AGGREGATOR_WASM):
             yield self._old(ledger, wasm_entry(wasm))
         for key, data in (wasm_entry(FEEDS_WASM), feeds_instance()):
@@ -133,10 +131,7 @@ class XoxnoMarkets(MadeMarkets):
 
     def advance(self, chain: Chain, ledger: int, time: int) -> Iterator[Change]:
         """What changes in the ledger that closes next: prices when they are due, creations, then a few operations."""
-        if not self.markets:
-            return
-        if time - self._priced_at >= _PRICES_AFTER:
-            self._priced_at = time
+        if self.due(time, _PRICES_AFTER):
             for key, data in self._price_entries(time, everything=False):
                 yield Change(key, data, ledger + _LIFE)
         self._unlisted += self._created
