@@ -13,7 +13,7 @@ from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.bench.timing import Finding, Target, duel
 from tests.judges import blend_judge as judge
-from tests.protocols.at_time import at
+from tests.protocols.judged import at
 
 ROWS = 100_000
 JUDGED_ROWS = 5_000

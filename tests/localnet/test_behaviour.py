@@ -39,21 +39,6 @@ def test_each_node_lags_by_its_own_ledgers() -> None:
     assert START + 4 == rpc.simulate(feed.oracle.contract, "decimals")["latestLedger"]
 
 
-def test_a_lagging_node_gives_the_state_of_its_ledger() -> None:
-    """Entries of a node that lags are those of its ledger, not of the newest."""
-    rpc = rpc_of(advanced=6, lags=(0, 6))
-    chain = rpc.network.chain
-    changed = [text(key) for key in chain.known_keys() if chain.entry(key, START) != chain.entry(key, START + 6)]
-
-    assert changed
-    for node, ledger in ((0, START + 6), (1, START)):
-        entries = rpc.result("getLedgerEntries", f"/node/{node}", keys=changed[:200])["entries"]
-        truth = {text(key): text(entry.data) for key, entry in chain.state(ledger).items()}
-        assert {entry["key"]: truth[entry["key"]] for entry in entries} == {
-            entry["key"]: entry["xdr"] for entry in entries
-        }
-
-
 def test_a_balanced_endpoint_goes_backwards() -> None:
     """The endpoint that goes round the nodes has a latest ledger that goes back and forth."""
     rpc = rpc_of(advanced=9, lags=(0, 3, 1))

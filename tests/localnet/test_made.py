@@ -17,20 +17,6 @@ def read(network: MadeNetwork, key: bytes) -> ContractData:
     return decode_contract_data(entry.data)
 
 
-@pytest.mark.parametrize("pools", [0, 1, 2, 12, 60, 333])
-def test_the_number_of_pools_is_exact(pools: int) -> None:
-    """All markets together have as many reserves as were asked for, and one more market is empty in Setup."""
-    network = MadeNetwork(pools=pools)
-
-    assert pools == sum(len(market.reserves) for market in network.markets)
-    assert (6, False, []) == (
-        network.markets[-1].status,
-        network.markets[-1].listed,
-        network.markets[-1].reserves,
-    )
-    assert len({market.address for market in network.markets}) == len(network.markets)
-
-
 def test_the_same_seed_makes_the_same_network() -> None:
     """Equal arguments give equal entries at every ledger, whatever was read in between; another seed gives others."""
     first, second, other = (MadeNetwork(pools=40, seed=seed, alula_markets=3, others=SOME) for seed in (3, 3, 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import polars as pl
 import pytest
@@ -11,7 +11,17 @@ import pytest
 from exporter.errors import ExactError
 from exporter.numbers import exact
 from exporter.protocols.shared_columns import TEXTS
-from tests.protocols.at_time import at
+
+
+@overload
+def at(rows: pl.DataFrame, time: int) -> pl.DataFrame: ...
+@overload
+def at(rows: Mapping[str, list[object]], time: int) -> dict[str, list[object]]: ...
+def at(rows: pl.DataFrame | Mapping[str, list[object]], time: int) -> pl.DataFrame | dict[str, list[object]]:
+    """Rows, or raw columns, with the same close time (unix seconds) in each."""
+    if isinstance(rows, pl.DataFrame):
+        return rows.with_columns(pl.lit(time, pl.Int128).alias("close_time"))
+    return {**rows, "close_time": [time] * len(next(iter(rows.values()), []))}
 
 
 def one(value: int) -> pl.Series:

@@ -23,7 +23,6 @@ from tests.protocols.made_ledger import (
     contract,
     lastprice,
     pools_of,
-    token_instance,
 )
 
 A, B = contract("A"), contract("B")
@@ -95,13 +94,6 @@ class TestTokens:
         assert 1 == len(reading.notices)
         assert "does not give its symbol" in reading.notices[0]
         assert ALL == pools_of(ledger.compute([candidate("A"), candidate("B")]))
-
-    def test_missing_token_contract(self) -> None:
-        """A token contract that is gone costs neither the pool nor its symbol."""
-        ledger = two_markets()
-        ledger.remove(token_instance("USDC"))
-
-        assert {"COPY"} == set(ledger.compute([candidate("B")]).pools["symbol"])
 
     def test_pool_with_another_address_than_its_token(self) -> None:
         """Where pool and token differ both are kept, and token and price are the token's."""

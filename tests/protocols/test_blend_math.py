@@ -17,8 +17,7 @@ from exporter.numbers import exact
 from exporter.protocols.blend import math
 from tests.judges import blend_judge as judge
 from tests.judges import ce, fl
-from tests.protocols.at_time import at
-from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one, projected
+from tests.protocols.judged import agree, asked_of_both, at, columnar, frame_of, one, projected
 
 Reserve = dict[str, Any]
 Asked = Callable[..., Any]

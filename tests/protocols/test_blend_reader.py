@@ -193,14 +193,6 @@ class TestRewardZone:
         ]
         assert {A: (2, 0)} == counts_of(tables)
 
-    def test_listed_market_that_was_demanded(self) -> None:
-        """A demanded market that is absent stays unread although a zone lists it."""
-        ledger = two_markets()
-        ledger.replace(reward_zone("backstop", zone_of("gone")))
-        tables = ledger.compute([demanded("gone")], [deployment()])
-
-        assert [(contract("gone"), "absent")] == [(item.market, item.reason) for item in tables.unread]
-
 
 class TestTokens:
     """Symbols and decimals."""

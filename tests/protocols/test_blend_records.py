@@ -127,15 +127,6 @@ class TestVerifying:
 
         assert [] == read_of(ledger.read([named("C", Origin.EVENT)], BOTH).result)
 
-    def test_archived_record(self) -> None:
-        """A record that nobody has used for months is archived, and is one all the same."""
-        ledger = chain("C")
-        ledger.replace(record("1", "C"))
-        ledger.archive(record("1", "C"))
-        reading = ledger.read([named("C", Origin.EVENT)], BOTH).result
-
-        assert ([C], []) == (read_of(reading), reading.notices)
-
     def test_file_without_factories(self) -> None:
         """Where what was read has no factory at all, nothing can be verified, and the file's contracts are read."""
         ledger = BlendLedger()
@@ -144,10 +135,14 @@ class TestVerifying:
 
         assert ([C], []) == (read_of(reading), reading.notices)
 
-    def test_unknown_code_with_record(self) -> None:
-        """A pool of the factory with code that nobody knows is read by the form of its entries, and flagged."""
+    def test_archived_record_of_unknown_code(self) -> None:
+        """A record that nobody has used for months is archived, and is one all the same, of whatever code; with a flag.
+
+        Such a pool is read by the form of its entries.
+        """
         ledger = chain("C")
         ledger.replace(record("1", "C"), pool_instance("C", wasm_hash=UNKNOWN_CODE))
+        ledger.archive(record("1", "C"))
         reading = ledger.read([named("C", Origin.EVENT)], BOTH).result
 
         assert [C] == read_of(reading)

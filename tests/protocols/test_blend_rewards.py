@@ -14,6 +14,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.localnet.blend_rewards import MadeComet
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.backstop import Balance, PoolBackstop
@@ -186,13 +187,9 @@ def plan(market: str) -> Written:
     return entry(contract(market), symbol("PoolEmis"), (scval.MAP, ((u32(1), u64(ONE)),)))
 
 
-def comet_records(usdc: int = 400_000 * ONE, blnd: int = 20_000_000 * ONE) -> Written:
-    """``AllRecordData`` of the pool of Comet: 0.08 USDC for a BLND."""
-    pairs = []
-    for token, balance, weight in (("USDC", usdc, 2_000_000), ("BLND", blnd, 8_000_000)):
-        record = {"balance": i128(balance), "index": u32(0), "scalar": i128(10**11), "weight": i128(weight)}
-        pairs.append((address(contract(token)), struct_map(record)))
-    return entry(contract("LP"), vec(symbol("AllRecordData")), (scval.MAP, tuple(pairs)))
+def comet_entries(usdc: int = 400_000 * ONE, blnd: int = 20_000_000 * ONE) -> list[Written]:
+    """The records and the shares of the pool of Comet: 0.08 USDC for a BLND."""
+    return MadeComet(contract("LP"), contract("BLND"), contract("USDC"), blnd, usdc).entries()
 
 
 def balance_of(market: str, shares: int, tokens: int, queued: int) -> Written:
@@ -209,7 +206,7 @@ def rewarded() -> BlendLedger:
     names = {"BToken": "LP", "BLNDTkn": "BLND", "USDCTkn": "USDC", "PoolFact": "factory", "Emitter": "emitter"}
     storage = [(symbol(name), address(contract(label))) for name, label in sorted(names.items())]
     ledger.replace(instance(contract("backstop"), storage, UNKNOWN_CODE), token_instance("BLND", b"BLND"))
-    ledger.replace(comet_records(), entry(contract("LP"), vec(symbol("TotalShares")), i128(5_000_000 * ONE)))
+    ledger.replace(*comet_entries())
     ledger.replace(plan("A"), emission(A, "EmisConfig", u32(1)))
     ledger.replace(plan("B"), emission(B, "EmisData", u32(1), 100_000 * ONE))
     for market, name, eps in (("A", "BEmisCfg", 50_000), ("B", "BEmisData", 50_000 * ONE)):
@@ -285,9 +282,9 @@ class TestReading:
         """Without Comet's pool, or a price of USDC, the amounts stay and the yield is null with its reason."""
         ledger = rewarded()
         if kind == "no records":
-            ledger.remove(comet_records())
+            ledger.remove(comet_entries()[0])
         elif kind == "nothing in it":
-            ledger.replace(comet_records(usdc=0))
+            ledger.replace(*comet_entries(usdc=0))
         elif kind == "no backstop":
             ledger.remove(instance(contract("backstop"), (), UNKNOWN_CODE))
         elif kind == "no price":
@@ -357,7 +354,7 @@ class TestReading:
         def change(chain: Chain) -> None:
             states = [reserve_data(market, "USDC", generation) for market, generation in (("A", "v1"), ("B", "v2"))]
             paid = [emission(B, "EmisData", u32(1), chain.ledger), emission(A, "EmisConfig", u32(1), chain.ledger)]
-            for key, data in (comet_records(blnd=chain.ledger * ONE), *states, *paid):
+            for key, data in (*comet_entries(blnd=chain.ledger * ONE), *states, *paid):
                 chain.put(key, data)
 
         chain.on_close = change

@@ -14,8 +14,8 @@ from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tree.documents import AssetRisk
 from tests.judges import blend_judge as judge
-from tests.protocols.at_time import at
 from tests.protocols.blend_chain import CODE
+from tests.protocols.judged import at
 from tests.protocols.test_blend_math import CLOSE_TIME, T15, T17, Reserve, common_reserves
 
 TERMS_OF = {"max_util": 9_500_000, "c_factor": 9_500_000, "l_factor": 9_000_000, "supply_cap": NO_CAP}

@@ -17,8 +17,7 @@ from exporter.errors import ExactOverflowError
 from exporter.protocols.k2 import math, rewards
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.judges import k2_judge as judge
-from tests.protocols.at_time import at
-from tests.protocols.judged import agree, asked_of_both, assert_the_most, closed, columnar, frame_of, published
+from tests.protocols.judged import agree, asked_of_both, assert_the_most, at, closed, columnar, frame_of, published
 from tests.protocols.k2_chain import DEBT, MODEL, STATE, SUPPLY
 from tests.protocols.made_ledger import contract
 

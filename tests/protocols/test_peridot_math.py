@@ -12,8 +12,7 @@ from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
 from tests.judges import peridot_judge as judge
-from tests.protocols.at_time import at
-from tests.protocols.judged import agree, assert_the_most, columnar, frame_of, published
+from tests.protocols.judged import agree, assert_the_most, at, columnar, frame_of, published
 
 Vault = dict[str, int]
 NOW = 1_800_000_000

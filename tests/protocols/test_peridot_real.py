@@ -36,7 +36,7 @@ from exporter.protocols.peridot.layout import (
     decode_vault,
     fixed_curve,
 )
-from tests.protocols.at_time import at
+from tests.protocols.judged import at
 
 ALL = {"snapshots": 422, "entries": 22_357, "controllers": 228, "vaults": 541, "models": 25}
 """What is in the whole set; what can be fetched is a part of it."""

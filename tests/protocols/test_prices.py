@@ -182,7 +182,3 @@ class TestValues:
 
         assert ["valid", ABSURD_PRICE] == frame["price_reason"].to_list()
         assert [100, None] == frame["supplied_usd_cents"].to_list()
-
-    def test_no_pools(self) -> None:
-        """Without pools there are no values, and the column is there."""
-        assert pl.Int128 == valued()["tvl_usd_cents"].dtype

@@ -19,9 +19,9 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread, ViewCall
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed, pool_of
-from tests.protocols.at_time import at
 from tests.protocols.blend_chain import BlendLedger, pool_instance
 from tests.protocols.golden_rows import PATH, golden_rows
+from tests.protocols.judged import at
 from tests.protocols.k2_chain import reserve_list
 from tests.protocols.made_ledger import (
     NOW,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.protocols.slender import math
 from tests.judges import slender_judge as judge
-from tests.protocols.at_time import at
-from tests.protocols.judged import agree, assert_the_most, closed, columnar, frame_of, one, published
+from tests.protocols.judged import agree, assert_the_most, at, closed, columnar, frame_of, one, published
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000

@@ -23,8 +23,8 @@ from exporter.protocols.xoxno.math import project_pools
 from exporter.tree.documents import AssetSpoke
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
-from tests.protocols.at_time import at as at_time
 from tests.protocols.judged import agree, asked_of_both, closed, columnar, frame_of, one, projected, published
+from tests.protocols.judged import at as at_time
 from tests.protocols.made_ledger import NOW
 from tests.protocols.xoxno_ledger import (
     JUDGED,
