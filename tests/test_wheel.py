@@ -15,9 +15,6 @@ import pytest
 
 import exporter
 
-# The wheel is built and installed once; with pytest-xdist all of this file stays on one worker.
-pytestmark = pytest.mark.xdist_group("wheel")
-
 # Imported only by the commands that need them, so that the command line answers at once.
 HEAVY_PACKAGES = {"httpx", "msgspec", "polars", "pyarrow", "starlette", "stellar_sdk", "uvicorn"}
 

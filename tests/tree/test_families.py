@@ -55,9 +55,6 @@ NOT_IN_A_SMALL_TREE = {
 }
 
 
-pytestmark = pytest.mark.xdist_group("families")  # the published tree is made once
-
-
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of all protocols after ten runs, five hours apart: some days are compacted, some pages are complete."""
