@@ -1,8 +1,8 @@
-"""S3 servers for tests: moto in this process, and a real one where the environment names it.
+"""S3 servers for tests: a simulated bucket in this process, and a real one where the environment names it.
 
 ::
 
-    server = moto()                       # or real_server(), which skips the test where there is none
+    server = simulated()                  # or real_server(), which skips the test where there is none
     store = server.store()                # below a prefix of its own; its bounds suit tests
     server.client.list_objects_v2(...)    # what really stands there
     server.keys(store)                    # and under which keys
@@ -12,17 +12,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from boto3.session import Session
-from moto.server import ThreadedMotoServer
 
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_lease import monotonic
@@ -38,7 +36,7 @@ ENDPOINT_VARIABLE = "EXPORTER_TEST_S3_ENDPOINT"
 _REAL_ENDPOINT = os.environ.get(ENDPOINT_VARIABLE, "")
 
 REGION = "us-east-1"
-SERVERS = ("moto", "real server")
+SERVERS = ("simulated bucket", "real server")
 
 OPTIONS = S3Options(
     concurrency=8,
@@ -70,10 +68,6 @@ class S3Server:
         prefix = f"test-{secrets.token_hex(6)}" if prefix is None else prefix
         more = {"options": OPTIONS, "session": self.session, "endpoint_url": self.endpoint, **more}
         return S3Store(self.bucket, prefix, **more)
-
-    def store_of_new_bucket(self) -> S3Store:
-        """A store at the top of a bucket of its own, which uses boto3 alone."""
-        return _with_bucket(self.endpoint, self.session).store("", options=replace(OPTIONS, use_obstore=False))
 
     def keys(self, store: S3Store) -> list[str]:
         """Every key below a store's prefix, aliases and hidden ones too."""
@@ -110,17 +104,13 @@ def data_in(bucket: WireBucket) -> dict[str, bytes]:
 
 def server(name: str) -> S3Server:
     """One of SERVERS."""
-    return moto() if name == "moto" else real_server()
+    return simulated() if name == SERVERS[0] else real_server()
 
 
 @cache
-def moto() -> S3Server:
-    """A server in this process, which ends with it. It accepts any credentials."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    return _with_bucket(f"http://{host}:{port}", _session("test"))
+def simulated() -> S3Server:
+    """A bucket in this process, which ends with it."""
+    return S3Server(WireBucket().__enter__().endpoint, _session("test"), BUCKET)
 
 
 @cache
@@ -137,13 +127,9 @@ def real_server() -> S3Server:
 
 @cache
 def _real_server() -> S3Server:
-    return _with_bucket(_REAL_ENDPOINT, Session(region_name=REGION))
-
-
-def _with_bucket(endpoint: str, session: Session) -> S3Server:
-    bucket = f"exporter-test-{secrets.token_hex(4)}"
-    _client(session, endpoint).create_bucket(Bucket=bucket)
-    return S3Server(endpoint, session, bucket)
+    session, bucket = Session(region_name=REGION), f"exporter-test-{secrets.token_hex(4)}"
+    _client(session, _REAL_ENDPOINT).create_bucket(Bucket=bucket)
+    return S3Server(_REAL_ENDPOINT, session, bucket)
 
 
 @cache

@@ -36,18 +36,6 @@ def test_files_stand_under_their_keys(tmp_path: Path) -> None:
     assert 0o644 == stat.S_IMODE((tmp_path / "v1/a/b.json").stat().st_mode)
 
 
-def test_a_reader_keeps_the_file_he_opened(tmp_path: Path) -> None:
-    """A document is replaced, not written into: who has it open reads the old bytes to their end."""
-    store = FolderStore(tmp_path)
-    store.put("a.json", b"old bytes")
-    with (tmp_path / "a.json").open("rb") as file:
-        begin = file.read(3)
-        store.put("a.json", b"NEW")
-
-        assert b"old bytes" == begin + file.read()
-    assert b"NEW" == (tmp_path / "a.json").read_bytes()
-
-
 def test_temporary_and_foreign_files_are_hidden(tmp_path: Path) -> None:
     """A listing shows no temporary file, no lock, nothing under a hidden folder or an impossible key, and no link."""
     store = FolderStore(tmp_path)

@@ -316,20 +316,3 @@ def test_conditions_are_proved_once(bucket: WireBucket, publisher: Callable[[str
 
     assert [("GET", 404), ("PUT", 200), ("PUT", 412), ("PUT", 412), ("PUT", 200)] == counts[0]
     assert [("GET", 200), ("PUT", 200), ("PUT", 200)] == counts[1]
-
-
-@pytest.mark.parametrize("name", s3_servers.SERVERS)
-def test_two_publishers_on_a_server(name: str) -> None:
-    """On a server that others wrote, too, one publisher keeps out another, and its hold ends with its work."""
-    server = s3_servers.server(name)
-    alice = server.store()
-    bob = server.store(alice.uri.rpartition("/")[2])
-    for _ in range(2):
-        with alice.exclusive():
-            with pytest.raises(LostRaceError, match="holds"), bob.exclusive():
-                pass
-            alice.put_many([("a", b"1"), ("v1/markets.json", b"2")])
-        with bob.exclusive():
-            bob.put_many([("a", b"2"), ("v1/markets.json", b"3")])
-    alice.close()
-    bob.close()

@@ -6,6 +6,7 @@ import gzip
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +20,8 @@ from exporter.past.archive.archive_places import Archives, KeptBuckets, RemoteFi
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.past.archive.made_archive import MadeArchive, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, ONE
-from tests.stores.s3_servers import moto
+from tests.s3.bucket_objects import BUCKET, Stored
+from tests.s3.wire_bucket import WireBucket
 
 
 @dataclass
@@ -120,20 +122,18 @@ def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Pa
 
 def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An s3:// address is one of an archive, by the credentials of the environment."""
-    server = moto()
-    for path in (path for path in made.folder.rglob("*") if path.is_file()):
-        name = f"test-archive/{path.relative_to(made.folder)}"
-        server.client.put_object(Bucket=server.bucket, Key=name, Body=path.read_bytes())
-    for name, value in (
-        ("ENDPOINT", server.endpoint), ("ALLOW_HTTP", "true"), ("REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"),
-        ("SECRET_ACCESS_KEY", "test"),
-    ):  # fmt: skip
-        monkeypatch.setenv(f"AWS_{name}", value)
-    archives = Archives.open([f"s3://{server.bucket}/test-archive"], tmp_path / "kept")
+    with WireBucket() as bucket:
+        for path in (path for path in made.folder.rglob("*") if path.is_file()):
+            name = f"test-archive/{path.relative_to(made.folder)}"
+            bucket.objects[name] = Stored(path.read_bytes(), datetime.now(UTC), {})
+        for name, value in bucket.environment("reader").items():
+            monkeypatch.setenv(name, value)
+        archives = Archives.open([f"s3://{BUCKET}/test-archive"], tmp_path / "kept")
 
-    assert {ONE} == set(archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT])).entries)
-    with pytest.raises(ArchiveFileMissingError, match=r"has no file history/00/00/00/history-000000bf\.json"):
-        archives.first(lambda archive: archive.checkpoint(191))
+        found = archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT]))
+        assert {ONE} == set(found.entries)
+        with pytest.raises(ArchiveFileMissingError, match=r"has no file history/00/00/00/history-000000bf\.json"):
+            archives.first(lambda archive: archive.checkpoint(191))
 
 
 def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None:
