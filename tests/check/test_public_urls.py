@@ -190,20 +190,6 @@ def test_broken_server(root: Path, rule: Rule, said: str) -> None:
     assert any(said in fault for fault in found), found
 
 
-def test_server_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that answers 503 is tried again, and then the check ends without judging the tree."""
-    monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
-    seen: list[str] = []
-
-    def rule(reply: Reply) -> None:
-        seen.append(reply.path)
-        reply.status = 503
-
-    with serving(broken(create_app(root), rule)) as url, pytest.raises(SourceError, match=r"HTTP status 503 \(4 tries"):
-        check(url)
-    assert tree_sources.TRIES == len(seen)
-
-
 def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures that pass cost nothing but a little time."""
     monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
@@ -217,30 +203,6 @@ def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     with serving(broken(create_app(root), rule)) as url:
         assert check(url, sample=1).pools
-
-
-def test_redirect(root: Path) -> None:
-    """Redirects are not followed: the tree is where its URL says."""
-
-    def rule(reply: Reply) -> None:
-        reply.status, reply.headers = 301, {"location": "http://elsewhere/"}
-
-    with (
-        serving(broken(create_app(root), rule)) as url,
-        pytest.raises(SourceError, match="redirect"),
-    ):
-        check(url)
-
-
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that cannot be reached ends the check with a clear error."""
-    monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
-    listener = bind("127.0.0.1", 0)
-    port = listener.getsockname()[1]
-    listener.close()
-
-    with pytest.raises(SourceError, match=r"status\.json cannot be read"):
-        check(f"http://127.0.0.1:{port}")
 
 
 def test_unbounded_answer(root: Path) -> None:

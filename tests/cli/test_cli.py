@@ -142,10 +142,9 @@ def test_plan_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_localnet_and_run(tmp_path: Path) -> None:
-    """A run against `exporter localnet` in a process of its own publishes its pools; a second one has nothing to do."""
+    """A run against `exporter localnet` in a process of its own publishes its pools."""
     with serving("localnet", "--port", "0", "--pools", "8", cwd=tmp_path) as url:
         arguments = ("run", "--network", "local", "--rpc-url", url, "--out", "public")
-        codes = [exporter(*arguments, cwd=tmp_path, EXPORTER_REQUESTS_PER_SECOND="1000").returncode for _ in range(2)]
+        assert 0 == exporter(*arguments, cwd=tmp_path, EXPORTER_REQUESTS_PER_SECOND="1000").returncode
 
-    assert [0, 0] == codes
     assert (tmp_path / "public" / "index.html").exists()

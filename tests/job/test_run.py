@@ -143,22 +143,6 @@ class TestEmbeddedNetwork:
         assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
         assert check_tree(str(tree)).files
 
-    def test_next_run(self, tmp_path: Path) -> None:
-        """A later run replaces the documents, keeps the pages of the run before, and extends the history."""
-        network = MadeNetwork(pools=30)
-        with running(create_app(network)) as url:
-            run(settings_for(tmp_path / "out", url))
-            first = tree_of(tmp_path / "out")
-            network.advance()
-            run(settings_for(tmp_path / "out", url))
-
-        second = tree_of(tmp_path / "out")
-        pages = {key for key in first if key.startswith("v1/pages/")}
-        history = json.loads(second["v1/history.json"])
-        assert pages <= set(second)
-        assert all(first[key] == second[key] for key in pages)
-        assert [65_000_000, 65_000_001] == [file["first_ledger"] for file in history["files"]]
-
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
         network = MadeNetwork(pools=10)

@@ -51,12 +51,6 @@ def test_what_the_oracle_said(decimals: int, price: int) -> None:
     assert Quote(contract("O"), contract("T"), decimals, price, NOW) == quote
 
 
-@pytest.mark.parametrize("timestamp", [0, 2**64 - 1])
-def test_any_time(timestamp: int) -> None:
-    """A quote's time may be anything a u64 can hold."""
-    assert timestamp == quote_of(oracle(u32(7), price_data(1, timestamp))).timestamp
-
-
 @pytest.mark.parametrize(
     ("decimals", "price", "reason"),
     [
@@ -92,13 +86,6 @@ def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, rea
     assert (None, None, None) == (quote.decimals, quote.price, quote.timestamp)
     assert quote.failure is not None
     assert quote.failure.startswith(reason)
-
-
-def test_event_log_is_left_out() -> None:
-    """Of the host's error only the error itself is kept, not the event log of the node that was asked."""
-    quote = quote_of(oracle(u32(7), "HostError: Error(Contract, #2) Event log (newest first): 0: [Diagnostic Event]"))
-
-    assert "lastprice() failed: HostError: Error(Contract, #2)" == quote.failure
 
 
 def test_more_fields_are_ignored() -> None:
@@ -151,14 +138,6 @@ def test_oracle_that_is_an_account() -> None:
     assert "the market's oracle is no contract" == quotes[pairs[0]].failure
     assert 3 == quotes[pairs[1]].price
     assert {contract("O")} == {call.contract for call in source.calls}
-
-
-def test_nothing_asked() -> None:
-    """Without pairs nothing is called."""
-    quotes, source = quotes_of(BlendLedger())
-
-    assert {} == quotes
-    assert [] == source.calls
 
 
 def test_assets_are_asked_for_as_they_are_known() -> None:

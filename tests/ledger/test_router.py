@@ -419,41 +419,8 @@ def read_pinned(source: Asked, network: MadeNetwork, router: Router | None) -> R
     return asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_rounds=6), router))
 
 
-class FewMove(MadeNetwork):
-    """At every ledger each oracle's first prices move, and nothing else ever does."""
-
-    def __init__(self, seed: int, moving: int) -> None:
-        super().__init__(pools=30, seed=seed, window=4000)
-        self.moving = [
-            feed
-            for oracle in self.oracles
-            for feed in [feed for feed in self.feeds if feed.oracle is oracle and feed.renewed][:moving]
-        ]
-
-    def advance(self) -> int:
-        ledger, time = self.chain.latest + 1, self.chain.close_time(self.chain.latest) + 5
-        for feed in self.moving:
-            feed.price += 10**10
-        changes = [Change(*feed.entry(time), feed.live_until(ledger)) for feed in self.moving]
-        return self.chain.close(changes, close_time=time)
-
-
 class TestMovingPrices:
     """While prices move every price that is given is the true one of the ledger, and none is lost to its bundle."""
-
-    @pytest.mark.parametrize("every", [1, 3, 20])
-    @pytest.mark.parametrize("moving", [1, 4])
-    def test_quiet_prices_beside_moving_ones(self, every: int, moving: int) -> None:
-        """In every bundle a price moves with each ledger; every other price is certain, as without the router."""
-        network = FewMove(every, moving)
-        reading = read_pinned(Asked(network, every), network, made_router())
-        quotes = certified(network, reading.result)
-
-        truth = certified(network, true_quotes(network, reading.certificate.ledger))
-        moving_pairs = {(feed.oracle.contract, feed.token) for feed in network.moving}
-        quiet = {pair for pair, quote in truth.items() if quote.price is not None and pair not in moving_pairs}
-        assert quiet <= set(quotes)
-        assert {pair: truth[pair] for pair in quotes} == quotes
 
     @pytest.mark.parametrize("seeds", [1, pytest.param(8, marks=pytest.mark.slow)])
     def test_against_runs_without(self, seeds: int) -> None:

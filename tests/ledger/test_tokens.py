@@ -103,12 +103,6 @@ class TestFunctions:
         assert Token(contract("T"), "USTRY", 6) == tokens["T"]
         assert [ContractCall(contract("T"), name) for name in ("symbol", "decimals")] == source.calls
 
-    def test_bytes_that_are_no_text(self) -> None:
-        """A string that is no UTF-8 shows as escapes here, too."""
-        tokens, _ = tokens_of(with_functions((scval.STRING, b"\xc3("), u32(6)), "T")
-
-        assert "\\xc3(" == tokens["T"].symbol
-
     @pytest.mark.parametrize(
         ("token_symbol", "decimals", "reason"),
         [
@@ -126,21 +120,6 @@ class TestFunctions:
 
         assert (None, None) == (token.symbol, token.decimals)
         assert f"token instance: field METADATA is missing; {reason}" == token.failure
-
-    def test_event_log_is_left_out(self) -> None:
-        """The event log an RPC puts behind an error is the node's own, and stays out of what is published."""
-        ledger = with_functions("HostError: Error(Contract, #1) Event log (newest first): 0: [...]", u32(7))
-        token = tokens_of(ledger, "T")[0]["T"]
-
-        assert token.failure is not None
-        assert token.failure.endswith("symbol() failed: HostError: Error(Contract, #1)")
-
-    def test_endless_error_is_cut(self) -> None:
-        """An error of any length makes a reason of bounded length."""
-        token = tokens_of(with_functions("x" * 100_000, u32(7)), "T")[0]["T"]
-
-        assert token.failure is not None
-        assert len(token.failure) < 300
 
     @pytest.mark.parametrize(
         ("metadata", "why"),

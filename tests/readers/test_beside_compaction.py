@@ -74,36 +74,7 @@ def bounded(random: Random, ledger: int, time: int) -> pl.DataFrame:
     return extreme_frame(random, ledger, time).with_columns(amounts)
 
 
-READERS = pytest.mark.parametrize("read", [by_duckdb, by_polars])
-
-
-@READERS
-def test_an_old_manifest_lasts_for_the_retention(
-    read: Callable[[Sequence[str]], Facts], tree: tuple[FolderStore, TestClock]
-) -> None:
-    """Files that were compacted stay readable until the retention is over, and the new ones have the same rows."""
-    store, clock = tree
-    old = taken(store.root)
-    expected = read(old)
-
-    compact_history(store, now=clock)
-    sweep(store, RETENTION, now=clock)
-    clock.advance(RETENTION - timedelta(minutes=1))
-    sweep(store, RETENTION, now=clock)
-    new = taken(store.root)
-
-    assert DAYS * RUNS_A_DAY == expected[0]
-    assert (DAYS * RUNS_A_DAY, DAYS - 1 + RUNS_A_DAY) == (len(old), len(new))
-    assert expected == read(old) == read(new)
-
-    clock.advance(timedelta(days=1))
-    sweep(store, RETENTION, now=clock)
-    with pytest.raises((duckdb.IOException, FileNotFoundError)):
-        read(old)
-    assert expected == read(new)
-
-
-@READERS
+@pytest.mark.parametrize("read", [by_duckdb, by_polars])
 def test_reading_while_it_is_compacted(
     read: Callable[[Sequence[str]], Facts], tree: tuple[FolderStore, TestClock]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import socket
 import threading
 import time
@@ -140,23 +139,6 @@ def test_cursors_lead_through_all_rows(app: Starlette, start: str, expected: lis
     assert {LEDGER} == {row["observed_ledger"] for row in walked}
 
 
-@pytest.mark.parametrize("url", ["/v1/assets", "/v1/assets?limit=bad", f"/v1/markets/{STRANGER}", f"/{PARQUET}"])
-def test_head_is_get_without_the_body(app: Starlette, url: str) -> None:
-    """HEAD gives the status and headers of GET, and no body."""
-    head, get = fetch(app, url, "HEAD"), fetch(app, url)
-
-    assert (get.status_code, get.headers, b"") == (head.status_code, head.headers, head.content)
-    assert str(len(get.content)) == head.headers["content-length"]
-
-
-def test_etag_is_strong_and_of_the_content(app: Starlette, root: Path) -> None:
-    """The ETag is the beginning of the file's SHA-256, the same for the same bytes anywhere."""
-    digest = hashlib.sha256((root / "v1/assets/index.json").read_bytes()).hexdigest()
-
-    assert f'"{digest[:32]}"' == fetch(app, "/v1/assets").headers["etag"]
-    assert f'"{digest[:32]}"' == fetch(app, "/v1/assets?limit=50").headers["etag"]
-
-
 def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
     """Until the pointer is written there is no run, whatever files lie there already, and then there is."""
     pools = pools_frame([pool(BIG, COMMON)])
@@ -173,19 +155,6 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
 
     pointer.write_bytes(written)
     assert 200 == fetch(app, "/v1/assets").status_code
-
-
-def test_page_sizes_are_those_of_the_published_run(tmp_path: Path) -> None:
-    """The server follows the sizes that the pointer names, without a restart."""
-    pools = pools_frame([pool(BIG, COMMON)])
-    write_tree(tmp_path, pools, markets_frame(pools))
-    app = create_app(tmp_path)
-    pointer = tmp_path / "v1/system/status.json"
-    status = json.loads(pointer.read_bytes())
-    pointer.write_text(json.dumps(status | {"page_sizes": [1, 3, 50]}))
-    (tmp_path / "v1/assets/limit/3.json").write_text('{"data":[],"next_cursor":"of-three"}')
-
-    assert "of-three" == fetch(app, "/v1/assets?limit=20").json()["next_cursor"]
 
 
 def test_unexpected_errors_tell_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,14 +162,6 @@ def test_no_retry_after_is_an_error(value: str) -> None:
     assert wait is None or wait >= 0
 
 
-@pytest.mark.parametrize("problem", [httpx.ConnectError("secret"), OSError("secret"), TimeoutError("secret")])
-def test_no_foreign_exception_goes_along(problem: Exception) -> None:
-    """The exception of the HTTP client, which knows the URL, is neither cause nor context of ours."""
-    response = httpx.Response(200, stream=fake.Chunks([b"{"], problem))
-
-    assert "secret" not in failed(response).text
-
-
 # Real sockets --------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from urllib.parse import quote
 
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import without_keys
-from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor, quiet_http_loggers
+from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor
 
 URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&plan"
 SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42")
@@ -100,20 +99,6 @@ def test_a_huge_message_costs_no_time() -> None:
 def test_no_context_hides_a_secret(before: str, after: str, secret: str) -> None:
     """Whatever stands around a secret, it is replaced."""
     assert secret not in Redactor([URL]).clean(before + secret + after)
-
-
-@pytest.mark.parametrize("name", ["httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"])
-def test_http_libraries_log_no_requests(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Even where logging is set to DEBUG for these loggers afterwards, nothing below a warning comes through."""
-    quiet_http_loggers()
-    quiet_http_loggers()
-    logger = logging.getLogger(name)
-    with caplog.at_level(logging.DEBUG, logger=name):
-        logger.debug("send_request_headers %s", URL)
-        logger.info("HTTP Request: POST %s", URL)
-        logger.warning("a warning")
-
-    assert ["a warning"] == [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.parametrize(

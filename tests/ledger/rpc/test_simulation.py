@@ -91,16 +91,6 @@ def test_footprints_of_the_sdk_are_read(read_only: list[xdr.LedgerKey], read_wri
     assert expected == sum(footprint_parts(_transaction_data(read_only, read_write, list(range(len(read_write))))), ())
 
 
-def test_a_footprint_has_keys_of_code_and_accounts() -> None:
-    """Keys of other kinds than contract data are told apart by their own lengths."""
-    code = xdr.LedgerKey.from_xdr_bytes(entries.code_key(bytes(range(32))))
-    account = xdr.LedgerKey.from_xdr_bytes(struct.pack(">II", 0, 0) + bytes(range(32)))
-    data = _key(ORACLE, symbol("a"))
-
-    expected = tuple(key.to_xdr_bytes() for key in (code, account, data))
-    assert expected == sum(footprint_parts(_transaction_data([code, account, data], [])), ())
-
-
 @pytest.mark.parametrize("archived", [None, [0]])
 def test_every_truncation_of_transaction_data_is_an_error(archived: list[int] | None) -> None:
     """Transaction data that is cut anywhere, or followed by anything, raises DecodeError."""

@@ -86,13 +86,6 @@ def test_a_group_takes_the_longest_bucket_of_its_pools() -> None:
         assert ["15m", "15m", "15m"] == [group.bucket, *(trend.bucket for _, trend in group.pools)]
 
 
-def test_without_a_series_there_is_nothing() -> None:
-    """Without any history each pool has an empty trend."""
-    tables = big_tables(2, 4)
-
-    assert [0] * 4 == [len(trend.starts) for trend in Trends(None, tables.pools).of_pools()]
-
-
 def _exactly(pools: pl.DataFrame) -> Series:
     """A series of one run with the very numbers of the frame."""
     series = Series()
