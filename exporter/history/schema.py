@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -59,31 +60,17 @@ FRAME_DTYPES: dict[ParquetType, pl.DataType] = {
 class HistoryColumn:
     """One column of a history file."""
 
-    name: str
     type: ParquetType
-    nullable: bool
+    name: str
     meaning: str
+    nullable: bool = False
 
 
-def _text(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.UTF8, nullable, meaning)
-
-
-def _int(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.INT64, nullable, meaning)
-
-
-def _decimal(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.DECIMAL, nullable, meaning)
-
-
-def _time(name: str, meaning: str, *, nullable: bool = False) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.TIMESTAMP, nullable, meaning)
-
-
-def _flag(name: str, meaning: str) -> HistoryColumn:
-    return HistoryColumn(name, ParquetType.BOOLEAN, True, meaning)
-
+_text = partial(HistoryColumn, ParquetType.UTF8)
+_int = partial(HistoryColumn, ParquetType.INT64)
+_decimal = partial(HistoryColumn, ParquetType.DECIMAL)
+_time = partial(HistoryColumn, ParquetType.TIMESTAMP)
+_flag = partial(HistoryColumn, ParquetType.BOOLEAN, nullable=True)
 
 HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _text("market", "market contract, a strkey; rows ascend by market, then pool"),

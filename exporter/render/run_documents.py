@@ -25,36 +25,8 @@ from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tables import BACKSTOPS, MAX_TIMESTAMP_SECONDS, POOLS
+from exporter.tree import documents
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import (
-    AssetDetail,
-    AssetIndexes,
-    AssetLiquidity,
-    AssetOperations,
-    AssetPeriod,
-    AssetPrice,
-    AssetRates,
-    AssetRewards,
-    AssetRisk,
-    AssetSpoke,
-    ContractVersion,
-    Excluded,
-    KnownAddress,
-    MarketBackstop,
-    MarketEntry,
-    MarketList,
-    MarketPool,
-    MarketSummary,
-    PoolReference,
-    PoolSnapshot,
-    ProtocolCoverage,
-    ProtocolList,
-    ProtocolSummary,
-    ProtocolTotals,
-    RateModelParameter,
-    TokenDocument,
-    timestamp,
-)
 from exporter.tree.files import RenderedFile
 from exporter.tree.headers import METHODS
 from exporter.tree.problems import Problem, not_found, problem
@@ -89,7 +61,7 @@ def render_tree(
 
 def market_summaries(
     pools: pl.DataFrame, markets: pl.DataFrame, cap: int, backstops: pl.DataFrame = _NO_BACKSTOPS
-) -> Iterator[MarketSummary]:
+) -> Iterator[documents.MarketSummary]:
     """The summary of each market, with at most `cap` pools each, of frames that ascend by market.
 
     `pool_count` is taken from the markets frame, so it counts pools that could not be read. A list is truncated
@@ -101,11 +73,11 @@ def market_summaries(
     insured = {row["market"]: _market_backstop(row) for row in backstops.iter_rows(named=True)}
     columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
     for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
-        rows: list[PoolSnapshot] = []
+        rows: list[documents.PoolSnapshot] = []
         if following == market:
             rows = list(own)
             following, own = next(members, (None, iter(())))
-        yield MarketSummary(
+        yield documents.MarketSummary(
             market=market,
             config_hash=config_hash,
             observed_ledger=observed_ledger,
@@ -117,18 +89,18 @@ def market_summaries(
         )
 
 
-def _market_backstop(row: Mapping[str, Any]) -> MarketBackstop:
+def _market_backstop(row: Mapping[str, Any]) -> documents.MarketBackstop:
     """The backstop from a row of the backstops frame."""
     fields: dict[str, Any] = {
         name: _digits(row[name]) if BACKSTOPS[name] == pl.Int128 else row[name]
-        for name in MarketBackstop.__struct_fields__
+        for name in documents.MarketBackstop.__struct_fields__
     }
-    return MarketBackstop(**fields | {"emission_expiration": printed_time(row["emission_expiration"])})
+    return documents.MarketBackstop(**fields | {"emission_expiration": printed_time(row["emission_expiration"])})
 
 
-def market_pool(snapshot: PoolSnapshot) -> MarketPool:
+def market_pool(snapshot: documents.PoolSnapshot) -> documents.MarketPool:
     """The snapshot as it stands in its market's summary: without the first and the last field."""
-    return MarketPool(*astuple(snapshot)[1:-1])
+    return documents.MarketPool(*astuple(snapshot)[1:-1])
 
 
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
@@ -167,7 +139,7 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 def render_details(
-    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[AssetPeriod]]
+    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[documents.AssetPeriod]]
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
@@ -175,7 +147,7 @@ def render_details(
     """
     for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
         key = row["market"], row["pool"]
-        spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
+        spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[documents.AssetSpoke])
         parameters = tables.parameters.get(key, ())
         yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
 
@@ -184,9 +156,9 @@ def asset_detail(
     row: Mapping[str, Any],
     parameters: Sequence[Parameter],
     module: ProtocolModule,
-    periods: list[AssetPeriod],
-    spokes: Sequence[AssetSpoke] = (),
-) -> AssetDetail:
+    periods: list[documents.AssetPeriod],
+    spokes: Sequence[documents.AssetSpoke] = (),
+) -> documents.AssetDetail:
     """The detail from a row of the pools frame, what its protocol says of the pool and of itself, and its periods."""
 
     def struct_of(model: Any, names: Mapping[str, str]) -> Any:
@@ -204,7 +176,7 @@ def asset_detail(
             },
         )
 
-    return AssetDetail(
+    return documents.AssetDetail(
         market=row["market"],
         pool=row["pool"],
         token_address=row["token_address"],
@@ -218,7 +190,7 @@ def asset_detail(
         oracle_price_usd=row["oracle_price_usd"],
         tvl_usd_cents=_digits(row["tvl_usd_cents"]),
         observed_ledger=row["observed_ledger"],
-        ledger_close_time=timestamp(row["ledger_close_time"]),
+        ledger_close_time=documents.timestamp(row["ledger_close_time"]),
         protocol=row["protocol"],
         version=row["version"],
         market_name=row["market_name"],
@@ -226,32 +198,33 @@ def asset_detail(
         contract_wasm_hash=row["wasm_hash"],
         total_collateral=str(row["total_collateral"]),
         backstop_credit=str(row["backstop_credit"]),
-        last_accrual_time=timestamp(row["last_accrual_time"]),
-        price=AssetPrice(
+        last_accrual_time=documents.timestamp(row["last_accrual_time"]),
+        price=documents.AssetPrice(
             oracle=row["oracle"],
             validity=row["price_reason"],
             value=_digits(row["oracle_price"]),
             decimals=row["oracle_decimals"],
             time=printed_time(row["price_timestamp"]),
         ),
-        rates=struct_of(AssetRates, {name: name for name in AssetRates.__struct_fields__}),
+        rates=struct_of(documents.AssetRates, {name: name for name in documents.AssetRates.__struct_fields__}),
         indexes=struct_of(
-            AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
+            documents.AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
         ),
         rate_model=[
-            RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
+            documents.RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit)
+            for item in parameters
         ],
         supply_compounding=module.coverage.supply_compounding,
         borrow_compounding=module.coverage.borrow_compounding,
         operations=shared(
-            AssetOperations,
+            documents.AssetOperations,
             market_status_meaning=module.statuses.get(row["market_status"]),
             pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
         ),
-        liquidity=shared(AssetLiquidity),
-        risk=shared(AssetRisk, spokes=list(spokes)),
+        liquidity=shared(documents.AssetLiquidity),
+        risk=shared(documents.AssetRisk, spokes=list(spokes)),
         rewards=shared(
-            AssetRewards,
+            documents.AssetRewards,
             supply_reward_expiration=printed_time(row["supply_reward_expiration"]),
             borrow_reward_expiration=printed_time(row["borrow_reward_expiration"]),
         ),
@@ -266,7 +239,7 @@ def printed_time(seconds: int | None) -> str | None:
     """The time of a price; an oracle may give one that cannot be written as a date."""
     if seconds is None or not 0 <= seconds <= MAX_TIMESTAMP_SECONDS:
         return None
-    return timestamp(seconds)
+    return documents.timestamp(seconds)
 
 
 # The documents over all markets: their list, the tokens, and the protocols' totals.
@@ -283,10 +256,10 @@ def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[R
     yield from map(file_of, token_documents(tables, first_seen))
 
 
-def market_list(tables: Tables) -> MarketList:
+def market_list(tables: Tables) -> documents.MarketList:
     """Every market that was read, in the order of the markets frame."""
     entries = [
-        MarketEntry(
+        documents.MarketEntry(
             market=row["market"],
             protocol=row["protocol"],
             version=row["version"],
@@ -298,22 +271,22 @@ def market_list(tables: Tables) -> MarketList:
         )
         for row in tables.markets.iter_rows(named=True)
     ]
-    return MarketList(observed_ledger=tables.ledger, data=entries)
+    return documents.MarketList(observed_ledger=tables.ledger, data=entries)
 
 
-def protocol_summary(tables: Tables) -> ProtocolSummary:
+def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
     """The counts and values of all markets, and of each protocol's. Sums are of any size."""
     by_protocol: dict[str, list[tuple[int, int | None]]] = {}
     for protocol, pool_count, tvl in tables.markets.select("protocol", "pool_count", "tvl_usd_cents").iter_rows():
         by_protocol.setdefault(protocol, []).append((pool_count, tvl))
     everything = [market for markets in by_protocol.values() for market in markets]
-    return ProtocolSummary(
+    return documents.ProtocolSummary(
         observed_ledger=tables.ledger,
         market_count=len(everything),
         pool_count=sum(count for count, _ in everything),
         tvl_usd_cents=total(value for _, value in everything),
         protocols=[
-            ProtocolTotals(
+            documents.ProtocolTotals(
                 protocol=protocol,
                 market_count=len(markets),
                 pool_count=sum(count for count, _ in markets),
@@ -324,7 +297,7 @@ def protocol_summary(tables: Tables) -> ProtocolSummary:
     )
 
 
-def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[TokenDocument]:
+def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[documents.TokenDocument]:
     """The document of each token that a pool of the pools frame has, ascending by address.
 
     Decimals are those that the token's contract gives; a market may compute with others, which stand in its pools.
@@ -333,13 +306,13 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[T
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
     for address, group in groupby(rows, key=itemgetter(0)):
         own = list(group)
-        references = [PoolReference(market, pool) for _, market, pool, _, _ in own]
+        references = [documents.PoolReference(market, pool) for _, market, pool, _, _ in own]
         symbol, decimals = own[0][3:]
         token = tables.tokens.get(address)
         if token is not None:
             symbol = token.symbol if token.symbol is not None else symbol
             decimals = token.decimals if token.decimals is not None else decimals
-        yield TokenDocument(
+        yield documents.TokenDocument(
             address=address,
             symbol=symbol,
             decimals=decimals,
@@ -363,16 +336,16 @@ def _digits(value: int | None) -> str | None:
 
 
 @cache
-def excluded_on(network: str) -> tuple[Excluded, ...]:
+def excluded_on(network: str) -> tuple[documents.Excluded, ...]:
     """What is left out on purpose on a network, by its name in the configuration."""
     text = files("exporter.deployments").joinpath("excluded.toml").read_text("utf-8")
-    listed = msgspec.convert(tomllib.loads(text), dict[str, tuple[Excluded, ...]])
+    listed = msgspec.convert(tomllib.loads(text), dict[str, tuple[documents.Excluded, ...]])
     return listed.get(network, ())
 
 
 def protocol_list(
     tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
-) -> ProtocolList:
+) -> documents.ProtocolList:
     """The document, from what a run read, the modules it read with, and the lists it began from.
 
     ``network`` is the name of a known network, or any other for one of which nothing is known. Protocols
@@ -386,7 +359,7 @@ def protocol_list(
     for name in sorted(modules):
         described, versions = modules[name].coverage, _versions(tables, name)
         data.append(
-            ProtocolCoverage(
+            documents.ProtocolCoverage(
                 protocol=name,
                 **{field: getattr(described, field) for field in described.__slots__},
                 market_count=sum(version.market_count for version in versions),
@@ -398,19 +371,19 @@ def protocol_list(
                 known_contracts=_known(deployments, name),
             )
         )
-    return ProtocolList(tables.ledger, data, list(excluded_on(network)))
+    return documents.ProtocolList(tables.ledger, data, list(excluded_on(network)))
 
 
-def _versions(tables: Tables, protocol: str) -> list[ContractVersion]:
+def _versions(tables: Tables, protocol: str) -> list[documents.ContractVersion]:
     rows = tables.markets.select("protocol", "version", "wasm_hash").iter_rows()
     counts = Counter((version, wasm_hash) for name, version, wasm_hash in rows if name == protocol)
     ordered = sorted(counts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-    return [ContractVersion(version, wasm_hash, count) for (version, wasm_hash), count in ordered]
+    return [documents.ContractVersion(version, wasm_hash, count) for (version, wasm_hash), count in ordered]
 
 
-def _known(deployments: Sequence[Deployment], protocol: str) -> list[KnownAddress]:
+def _known(deployments: Sequence[Deployment], protocol: str) -> list[documents.KnownAddress]:
     return [
-        KnownAddress(
+        documents.KnownAddress(
             deployment=deployment.label,
             role=contract.role,
             address=contract.address,

@@ -23,27 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 
-from exporter.tree.documents import (
-    AssetDetail,
-    AssetHistory,
-    AssetsPage,
-    ChangeList,
-    DataPackage,
-    Document,
-    HistoryManifest,
-    MarketList,
-    MarketSummary,
-    OpenApiDocument,
-    PoolsPage,
-    ProofList,
-    ProtocolList,
-    ProtocolSummary,
-    RunManifest,
-    SystemStatus,
-    TokenDocument,
-    TokenList,
-    TotalsHistory,
-)
+from exporter.tree import documents
 from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
@@ -119,7 +99,7 @@ class Family:
 
     template: str
     kind: FileKind | None
-    model: type[Document] | None = None
+    model: type[documents.Document] | None = None
     url: str | None = None
     sweep: Sweep
     aliased: bool = False
@@ -152,7 +132,7 @@ class Family:
 
 def _document(
     template: str,
-    model: type[Document] | None = None,
+    model: type[documents.Document] | None = None,
     url: str | None = None,
     operation: Operation | None = None,
     *,
@@ -184,8 +164,8 @@ def _totals(scope: str, folder: str, operation: Operation) -> tuple[Family, Fami
     said = {"scope": scope}
     default = f"{folder}/{DEFAULT_BUCKET}.json"
     return (
-        _document(default, TotalsHistory, f"/{folder}", operation, says=said | {"bucket": DEFAULT_BUCKET}),
-        _document(f"{folder}/{{bucket}}.json", TotalsHistory, f"/{folder}?bucket={{bucket}}", says=said),
+        _document(default, documents.TotalsHistory, f"/{folder}", operation, says=said | {"bucket": DEFAULT_BUCKET}),
+        _document(f"{folder}/{{bucket}}.json", documents.TotalsHistory, f"/{folder}?bucket={{bucket}}", says=said),
     )
 
 
@@ -205,21 +185,21 @@ def _totals_operation(
 PAGE = Family(
     template="v1/pages/{cursor}.json",
     kind=FileKind.PAGE,
-    model=AssetsPage,
+    model=documents.AssetsPage,
     url="/v1/assets?cursor={cursor}",
     sweep=Sweep.AFTER_RETENTION,
 )
 BUCKET_PAGE = Family(
     template="v1/buckets/{cursor}.json",
     kind=FileKind.PAGE,
-    model=AssetHistory,
+    model=documents.AssetHistory,
     url="/v1/assets/{market}/{pool}/history?cursor={cursor}",
     sweep=Sweep.NEVER,  # newest pages of any later run lead to it
 )
 TOTALS_PAGE = Family(
     template="v1/buckets/totals/{cursor}.json",
     kind=FileKind.PAGE,
-    model=TotalsHistory,
+    model=documents.TotalsHistory,
     url="/v1/protocol/summary/history?cursor={cursor}",  # and likewise for a market, a token and a protocol
     sweep=Sweep.NEVER,
 )
@@ -232,7 +212,7 @@ EVIDENCE = Family(
 POOLS_PAGE = Family(
     template="v1/pool-pages/{cursor}.json",
     kind=FileKind.PAGE,
-    model=PoolsPage,
+    model=documents.PoolsPage,
     url="/v1/pools?cursor={cursor}",
     sweep=Sweep.AFTER_RETENTION,
 )
@@ -240,7 +220,7 @@ OPEN = {"status": "open"}
 POOL_LISTS = (
     _document(
         "v1/pools/index.json",
-        PoolsPage,
+        documents.PoolsPage,
         "/v1/pools",
         Operation(
             "listPools",
@@ -252,26 +232,28 @@ POOL_LISTS = (
             ("invalid_parameter", "not_a_parameter_of_pools", "unknown_cursor"),
         ),
     ),
-    _document("v1/pools/open/index.json", PoolsPage, "/v1/pools?status=open", says=OPEN),
-    _document("v1/pools/protocol/{protocol}/index.json", PoolsPage, "/v1/pools?protocol={protocol}"),
+    _document("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open", says=OPEN),
+    _document("v1/pools/protocol/{protocol}/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}"),
     _document(
-        "v1/pools/protocol/{protocol}/open/index.json", PoolsPage, "/v1/pools?protocol={protocol}&status=open",
+        "v1/pools/protocol/{protocol}/open/index.json",
+        documents.PoolsPage,
+        "/v1/pools?protocol={protocol}&status=open",
         says=OPEN,
     ),
-)  # fmt: skip
+)
 TOKEN_LIST = _document(
     "v1/tokens.json",
-    TokenList,
+    documents.TokenList,
     "/v1/tokens",
     Operation("listTokens", "markets", "All tokens, with their best rates", "Best rates are those of open pools."),
 )
 YIELDS = _document("v1/yields/{yields}.json")
 """In the shape of another service: no model of ours."""
-EMPTY_PAGE = _document("v1/assets/empty.json", AssetsPage, says={"empty": ""})
+EMPTY_PAGE = _document("v1/assets/empty.json", documents.AssetsPage, says={"empty": ""})
 """Answers whatever filter matches nothing."""
 ASSET = _document(
     "v1/assets/{market}/{pool}.json",
-    AssetDetail,
+    documents.AssetDetail,
     "/v1/assets/{market}/{pool}",
     Operation(
         "getAsset",
@@ -284,12 +266,12 @@ ASSET = _document(
 )
 HISTORY = _document(
     "v1/assets/{market}/{pool}/history/{bucket}.json",
-    AssetHistory,
+    documents.AssetHistory,
     "/v1/assets/{market}/{pool}/history?bucket={bucket}",
 )
 MARKET = _document(
     "v1/markets/{market}.json",
-    MarketSummary,
+    documents.MarketSummary,
     "/v1/markets/{market}",
     Operation(
         "getMarket",
@@ -303,7 +285,7 @@ MARKET = _document(
 )
 TOKEN = _document(
     "v1/tokens/{address}.json",
-    TokenDocument,
+    documents.TokenDocument,
     "/v1/tokens/{address}",
     Operation(
         "getToken",
@@ -316,14 +298,14 @@ TOKEN = _document(
 )
 OPENAPI = _document(
     "v1/openapi.json",
-    OpenApiDocument,
+    documents.OpenApiDocument,
     operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
 )
 ERROR = _document("v1/errors/{status}.json", Problem, "/v1/errors/{status}")
 POINTER = Family(
     template="v1/system/status.json",
     kind=FileKind.POINTER,
-    model=SystemStatus,
+    model=documents.SystemStatus,
     url="/v1/system/status",
     sweep=Sweep.NEVER,
     aliased=True,
@@ -336,7 +318,7 @@ POINTER = Family(
 )
 RUN = _document(
     "v1/runs/{run_id}.json",
-    RunManifest,
+    documents.RunManifest,
     "/v1/runs/{run_id}",
     Operation(
         "getRun",
@@ -353,7 +335,7 @@ RUN_FILES = _document("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
 """The files of a run, as rows."""
 HISTORY_MANIFEST = _document(
     "v1/history.json",
-    HistoryManifest,
+    documents.HistoryManifest,
     "/v1/history",
     Operation(
         "getHistoryManifest",
@@ -365,7 +347,7 @@ HISTORY_MANIFEST = _document(
 )
 CHANGES = _document(
     "v1/changes.json",
-    ChangeList,
+    documents.ChangeList,
     "/v1/changes",
     Operation(
         "listChanges",
@@ -382,7 +364,7 @@ METRICS = _document("metrics.txt")
 LLMS = _document("llms.txt")
 PROOFS = _document(
     "v1/proofs.json",
-    ProofList,
+    documents.ProofList,
     "/v1/proofs",
     Operation(
         "listProofs",
@@ -400,7 +382,7 @@ LATEST_PARQUET = _document("v1/latest.parquet")
 """The Parquet file of the published run once more, under a name that stays."""
 DATA_PACKAGE = _document(
     "datapackage.json",
-    DataPackage,
+    documents.DataPackage,
     operation=Operation(
         "getDataPackage",
         "history",
@@ -432,7 +414,7 @@ FAMILIES = (
     # Pools, in pages.
     _document(
         "v1/assets/index.json",
-        AssetsPage,
+        documents.AssetsPage,
         "/v1/assets",
         Operation(
             "listAssets",
@@ -446,17 +428,23 @@ FAMILIES = (
         ),
         aliased=True,
     ),
-    _document("v1/assets/limit/{limit}.json", AssetsPage, "/v1/assets?limit={limit}"),
-    _document("v1/assets/market/{market}/index.json", AssetsPage, "/v1/assets?market={market}"),
-    _document("v1/assets/market/{market}/limit/{limit}.json", AssetsPage, "/v1/assets?market={market}&limit={limit}"),
-    _document("v1/assets/token/{token}/index.json", AssetsPage, "/v1/assets?token={token}"),
-    _document("v1/assets/token/{token}/limit/{limit}.json", AssetsPage, "/v1/assets?token={token}&limit={limit}"),
+    _document("v1/assets/limit/{limit}.json", documents.AssetsPage, "/v1/assets?limit={limit}"),
+    _document("v1/assets/market/{market}/index.json", documents.AssetsPage, "/v1/assets?market={market}"),
     _document(
-        "v1/assets/market/{market}/token/{token}/index.json", AssetsPage, "/v1/assets?market={market}&token={token}"
+        "v1/assets/market/{market}/limit/{limit}.json", documents.AssetsPage, "/v1/assets?market={market}&limit={limit}"
+    ),
+    _document("v1/assets/token/{token}/index.json", documents.AssetsPage, "/v1/assets?token={token}"),
+    _document(
+        "v1/assets/token/{token}/limit/{limit}.json", documents.AssetsPage, "/v1/assets?token={token}&limit={limit}"
+    ),
+    _document(
+        "v1/assets/market/{market}/token/{token}/index.json",
+        documents.AssetsPage,
+        "/v1/assets?market={market}&token={token}",
     ),
     _document(
         "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
-        AssetsPage,
+        documents.AssetsPage,
         "/v1/assets?market={market}&token={token}&limit={limit}",
     ),
     EMPTY_PAGE,
@@ -470,7 +458,7 @@ FAMILIES = (
     ASSET,
     _document(
         "v1/assets/{market}/{pool}/history/1d.json",
-        AssetHistory,
+        documents.AssetHistory,
         "/v1/assets/{market}/{pool}/history",
         Operation(
             "getAssetHistory",
@@ -513,7 +501,7 @@ FAMILIES = (
     # The other documents.
     _document(
         "v1/markets.json",
-        MarketList,
+        documents.MarketList,
         "/v1/markets",
         Operation(
             "listMarkets",
@@ -529,7 +517,7 @@ FAMILIES = (
     TOKEN,
     _document(
         "v1/protocol/summary.json",
-        ProtocolSummary,
+        documents.ProtocolSummary,
         "/v1/protocol/summary",
         Operation(
             "getProtocolSummary",
@@ -540,7 +528,7 @@ FAMILIES = (
     ),
     _document(
         "v1/protocols.json",
-        ProtocolList,
+        documents.ProtocolList,
         "/v1/protocols",
         Operation(
             "listProtocols",
@@ -609,7 +597,7 @@ LOG_PREFIX = LOG_COMMIT.prefix
 _LISTINGS = {
     ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")
     for family in FAMILIES
-    if family.model is AssetsPage and family.template.endswith("/index.json")
+    if family.model is documents.AssetsPage and family.template.endswith("/index.json")
 }
 
 
@@ -643,7 +631,7 @@ def family_of(key: str) -> Family | None:
     return None if found is None else found[0]
 
 
-def key_of(document: Document) -> str:
+def key_of(document: documents.Document) -> str:
     """The key of a document, told from its model and its fields; of any but pages, which are named by their bytes."""
     for family in _holding(type(document)):
         for name, said in family.says.items():
@@ -655,7 +643,7 @@ def key_of(document: Document) -> str:
 
 
 @cache
-def _holding(model: type[Document]) -> tuple[Family, ...]:
+def _holding(model: type[documents.Document]) -> tuple[Family, ...]:
     """The families of such documents that are no pages."""
     return tuple(family for family in FAMILIES if family.model is model and family.kind is not FileKind.PAGE)
 
@@ -732,7 +720,7 @@ def history_key(market: str, pool: str, bucket: str) -> str:
 
 def totals_key(scope: str, name: str, bucket: str) -> str:
     """The key of the newest document of a history of totals, in buckets of one length."""
-    return key_of(TotalsHistory(scope, name, bucket, 1, [], None))
+    return key_of(documents.TotalsHistory(scope, name, bucket, 1, [], None))
 
 
 def pools_key(protocol: str | None, *, only_open: bool) -> str:

@@ -16,31 +16,13 @@ from msgspec.structs import replace
 
 from exporter.errors import CheckError
 from exporter.tables import GATES
-from exporter.tree.documents import (
-    AssetDetail,
-    AssetHistory,
-    AssetsPage,
-    Document,
-    HistoryBucket,
-    HistoryManifest,
-    MarketList,
-    MarketSummary,
-    PoolsPage,
-    ProtocolSummary,
-    RunManifest,
-    SystemStatus,
-    TokenDocument,
-    TotalsBucket,
-    TotalsHistory,
-    encode,
-    page_token,
-)
+from exporter.tree import documents
 from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import Problem
 
 
-def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> str | None:
+def contradiction(document: documents.Document, names: Mapping[str, str], data: bytes) -> str | None:
     """What is wrong with a document that decodes, or None.
 
     Args:
@@ -52,51 +34,51 @@ def contradiction(document: Document, names: Mapping[str, str], data: bytes) -> 
         said = getattr(document, field, None)
         if said is not None and said != names.get(field, said):
             return f"$.{field} is {said}"
-    if "cursor" in names and page_token(data) != names["cursor"]:
-        return f"its content has the token {page_token(data)}"
+    if "cursor" in names and documents.page_token(data) != names["cursor"]:
+        return f"its content has the token {documents.page_token(data)}"
     match document:
-        case AssetsPage():
+        case documents.AssetsPage():
             return _page(document, names)
-        case PoolsPage():
+        case documents.PoolsPage():
             if any(names.get("protocol") not in (None, row.protocol) for row in document.data):
                 return "$.data has a row of another protocol"
             if names.get("status") == "open" and not all(row.can_supply for row in document.data):
                 return "$.data has a pool that is not open"
-        case AssetDetail():
+        case documents.AssetDetail():
             return _detail(document)
-        case AssetHistory() | TotalsHistory():
+        case documents.AssetHistory() | documents.TotalsHistory():
             return _history(document)
-        case MarketList():
+        case documents.MarketList():
             if any(later.market <= earlier.market for earlier, later in pairwise(document.data)):
                 return "$.data must ascend by market, each once"
             if any(entry.observed_ledger != document.observed_ledger for entry in document.data):
                 return "$.data has a market of another ledger"
-        case MarketSummary():
+        case documents.MarketSummary():
             if len(document.pools) > document.pool_count:
                 return f"$.pool_count is {document.pool_count}, but $.pools has {len(document.pools)}"
-        case TokenDocument():
+        case documents.TokenDocument():
             return _token(document)
-        case ProtocolSummary():
+        case documents.ProtocolSummary():
             return _summary(document)
-        case HistoryManifest():
+        case documents.HistoryManifest():
             for index, file in enumerate(document.files):
                 if file.url != f"../{file.key}":
                     return f"$.files[{index}].url does not lead to its key {file.key}"
         case Problem():
             if str(document.status) != names.get("status"):
                 return f"$.status is {document.status}"
-        case SystemStatus():
+        case documents.SystemStatus():
             for field in ("unread", "unpriced"):
                 count, listed = getattr(document, f"{field}_count"), len(getattr(document, field))
                 if count != listed:
                     return f"$.{field}_count is {count}, but $.{field} has {listed}"
-        case RunManifest():
+        case documents.RunManifest():
             if document.files_key != RUN_FILES.key(run_id=document.run_id):
                 return f"$.files_key is {document.files_key}"
     return None
 
 
-def _page(page: AssetsPage, names: Mapping[str, str]) -> str | None:
+def _page(page: documents.AssetsPage, names: Mapping[str, str]) -> str | None:
     if "empty" in names and (page.data or page.next_cursor is not None):
         return "$.data must be empty and $.next_cursor null"
     if "limit" in names and len(page.data) > int(names["limit"]):
@@ -108,7 +90,7 @@ def _page(page: AssetsPage, names: Mapping[str, str]) -> str | None:
     return None
 
 
-def _detail(detail: AssetDetail) -> str | None:
+def _detail(detail: documents.AssetDetail) -> str | None:
     price = detail.price
     liquidity = detail.liquidity
     parts = (
@@ -127,14 +109,14 @@ def _detail(detail: AssetDetail) -> str | None:
     return None
 
 
-def _history(history: AssetHistory | TotalsHistory) -> str | None:
-    buckets: Sequence[HistoryBucket | TotalsBucket] = history.data
+def _history(history: documents.AssetHistory | documents.TotalsHistory) -> str | None:
+    buckets: Sequence[documents.HistoryBucket | documents.TotalsBucket] = history.data
     for index, bucket in enumerate(buckets):
         if bucket.end_time <= bucket.start_time:
             return f"$.data[{index}].end_time is not after its start_time"
         if bucket.last_ledger < bucket.first_ledger:
             return f"$.data[{index}].last_ledger is below its first_ledger"
-        wrong = _pool_bucket(bucket) if isinstance(bucket, HistoryBucket) else _totals_bucket(bucket)
+        wrong = _pool_bucket(bucket) if isinstance(bucket, documents.HistoryBucket) else _totals_bucket(bucket)
         if wrong:
             return f"$.data[{index}]{wrong}"
     for earlier, later in pairwise(buckets):
@@ -145,7 +127,7 @@ def _history(history: AssetHistory | TotalsHistory) -> str | None:
     return None
 
 
-def _pool_bucket(bucket: HistoryBucket) -> str | None:
+def _pool_bucket(bucket: documents.HistoryBucket) -> str | None:
     if bucket.priced_count > bucket.observation_count:
         return ".priced_count is above its observation_count"
     priced = bucket.priced_count > 0
@@ -154,7 +136,7 @@ def _pool_bucket(bucket: HistoryBucket) -> str | None:
     return None
 
 
-def _totals_bucket(bucket: TotalsBucket) -> str | None:
+def _totals_bucket(bucket: documents.TotalsBucket) -> str | None:
     if not bucket.priced_count <= bucket.pool_count >= bucket.market_count:
         return ".pool_count is below its priced_count or its market_count"
     priced = bucket.priced_count > 0
@@ -166,7 +148,7 @@ def _totals_bucket(bucket: TotalsBucket) -> str | None:
     return None
 
 
-def _token(token: TokenDocument) -> str | None:
+def _token(token: documents.TokenDocument) -> str | None:
     places = [(pool.market, pool.pool) for pool in token.pools]
     if any(later <= earlier for earlier, later in pairwise(places)):
         return "$.pools must ascend by market and pool, each once"
@@ -175,7 +157,7 @@ def _token(token: TokenDocument) -> str | None:
     return None
 
 
-def _summary(summary: ProtocolSummary) -> str | None:
+def _summary(summary: documents.ProtocolSummary) -> str | None:
     for field in ("market_count", "pool_count"):
         total, parts = getattr(summary, field), sum(getattr(part, field) for part in summary.protocols)
         if total != parts:
@@ -190,13 +172,13 @@ def _summary(summary: ProtocolSummary) -> str | None:
 _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMILIES if family.model is not None}
 
 
-def file_of(document: Document) -> RenderedFile:
+def file_of(document: documents.Document) -> RenderedFile:
     """The file of any document but a page, for a stream that the checker of the whole tree reads back."""
     key = key_of(document)
-    return RenderedFile(key, encode(document), kind_of(key), document=document)
+    return RenderedFile(key, documents.encode(document), kind_of(key), document=document)
 
 
-def render_document(document: Document) -> RenderedFile:
+def render_document(document: documents.Document) -> RenderedFile:
     """The file of any document but a page, read back. CheckError when it breaks a constraint of its model."""
     return read_back(file_of(document))
 
@@ -207,7 +189,7 @@ def read_back(file: RenderedFile) -> RenderedFile:
     return replace(file, document=None)
 
 
-def parse_back(key: str, data: bytes, written: Struct | None = None) -> Document:
+def parse_back(key: str, data: bytes, written: Struct | None = None) -> documents.Document:
     """Decode a file with its model and check it against its key, and against what was written, if that is known.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
@@ -217,10 +199,10 @@ def parse_back(key: str, data: bytes, written: Struct | None = None) -> Document
     if found is None or (model := found[0].model) is None:
         raise CheckError(f"{key}: no document has such a key")
     try:
-        document: Document = _DECODERS[model].decode(data)
+        document: documents.Document = _DECODERS[model].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
-    if encode(document) != data:
+    if documents.encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
     if written is not None and document != written:
         raise CheckError(f"{key}: reads back as another document than was written")

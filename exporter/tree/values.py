@@ -29,24 +29,33 @@ BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
 
 DEFAULT_BUCKET = "1d"
 
+
+def _text(
+    pattern: str, description: str, *examples: str, lengths: tuple[int | None, int | None] = (None, None)
+) -> Meta:
+    """What the API's description says of a text, all of which is of the pattern: its least and its greatest length."""
+    return Meta(
+        pattern=f"^{pattern}$", min_length=lengths[0], max_length=lengths[1], description=description,
+        examples=list(examples) or None,
+    )  # fmt: skip
+
+
 ContractAddress: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern=f"^{CONTRACT}$",
-        min_length=56,
-        max_length=56,
-        description="A contract's address as a strkey.",
-        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
+    _text(
+        CONTRACT,
+        "A contract's address as a strkey.",
+        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
+        lengths=(56, 56),
     ),
 ]
 PoolId: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern=f"^{POOL}$",
-        min_length=1,
-        max_length=128,
-        description="The pool's id inside its market; the token's address wherever a market has one pool a token.",
-        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
+    _text(
+        POOL,
+        "The pool's id inside its market; the token's address wherever a market has one pool a token.",
+        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
+        lengths=(1, 128),
     ),
 ]
 TokenSymbol: TypeAlias = Annotated[
@@ -73,97 +82,75 @@ BasisPoints: TypeAlias = Annotated[
 ]
 Amount: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^(0|[1-9][0-9]*)$",
-        description="An amount in base units of the token, an exact integer in digits. Never negative.",
-        examples=["126430667051058"],
+    _text(
+        "(0|[1-9][0-9]*)",
+        "An amount in base units of the token, an exact integer in digits. Never negative.",
+        "126430667051058",
     ),
 ]
 Price: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$",
-        description="The price of one whole token in USD by the market's own oracle, with all of its decimals.",
-        examples=["1.00000000000000"],
+    _text(
+        r"(0|[1-9][0-9]*)(\.[0-9]+)?",
+        "The price of one whole token in USD by the market's own oracle, with all of its decimals.",
+        "1.00000000000000",
     ),
 ]
 UsdCents: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^(0|[1-9][0-9]*)$",
-        description="Money in US cents, an exact integer in digits, rounded down. Never negative.",
-        examples=["329670245"],
+    _text(
+        "(0|[1-9][0-9]*)", "Money in US cents, an exact integer in digits, rounded down. Never negative.", "329670245"
     ),
 ]
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
 Count: TypeAlias = Annotated[int, Meta(ge=0, description="A count.", examples=[12])]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, description="A count above zero.", examples=[50])]
 Version: TypeAlias = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[1])]
-Digest: TypeAlias = Annotated[
-    str, Meta(pattern="^[0-9a-f]{64}$", min_length=64, max_length=64, description="SHA-256 in lowercase hex digits.")
-]
+Digest: TypeAlias = Annotated[str, _text("[0-9a-f]{64}", "SHA-256 in lowercase hex digits.", lengths=(64, 64))]
 ConfigHash: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^[0-9a-f]{16}$",
-        min_length=16,
-        max_length=16,
-        description="The start of SHA-256 over the market's configuration in the ledger, in lowercase hex digits.",
-        examples=["0f1e2d3c4b5a6978"],
+    _text(
+        "[0-9a-f]{16}",
+        "The start of SHA-256 over the market's configuration in the ledger, in lowercase hex digits.",
+        "0f1e2d3c4b5a6978",
+        lengths=(16, 16),
     ),
 ]
-RunId: TypeAlias = Annotated[
-    str, Meta(pattern=f"^{RUN_ID}$", min_length=1, max_length=128, description="The id of a run.")
-]
+RunId: TypeAlias = Annotated[str, _text(RUN_ID, "The id of a run.", lengths=(1, 128))]
 ObjectKey: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern=f"^{KEY_SEGMENT}(/{KEY_SEGMENT})*$",
-        max_length=MAX_KEY_BYTES,
-        description="The key of a file, relative to the root of the tree.",
-        examples=["v1/assets/index.json"],
+    _text(
+        f"{KEY_SEGMENT}(/{KEY_SEGMENT})*",
+        "The key of a file, relative to the root of the tree.",
+        "v1/assets/index.json",
+        lengths=(None, MAX_KEY_BYTES),
     ),
 ]
 Timestamp: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
-        min_length=20,
-        max_length=20,
-        description="A time in UTC, to the second (RFC 3339).",
-        examples=["2026-11-21T10:55:00Z"],
+    _text(
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+        "A time in UTC, to the second (RFC 3339).",
+        "2026-11-21T10:55:00Z",
+        lengths=(20, 20),
     ),
 ]
 Cursor: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=f"^{CURSOR}$",
-        max_length=128,
-        description="The opaque cursor of the next page, for the `?cursor=` of the same path.",
-    ),
+    str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
 ProtocolName: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=f"^{PROTOCOL}$",
-        min_length=1,
-        max_length=64,
-        description="The lending protocol's short name.",
-        examples=["blend"],
-    ),
+    str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))
 ]
 Reason: TypeAlias = Annotated[
     str, Meta(min_length=1, description="Why, as a fixed word that a program can tell apart.", examples=["archived"])
 ]
-FileKindName: TypeAlias = Annotated[
-    str, Meta(pattern=f"^({'|'.join(FileKind)})$", description="What may happen to the file later.")
-]
+FileKindName: TypeAlias = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
 FixedPoint: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^(0|-?[1-9][0-9]*)$",
-        description="An exact integer in digits, to be divided by 10 to the power of the `decimals` beside it.",
-        examples=["1095073860"],
+    _text(
+        "(0|-?[1-9][0-9]*)",
+        "An exact integer in digits, to be divided by 10 to the power of the `decimals` beside it.",
+        "1095073860",
     ),
 ]
 Scale: TypeAlias = Annotated[
@@ -171,71 +158,47 @@ Scale: TypeAlias = Annotated[
 ]
 Compounding: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^(simple|[1-9][0-9]*)$",
-        description="How the yield follows from the annual rate: `simple` is the rate itself, not compounded; a number "
+    _text(
+        "(simple|[1-9][0-9]*)",
+        "How the yield follows from the annual rate: `simple` is the rate itself, not compounded; a number "
         "is how many times a year the rate is compounded, each time for that part of the year.",
-        examples=["365", "simple"],
+        "365",
+        "simple",
     ),
 ]
-RiskScope: TypeAlias = Annotated[
-    str, Meta(pattern="^(market|reserve|spoke)$", description="What a risk parameter holds for.", examples=["reserve"])
-]
+RiskScope: TypeAlias = Annotated[str, _text("(market|reserve|spoke)", "What a risk parameter holds for.", "reserve")]
 LiquidationKind: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^(fixed|range|auction|dynamic)$",
-        description="How a liquidator's bonus comes about.",
-        examples=["auction"],
-    ),
+    str, _text("(fixed|range|auction|dynamic)", "How a liquidator's bonus comes about.", "auction")
 ]
 RewardReasonName: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=f"^({'|'.join(RewardReason)})$",
-        description="`valid`, or why a reward is 0 or its yield null.",
-        examples=["valid", "expired"],
-    ),
+    str, _text(f"({'|'.join(RewardReason)})", "`valid`, or why a reward is 0 or its yield null.", "valid", "expired")
 ]
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
-BucketName: TypeAlias = Annotated[
-    str,
-    Meta(pattern=f"^({'|'.join(BUCKET_NAMES)})$", description="The length of the buckets.", examples=["1d"]),
-]
+BucketName: TypeAlias = Annotated[str, _text(f"({'|'.join(BUCKET_NAMES)})", "The length of the buckets.", "1d")]
 Change: TypeAlias = Annotated[
     int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A difference in basis points.", examples=[-12])
 ]
 CentsChange: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern="^(0|-?[1-9][0-9]*)$",
-        description="A difference of money in US cents, an exact integer in digits.",
-        examples=["-1204500"],
-    ),
+    str, _text("(0|-?[1-9][0-9]*)", "A difference of money in US cents, an exact integer in digits.", "-1204500")
 ]
-PeriodName: TypeAlias = Annotated[
-    str, Meta(pattern="^(24h|7d|30d)$", description="A day, a week, or 30 days.", examples=["7d"])
-]
-Scope: TypeAlias = Annotated[
-    str,
-    Meta(pattern="^(market|token|protocol|network)$", description="What a total is of.", examples=["market"]),
-]
+PeriodName: TypeAlias = Annotated[str, _text("(24h|7d|30d)", "A day, a week, or 30 days.", "7d")]
+Scope: TypeAlias = Annotated[str, _text("(market|token|protocol|network)", "What a total is of.", "market")]
 ScopeId: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern=f"^{PROTOCOL}$",
-        max_length=64,
-        description="The address of the market or token, the protocol's name, or `network`.",
-        examples=["CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"],
+    _text(
+        PROTOCOL,
+        "The address of the market or token, the protocol's name, or `network`.",
+        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
+        lengths=(None, 64),
     ),
 ]
 FileReference: TypeAlias = Annotated[
     str,
-    Meta(
-        pattern="^\\.\\./[A-Za-z0-9_=~+@,./-]+$",
-        max_length=1024,
-        description="A relative reference to a file, to be resolved against the URL of the document (RFC 3986).",
-        examples=["../history/pools/date=2026-11-21/65000000.parquet"],
+    _text(
+        "\\.\\./[A-Za-z0-9_=~+@,./-]+",
+        "A relative reference to a file, to be resolved against the URL of the document (RFC 3986).",
+        "../history/pools/date=2026-11-21/65000000.parquet",
+        lengths=(None, 1024),
     ),
 ]
 

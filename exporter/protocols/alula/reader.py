@@ -11,20 +11,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.alula.layout import (
-    FROZEN,
-    POOL_NUMBERS,
-    VERSION,
-    MarketInstance,
-    PoolEntry,
-    config_hash,
-    decode_instance,
-    decode_pool,
-    decode_pool_list,
-    market_keys,
-    pool_key,
-    record_key,
-)
+from exporter.protocols.alula import layout
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live
@@ -34,7 +21,7 @@ NAME = "alula"
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *POOL_NUMBERS,
+    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *layout.POOL_NUMBERS,
     *TERM_COLUMNS, *FARM_COLUMNS,
 )  # fmt: skip
 
@@ -45,35 +32,37 @@ class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments
-        self.instances: dict[str, MarketInstance] = {}
+        self.instances: dict[str, layout.MarketInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
-        self.pools: dict[tuple[str, str], PoolEntry] = {}
+        self.pools: dict[tuple[str, str], layout.PoolEntry] = {}
 
     def take_market(self, market: str, entries: Entries) -> None:
         """Decode a market's instance and list of pools, or say why it is not read."""
-        instance_entry, list_entry = (entries[key] for key in market_keys(market))
+        instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
             return
         assert instance_entry is not None  # or it would not be usable
         try:
-            instance = decode_instance(instance_entry)
-            self.members[market] = decode_pool_list(list_entry)
+            instance = layout.decode_instance(instance_entry)
+            self.members[market] = layout.decode_pool_list(list_entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        if list_entry is None and instance.status != FROZEN:
+        if list_entry is None and instance.status != layout.FROZEN:
             del self.members[market]
             self.unread(
                 market, None, "absent", f"the market is {instance.status} and has no list of pools; only one lacks it "
-                f"that has just been deployed, and is {FROZEN}",
+                f"that has just been deployed, and is {layout.FROZEN}",
             )  # fmt: skip
             return
-        self.check_code(market, instance.wasm_hash, self.deployments, VERSION)
+        self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
         """See whether the manager that a market names has a record of it. It is read in any case."""
-        if manager is not None and entries[record_key(manager, market)] is not None:  # an archived one says so, too
+        if (
+            manager is not None and entries[layout.record_key(manager, market)] is not None
+        ):  # an archived one says so, too
             self.reading.verified[market] = manager
         else:
             self.notice(
@@ -84,16 +73,16 @@ class _Reader(Collector):
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a market's pools; one that cannot be read does not cost the others."""
         instance, members = self.instances[market], self.members[market]
-        pool_entries = [entries[pool_key(market, pool)] for pool in members]
+        pool_entries = [entries[layout.pool_key(market, pool)] for pool in members]
         self.reading.markets.append(
             Market(
                 address=market,
                 protocol=NAME,
-                version=VERSION,
+                version=layout.VERSION,
                 name=instance.name,
                 status=instance.status,
                 oracle=instance.oracle,
-                config_hash=config_hash(instance, members, pool_entries),
+                config_hash=layout.config_hash(instance, members, pool_entries),
                 wasm_hash=instance.wasm_hash,
                 members=members,
             )
@@ -105,7 +94,7 @@ class _Reader(Collector):
 
     def take_pool(self, market: str, pool: str, entry: Entry) -> None:
         """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
-        decoded = decode_pool(entry)
+        decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market, pool] = decoded
@@ -162,16 +151,16 @@ async def read_markets(
     """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    entries = await view.read([key for market in markets for key in market_keys(market)])
+    entries = await view.read([key for market in markets for key in layout.market_keys(market)])
     for market in markets:
         reader.take_market(market, entries)
 
     members = [(market, pool) for market in reader.instances for pool in reader.members[market]]
-    pool_keys = [pool_key(*member) for member in members]
+    pool_keys = [layout.pool_key(*member) for member in members]
     # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
     guessed = dict.fromkeys(instance_key(pool) for _, pool in members)
     managers = {market: instance.manager for market, instance in reader.instances.items() if instance.manager}
-    records = [record_key(manager, market) for market, manager in managers.items()]
+    records = [layout.record_key(manager, market) for market, manager in managers.items()]
     entries = await view.read([*records, *pool_keys, *guessed])
     for market in reader.instances:
         reader.verify(market, managers.get(market), entries)

@@ -12,21 +12,9 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
-from exporter.protocols.blend.layout import (
-    SETUP,
-    PoolInstance,
-    config_hash,
-    decode_instance,
-    decode_reserve,
-    decode_reserve_list,
-    form_of_reserve,
-    market_keys,
-    reserve_config_key,
-    reserve_data_key,
-    shown_parameters,
-)
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector
 
@@ -67,7 +55,7 @@ class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.reading = BlendReading(NAME, columns=self.reading.columns)
-        self.instances: dict[str, PoolInstance] = {}
+        self.instances: dict[str, layout.PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
         self.planned: set[str] = set()
         """Markets that said at some time what their reserves are to be paid."""
@@ -96,23 +84,23 @@ class _Reader(Collector):
     def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
         """Decode a market's instance and list of reserves, or say why it is not read."""
         market = candidate.address
-        instance_entry, list_entry = (entries[key] for key in market_keys(market))
+        instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if instance_entry is not None and not self.accepts(candidate, entries, records):
             return
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
         assert instance_entry is not None  # or it would not be usable
         try:
-            instance = decode_instance(instance_entry)
-            self.assets[market] = decode_reserve_list(list_entry)
+            instance = layout.decode_instance(instance_entry)
+            self.assets[market] = layout.decode_reserve_list(list_entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        if list_entry is None and instance.status != SETUP:
+        if list_entry is None and instance.status != layout.SETUP:
             del self.assets[market]
             self.unread(
                 market, None, "absent", f"the market is {instance.status} and has no list of reserves, which only one "
-                f"in {SETUP} lacks",
+                f"in {layout.SETUP} lacks",
             )  # fmt: skip
             return
         if not instance.known_code:
@@ -124,7 +112,7 @@ class _Reader(Collector):
     def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
         instance, assets = self.instances[market], self.assets[market]
-        configs = [entries[reserve_config_key(market, asset)] for asset in assets]
+        configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
         self.reading.markets.append(
             Market(
                 address=market,
@@ -133,13 +121,13 @@ class _Reader(Collector):
                 name=instance.name,
                 status=instance.status,
                 oracle=instance.oracle,
-                config_hash=config_hash(instance, assets, configs),
+                config_hash=layout.config_hash(instance, assets, configs),
                 wasm_hash=instance.wasm_hash,
                 members=assets,
             )
         )
         for asset, config in zip(assets, configs, strict=True):
-            data = entries[reserve_data_key(market, asset)]
+            data = entries[layout.reserve_data_key(market, asset)]
             for entry, what in ((config, "ResConfig"), (data, "ResData")):
                 if entry is None:
                     self.unread(market, asset, "absent", f"the reserve's {what} entry is missing")
@@ -178,8 +166,8 @@ class _Reader(Collector):
         assert data is not None
         instance = self.instances[market]
         try:
-            form = form_of_reserve(config)
-            reserve = decode_reserve(config, data)
+            form = layout.form_of_reserve(config)
+            reserve = layout.decode_reserve(config, data)
         except DecodeError as error:
             self.unread(market, asset, "undecodable", str(error))
             return
@@ -203,7 +191,7 @@ class _Reader(Collector):
                 **emissions,
             }
         )
-        self.reading.parameters[market, asset] = shown_parameters(instance, config)
+        self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
 
 
 async def read_pools(
@@ -249,8 +237,8 @@ async def read_pools(
     insurance = Insurance(reader.instances, entries)
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
     tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
-    busy_first = [*insurance.busy_keys(), *(reserve_data_key(*reserve) for reserve in reserves)]
-    quiet = [reserve_config_key(*reserve) for reserve in reserves]
+    busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
+    quiet = [layout.reserve_config_key(*reserve) for reserve in reserves]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
     states, reader.reading.tokens = await _read_together(view, busy_first + quiet, kept, tokens)
     for market in reader.instances:
@@ -270,7 +258,7 @@ def _shown(addresses: Sequence[str]) -> str:
 
 
 def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
-    return [key for market in markets for key in market_keys(market)]
+    return [key for market in markets for key in layout.market_keys(market)]
 
 
 def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
@@ -279,7 +267,7 @@ def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
     for market in markets:
         entry = entries[instance_key(market)]
         try:
-            backstop = None if entry is None else decode_instance(entry).backstop
+            backstop = None if entry is None else layout.decode_instance(entry).backstop
         except DecodeError:  # said when the market is taken
             continue
         if backstop is not None and instance_key(backstop) not in entries:

@@ -14,30 +14,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, live
-from exporter.protocols.k2 import prices
-from exporter.protocols.k2.layout import (
-    MODEL_FIELDS,
-    PRICE_DECIMALS,
-    RESERVE_NUMBERS,
-    VERSION,
-    ReserveConfiguration,
-    ReserveEntry,
-    RouterInstance,
-    config_hash,
-    debt_ceiling_key,
-    decode_a_token,
-    decode_debt_ceiling,
-    decode_debt_token,
-    decode_rate_model,
-    decode_reserve,
-    decode_reserve_list,
-    decode_router,
-    rate_model_keys,
-    reserve_configuration,
-    reserve_key,
-    router_keys,
-    shown_parameters,
-)
+from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
 from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of, reward_list_key
 
@@ -52,7 +29,7 @@ Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "a_token", "debt_token",
-    *RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS, *TERM_COLUMNS, "cash",
+    *layout.RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *layout.MODEL_FIELDS, *TERM_COLUMNS, "cash",
     "supply_emissions", "borrow_emissions",
 )  # fmt: skip
 
@@ -64,16 +41,16 @@ class _Reader(Collector):
         super().__init__(NAME, candidates, COLUMNS)
         self.known = {contract.address: contract for item in deployments for contract in item.contracts}
         self.deployments = deployments
-        self.routers: dict[str, RouterInstance] = {}
+        self.routers: dict[str, layout.RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
-        self.reserves: dict[tuple[str, str], ReserveEntry] = {}
+        self.reserves: dict[tuple[str, str], layout.ReserveEntry] = {}
         self.failures: dict[tuple[str, str], UnreadError | DecodeError] = {}
         self.balances: Mapping[tuple[str, str], Balance] = {}
         self.emissions: Mapping[str, Emissions] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
         """Decode a router's instance and list of reserves, or say why it is not read."""
-        instance_entry, list_entry = (entries[key] for key in router_keys(market))
+        instance_entry, list_entry = (entries[key] for key in layout.router_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
         assert instance_entry is not None  # or it would not be usable
@@ -82,19 +59,19 @@ class _Reader(Collector):
             self.unread(market, None, "absent", detail)
             return
         try:
-            router = decode_router(instance_entry)
-            self.members[market] = decode_reserve_list(list_entry)
+            router = layout.decode_router(instance_entry)
+            self.members[market] = layout.decode_reserve_list(list_entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        self.check_code(market, router.wasm_hash, self.deployments, VERSION)
+        self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
         self.routers[market] = router
 
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
         """Decode what the router has of a reserve; it says where the rest is."""
         try:
-            self.reserves[market, asset] = decode_reserve(
-                live(entries[reserve_key(market, asset)], "the reserve's RDATA entry")
+            self.reserves[market, asset] = layout.decode_reserve(
+                live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry")
             )
         except (UnreadError, DecodeError) as error:
             self.failures[market, asset] = error
@@ -106,7 +83,7 @@ class _Reader(Collector):
             yield balance_key(asset, reserve.a_token)
             yield instance_key(reserve.debt_token)
         for (_, asset), reserve in self.reserves.items():
-            yield from rate_model_keys(reserve.rate_contract, asset)
+            yield from layout.rate_model_keys(reserve.rate_contract, asset)
 
     def take_market(self, market: str, entries: Entries) -> None:
         """Append a market and its reserves; one reserve that cannot be read does not cost the others."""
@@ -125,11 +102,11 @@ class _Reader(Collector):
             Market(
                 address=market,
                 protocol=NAME,
-                version=VERSION,
+                version=layout.VERSION,
                 name=name,
                 status=status,
                 oracle=router.oracle,
-                config_hash=config_hash(
+                config_hash=layout.config_hash(
                     router, [(asset, self.configuration_of(market, asset, entries)) for asset in members]
                 ),
                 wasm_hash=router.wasm_hash,
@@ -137,35 +114,37 @@ class _Reader(Collector):
             )
         )
 
-    def configuration_of(self, market: str, asset: str, entries: Entries) -> ReserveConfiguration | None:
+    def configuration_of(self, market: str, asset: str, entries: Entries) -> layout.ReserveConfiguration | None:
         """A reserve's configuration, whatever of its totals can be read; None where it cannot be told."""
-        reserve, entry = self.reserves.get((market, asset)), entries[reserve_key(market, asset)]
+        reserve, entry = self.reserves.get((market, asset)), entries[layout.reserve_key(market, asset)]
         if reserve is None or entry is None:
             return None
         try:
-            model = decode_rate_model(*(entries[key] for key in rate_model_keys(reserve.rate_contract, asset)))
+            model = layout.decode_rate_model(
+                *(entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
+            )
         except DecodeError:
             return None
-        return reserve_configuration(entry, model)
+        return layout.reserve_configuration(entry, model)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
         """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserves[market, asset]
         a_token = live(entries[instance_key(reserve.a_token)], f"the reserve's aToken {reserve.a_token}")
         debt_token = live(entries[instance_key(reserve.debt_token)], f"the reserve's debt token {reserve.debt_token}")
-        own, shared = (entries[key] for key in rate_model_keys(reserve.rate_contract, asset))
+        own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
         rates = (own, "the reserve's APARAMS entry")
         if own is None:
             rates = (shared, f"the reserve's rate contract {reserve.rate_contract}")
         live(*rates)
-        supply, debt = decode_a_token(a_token), decode_debt_token(debt_token)
-        model = decode_rate_model(own, shared)
+        supply, debt = layout.decode_a_token(a_token), layout.decode_debt_token(debt_token)
+        model = layout.decode_rate_model(own, shared)
         for state, what in ((supply, f"aToken {reserve.a_token}"), (debt, f"debt token {reserve.debt_token}")):
             if (state.router, state.asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
                 raise UnreadError("inconsistent", detail)
-        ceiling = decode_debt_ceiling(entries[debt_ceiling_key(market, asset)])
-        self.reading.parameters[market, asset] = shown_parameters(reserve, model, ceiling)
+        ceiling = layout.decode_debt_ceiling(entries[layout.debt_ceiling_key(market, asset)])
+        self.reading.parameters[market, asset] = layout.shown_parameters(reserve, model, ceiling)
         router, balance = self.routers[market], self.balances[asset, reserve.a_token]
         numbers = reserve.numbers
         free = supply.scaled * numbers["liquidity_index"] - debt.scaled * numbers["variable_borrow_index"]
@@ -222,7 +201,7 @@ class _Reader(Collector):
         other = {
             router.oracle: router.price_decimals
             for router in self.routers.values()
-            if router.price_decimals != PRICE_DECIMALS
+            if router.price_decimals != layout.PRICE_DECIMALS
         }
         self.reading.quotes = {
             pair: quote
@@ -230,7 +209,8 @@ class _Reader(Collector):
             else replace(
                 quote,
                 price=None,
-                failure=f"the oracle's prices have {other[pair[0]]} decimals, not the {PRICE_DECIMALS} that are known",
+                failure=f"the oracle's prices have {other[pair[0]]} decimals, not the {layout.PRICE_DECIMALS} that "
+                "are known",
             )
             for pair, quote in quotes.items()
         }
@@ -248,7 +228,7 @@ async def read_markets(
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)
     markets = sorted({candidate.address for candidate in candidates})
-    entries = dict(await view.read([key for market in markets for key in router_keys(market)]))
+    entries = dict(await view.read([key for market in markets for key in layout.router_keys(market)]))
     for market in markets:
         reader.take_router(market, entries)
 
@@ -256,7 +236,7 @@ async def read_markets(
     guessed = _listed_keys(reader.routers, reader.members, own)
     entries |= await view.read(
         [
-            *(key for reserve in reserves for key in (reserve_key(*reserve), debt_ceiling_key(*reserve))),
+            *(key for reserve in reserves for key in (layout.reserve_key(*reserve), layout.debt_ceiling_key(*reserve))),
             *guessed,
             *(instance_key(asset) for _, asset in reserves),
         ]
@@ -282,7 +262,9 @@ async def read_markets(
 
 
 def _listed_keys(
-    routers: Mapping[str, RouterInstance], members: Mapping[str, tuple[str, ...]], deployments: Sequence[Deployment]
+    routers: Mapping[str, layout.RouterInstance],
+    members: Mapping[str, tuple[str, ...]],
+    deployments: Sequence[Deployment],
 ) -> Iterator[bytes]:
     """The keys that the reserves of listed routers will name, where everything is as the lists have it."""
     for deployment in deployments:
@@ -293,4 +275,4 @@ def _listed_keys(
             yield from (instance_key(token) for token in deployment.addresses(role))
         for rate_contract in deployment.addresses(RATE_CONTRACT):
             for asset in assets:
-                yield from rate_model_keys(rate_contract, asset)
+                yield from layout.rate_model_keys(rate_contract, asset)

@@ -18,39 +18,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector
-from exporter.protocols.peridot.layout import (
-    CONTROLLER_ENTRIES,
-    MODEL_ENTRIES,
-    NOT_PAUSED,
-    NUMBERED_ENTRIES,
-    PAUSES,
-    SCALE,
-    SPEEDS,
-    USUAL_AGE_MULTIPLIER,
-    VERSION,
-    BoostRule,
-    Controller,
-    Entries,
-    Vault,
-    archived_entry,
-    collateral_factor_key,
-    config_hash,
-    controller_keys,
-    decode_amount,
-    decode_collateral_factor,
-    decode_controller,
-    decode_model,
-    decode_oracle_symbol,
-    decode_speed,
-    decode_vault,
-    entry_keys,
-    fixed_curve,
-    oracle_symbol_key,
-    shown_parameters,
-    shown_pauses,
-    speed_keys,
-    vault_keys,
-)
+from exporter.protocols.peridot import layout
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 
 NAME = "peridot"
@@ -73,7 +41,7 @@ Balances = Mapping[tuple[str, str], Balance]
 class PeridotReading(ProtocolReading):
     """What was read, with the controllers: what they have paused ends by itself."""
 
-    controllers: dict[str, Controller] = field(default_factory=dict)
+    controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
     def settle(self, close_time: int) -> None:
         """Say of markets and pools what is paused at the close time."""
@@ -85,7 +53,7 @@ class PeridotReading(ProtocolReading):
         statuses = {market.address: market.status for market in self.markets}
         columns["market_status"] = [statuses[str(market)] for market in columns["market"]]
         for key, shown in self.parameters.items():
-            pauses = shown_pauses(self.controllers[key[0]], key[1], close_time)
+            pauses = layout.shown_pauses(self.controllers[key[0]], key[1], close_time)
             names = {pause.name for pause in pauses}
             self.parameters[key] = (*(item for item in shown if item.name not in names), *pauses)
 
@@ -94,9 +62,9 @@ class PeridotReading(ProtocolReading):
 class _Found:
     """A market on the way: its controller, the vaults that somebody names, and those that were decoded."""
 
-    controller: Controller
+    controller: layout.Controller
     vaults: tuple[str, ...] = ()
-    decoded: dict[str, Vault] = field(default_factory=dict)
+    decoded: dict[str, layout.Vault] = field(default_factory=dict)
 
 
 class _Reader(Collector):
@@ -119,35 +87,35 @@ class _Reader(Collector):
             if candidate.pool is not None:
                 vaults[candidate.pool] = None
 
-    def take_market(self, market: str, entries: Entries) -> None:
+    def take_market(self, market: str, entries: layout.Entries) -> None:
         """Decode a controller, or say why its market is not read."""
         instance = entries[instance_key(market)]
-        (listed,) = entry_keys(market, ("SupportedMarkets",))
+        (listed,) = layout.entry_keys(market, ("SupportedMarkets",))
         if not self.market_is_usable(market, instance, entries[listed], "list of vaults"):
             return
-        archived = archived_entry(market, CONTROLLER_ENTRIES, entries)
+        archived = layout.archived_entry(market, layout.CONTROLLER_ENTRIES, entries)
         if archived is not None:
             self.unread(market, None, "archived", f"the controller's entry {archived} is archived; it can be restored")
             return
         try:
-            controller = decode_controller(market, entries)
+            controller = layout.decode_controller(market, entries)
             if controller.supported is None and not self.listed.get(market):
                 raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        self.check_code(market, controller.wasm_hash, self.deployments, VERSION)
+        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
         if controller.supported is None:
             self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
-        if controller.age_multiplier != USUAL_AGE_MULTIPLIER:
+        if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
             self.notice(
                 f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
-                f"not {USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
+                f"not {layout.USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
             )
         known = {*self.listed.get(market, ()), *(controller.supported or ())}
         self.markets[market] = _Found(controller, tuple(sorted(known)))
 
-    def take_vaults(self, market: str, entries: Entries) -> None:
+    def take_vaults(self, market: str, entries: layout.Entries) -> None:
         """Decode a market's vaults; one that cannot be read does not cost the others."""
         found = self.markets[market]
         kept = []
@@ -166,13 +134,13 @@ class _Reader(Collector):
             self._take_vault(market, vault, entries)
         found.vaults = tuple(kept)
 
-    def _take_vault(self, market: str, vault: str, entries: Entries) -> None:
-        archived = archived_entry(vault, NUMBERED_ENTRIES, entries)
+    def _take_vault(self, market: str, vault: str, entries: layout.Entries) -> None:
+        archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
         if archived is not None:
             self.unread(market, vault, "archived", f"the vault's entry {archived} is archived; it can be restored")
             return
         try:
-            decoded = decode_vault(vault, entries)
+            decoded = layout.decode_vault(vault, entries)
         except DecodeError as error:
             self.unread(market, vault, "undecodable", str(error))
             return
@@ -182,7 +150,7 @@ class _Reader(Collector):
             return
         self.markets[market].decoded[vault] = decoded
 
-    def append_market(self, market: str, entries: Entries, answers: Answers, balances: Balances) -> None:
+    def append_market(self, market: str, entries: layout.Entries, answers: Answers, balances: Balances) -> None:
         """Append a market and those of its vaults of which everything is known."""
         found = self.markets[market]
         models = {vault.model for vault in found.decoded.values() if vault.model is not None}
@@ -192,11 +160,11 @@ class _Reader(Collector):
             Market(
                 address=market,
                 protocol=NAME,
-                version=VERSION,
+                version=layout.VERSION,
                 name=MARKET_NAME,
                 status="",  # told by `PeridotReading.settle`
                 oracle=controller.oracle,
-                config_hash=config_hash(market, found.vaults, models, entries),
+                config_hash=layout.config_hash(market, found.vaults, models, entries),
                 wasm_hash=controller.wasm_hash,
                 members=found.vaults,
             )
@@ -220,7 +188,7 @@ class _Reader(Collector):
                 supply = _receipt_supply(vault, decoded, answers)
                 factor = decoded.collateral_factor
                 if decoded.controller is not None:
-                    factor = decode_collateral_factor(entries[collateral_factor_key(market, vault)])
+                    factor = layout.decode_collateral_factor(entries[layout.collateral_factor_key(market, vault)])
             except DecodeError as error:
                 self.unread(market, vault, "undecodable", str(error))
                 continue
@@ -231,13 +199,17 @@ class _Reader(Collector):
             terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
             if balance.amount is None:
                 self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
-            speeds = (decode_speed(entries[key]) for key in speed_keys(market, vault))
-            rewards: dict[str, object] = {f"{side}_speed": speed for side, speed in zip(SPEEDS, speeds, strict=True)}
+            speeds = (layout.decode_speed(entries[key]) for key in layout.speed_keys(market, vault))
+            rewards: dict[str, object] = {
+                f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)
+            }
             rewards["reward_token"] = controller.reward_token if any(rewards.values()) else None
             self.append({**row, **numbers, **curve, **decoded.numbers, **terms, **rewards})
-            self.reading.parameters[market, vault] = shown_parameters(decoded, curve, factor, controller.incentive)
+            self.reading.parameters[market, vault] = layout.shown_parameters(
+                decoded, curve, factor, controller.incentive
+            )
 
-    async def read_prices(self, view: LedgerView, entries: Entries) -> None:
+    async def read_prices(self, view: LedgerView, entries: layout.Entries) -> None:
         """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""
         assets: dict[tuple[str, str], ScVal] = {}
         columns = self.reading.columns
@@ -246,7 +218,7 @@ class _Reader(Collector):
                 continue
             name = None
             try:
-                name = decode_oracle_symbol(entries[oracle_symbol_key(str(market), str(token))])
+                name = layout.decode_oracle_symbol(entries[layout.oracle_symbol_key(str(market), str(token))])
             except DecodeError as error:
                 self.notice(f"market {market}, token {token}: {error}; its price is asked for by its address")
             assets[str(oracle), str(token)] = by_address(str(token)) if name is None else by_symbol(name)
@@ -258,7 +230,7 @@ def available_call(vault: str) -> ContractCall:
     return ContractCall(vault, "get_available_liquidity")
 
 
-def _questions(vault: str, decoded: Vault) -> list[ContractCall]:
+def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
     """What a vault's entries do not tell."""
     calls = [] if decoded.says_its_cash else [available_call(vault)]
     if decoded.receipt_supply is None:
@@ -266,17 +238,17 @@ def _questions(vault: str, decoded: Vault) -> list[ContractCall]:
     return calls
 
 
-def _archived_beside(market: str, vault: str, decoded: Vault, entries: Entries) -> str | None:
+def _archived_beside(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
     """What a vault's numbers need beside its own entries and is archived."""
-    archived = None if decoded.model is None else archived_entry(decoded.model, MODEL_ENTRIES, entries)
+    archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.MODEL_ENTRIES, entries)
     if archived is not None:
         return f"entry {archived} of its rate model {decoded.model}"
-    factor = entries.get(collateral_factor_key(market, vault))
+    factor = entries.get(layout.collateral_factor_key(market, vault))
     return "the controller's entry MarketCF of it" if factor is not None and factor.archived else None
 
 
 def _answer(call: ContractCall, answers: Answers) -> int:
-    return decode_amount(*_told(call, answers))
+    return layout.decode_amount(*_told(call, answers))
 
 
 def _told(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
@@ -287,7 +259,7 @@ def _told(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
     return result.value, f"{call.function}()"
 
 
-def _contradicted(decoded: Vault, balance: Balance) -> Balance:
+def _contradicted(decoded: layout.Vault, balance: Balance) -> Balance:
     """The balance, if the vault's own book does not say that it must be more than nothing."""
     if decoded.implied_cash and not balance.stored:
         failure = f"it has no balance of its token, although it counts {decoded.implied_cash} as its own"
@@ -295,7 +267,7 @@ def _contradicted(decoded: Vault, balance: Balance) -> Balance:
     return balance
 
 
-def _cash(vault: str, decoded: Vault, balance: Balance, answers: Answers) -> dict[str, int | None]:
+def _cash(vault: str, decoded: layout.Vault, balance: Balance, answers: Answers) -> dict[str, int | None]:
     """The columns of a vault's cash: what it counts as its own, what it tells its rate model, what it could pay out.
 
     Raises `DecodeError` where a call failed.
@@ -309,7 +281,7 @@ def _cash(vault: str, decoded: Vault, balance: Balance, answers: Answers) -> dic
         decoded.numbers["total_borrowed"],
         decoded.numbers["reserve_factor"] + decoded.numbers["admin_fee"],
     )
-    if borrowed and factors > SCALE and decoded.rule is not BoostRule.QUOTED:
+    if borrowed and factors > layout.SCALE and decoded.rule is not layout.BoostRule.QUOTED:
         raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
     aside = decoded.numbers["total_reserves"] + decoded.numbers["total_admin_fees"]
     managed = decoded.implied_cash
@@ -331,12 +303,15 @@ def _cash(vault: str, decoded: Vault, balance: Balance, answers: Answers) -> dic
     }
 
 
-def _terms(vault: str, decoded: Vault, controller: Controller) -> dict[str, int | None]:
+def _terms(vault: str, decoded: layout.Vault, controller: layout.Controller) -> dict[str, int | None]:
     """The columns of what can be done with a vault, and at what risk."""
     supply_cap, borrow_cap = decoded.caps
     governed = decoded.controller is not None
     return {
-        **{f"{what}_paused_until": controller.paused_until(what, vault) if governed else NOT_PAUSED for what in PAUSES},
+        **{
+            f"{what}_paused_until": controller.paused_until(what, vault) if governed else layout.NOT_PAUSED
+            for what in layout.PAUSES
+        },
         "governed": int(governed),
         "listed": None if controller.supported is None else int(vault in controller.supported),
         "rates_ready": int(decoded.rates_ready),
@@ -358,25 +333,25 @@ def _told_cash(vault: str, borrowed: int, answers: Answers) -> int:
     return owned - borrowed
 
 
-def _receipt_supply(vault: str, decoded: Vault, answers: Answers) -> int:
+def _receipt_supply(vault: str, decoded: layout.Vault, answers: Answers) -> int:
     if decoded.receipt_supply is not None:
         return decoded.receipt_supply
     return _answer(ContractCall(vault, "get_total_ptokens"), answers)
 
 
-def _curve(decoded: Vault, entries: Entries) -> dict[str, int]:
+def _curve(decoded: layout.Vault, entries: layout.Entries) -> dict[str, int]:
     if decoded.model is not None:
-        return decode_model(decoded.model, entries)
+        return layout.decode_model(decoded.model, entries)
     if decoded.fixed_rate is None:
         raise DecodeError("vault: entries InterestModel and BorrowYearlyRateScaled are missing")
-    return fixed_curve(decoded.fixed_rate)
+    return layout.fixed_curve(decoded.fixed_rate)
 
 
-def _reward_tokens(reader: _Reader, entries: Entries) -> Iterator[str]:
+def _reward_tokens(reader: _Reader, entries: layout.Entries) -> Iterator[str]:
     """What the controllers pay, of those that pay anything."""
     for market, found in reader.markets.items():
-        keys = [key for vault in found.vaults for key in speed_keys(market, vault)]
-        if found.controller.reward_token is not None and any(decode_speed(entries[key]) for key in keys):
+        keys = [key for vault in found.vaults for key in layout.speed_keys(market, vault)]
+        if found.controller.reward_token is not None and any(layout.decode_speed(entries[key]) for key in keys):
             yield found.controller.reward_token
 
 
@@ -385,7 +360,11 @@ def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
     return [
         key
         for market, vault in sorted(vaults)
-        for key in (*vault_keys(vault), collateral_factor_key(market, vault), *speed_keys(market, vault))
+        for key in (
+            *layout.vault_keys(vault),
+            layout.collateral_factor_key(market, vault),
+            *layout.speed_keys(market, vault),
+        )
     ]
 
 
@@ -399,7 +378,7 @@ async def read_markets(
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     guessed = {(market, vault) for market in markets for vault in reader.listed.get(market, ())}
-    keys = [key for market in markets for key in controller_keys(market)]
+    keys = [key for market in markets for key in layout.controller_keys(market)]
     entries = dict(await view.read([*keys, *_vaults_keys(guessed)]))
     for market in markets:
         reader.take_market(market, entries)
@@ -411,8 +390,8 @@ async def read_markets(
     pools = [(market, *item) for market, found in reader.markets.items() for item in found.decoded.items()]
     tokens = list(dict.fromkeys((*(vault.token for _, _, vault in pools), *_reward_tokens(reader, entries))))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
-    keys = [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
-    keys += [oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
+    keys = [key for model in models for key in layout.entry_keys(model, layout.MODEL_ENTRIES)]
+    keys += [layout.oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
     keys += [balance_key(decoded.token, vault) for _, vault, decoded in pools]
     entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)

@@ -14,17 +14,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector
-from exporter.protocols.slender.layout import (
-    VERSION,
-    PoolInstance,
-    Reserve,
-    RwaReserveError,
-    cash_key,
-    config_hash,
-    decode_cash,
-    decode_instance,
-    decode_reserve,
-)
+from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
 NAME = "slender"
@@ -44,8 +34,8 @@ class _Reader(Collector):
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments
         self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
-        self.pools: dict[str, PoolInstance] = {}
-        self.reserves: dict[tuple[str, str], Reserve] = {}
+        self.pools: dict[str, layout.PoolInstance] = {}
+        self.reserves: dict[tuple[str, str], layout.Reserve] = {}
         self.assets: dict[tuple[str, str], ScVal] = {}
 
     def take_market(self, market: str, entry: Entry | None) -> None:
@@ -62,11 +52,11 @@ class _Reader(Collector):
             return
         assert entry is not None  # or it would not be usable
         try:
-            pool = self.pools[market] = decode_instance(entry)
+            pool = self.pools[market] = layout.decode_instance(entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
-        self.check_code(market, pool.wasm_hash, self.deployments, VERSION)
+        self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
 
     def take_reserves(self, market: str) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
@@ -74,8 +64,8 @@ class _Reader(Collector):
         members = []
         for asset in pool.reserves:
             try:
-                self.reserves[market, asset] = decode_reserve(pool, asset)
-            except RwaReserveError:
+                self.reserves[market, asset] = layout.decode_reserve(pool, asset)
+            except layout.RwaReserveError:
                 self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is no pool")
                 continue
             except DecodeError as error:
@@ -90,11 +80,11 @@ class _Reader(Collector):
             Market(
                 address=market,
                 protocol=NAME,
-                version=VERSION,
+                version=layout.VERSION,
                 name=MARKET_NAME,
                 status="paused" if pool.numbers["paused"] else "active",
                 oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
-                config_hash=config_hash(pool),
+                config_hash=layout.config_hash(pool),
                 wasm_hash=pool.wasm_hash,
                 members=tuple(members),
             )
@@ -116,7 +106,7 @@ class _Reader(Collector):
             self.unread(market, asset, "archived", f"{what} is archived; it is not 0, and can be restored")
         else:
             try:
-                return decode_cash(entry)
+                return layout.decode_cash(entry)
             except DecodeError as error:
                 self.unread(market, asset, "undecodable", str(error))
         return None
@@ -166,7 +156,7 @@ async def read_markets(
         reader.take_market(market, entries[instance_key(market)])
     for market in reader.pools:
         reader.take_reserves(market)
-    keys = [(*pair, cash_key(*pair, reserve.s_token)) for pair, reserve in reader.reserves.items()]
+    keys = [(*pair, layout.cash_key(*pair, reserve.s_token)) for pair, reserve in reader.reserves.items()]
     tokens = dict.fromkeys(asset for _, asset in reader.reserves)
     entries = await view.read([*(key for *_, key in keys), *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)

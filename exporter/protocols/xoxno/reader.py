@@ -13,31 +13,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live
-from exporter.protocols.xoxno.layout import (
-    NAME,
-    PARAMETERS,
-    PAUSED,
-    STATE,
-    VERSION,
-    Controller,
-    HubAsset,
-    HubParameters,
-    Spoke,
-    config_hash,
-    decode_controller,
-    decode_hub,
-    decode_parameters,
-    decode_spoke,
-    decode_state,
-    hub_asset,
-    hub_key,
-    oracle_key,
-    parameters_key,
-    spoke_asset_key,
-    spoke_key,
-    spoke_usage_key,
-    state_key,
-)
+from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
 
 PROTOCOL = "xoxno"
@@ -54,7 +30,7 @@ Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
     "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "pool_contract",
-    "decimals", *PARAMETERS, *STATE, "paused", "hub_active", "spokes",
+    "decimals", *layout.PARAMETERS, *layout.STATE, "paused", "hub_active", "spokes",
 )  # fmt: skip
 
 
@@ -64,13 +40,13 @@ class _Known:
 
     pool_contract: str | None = None
     aggregator: str | None = None
-    expected: set[HubAsset] = field(default_factory=set)
+    expected: set[layout.HubAsset] = field(default_factory=set)
     """Those that were there once, or that the operator named: their absence is a failure."""
-    listed: set[HubAsset] = field(default_factory=set)
+    listed: set[layout.HubAsset] = field(default_factory=set)
     """Those of a list or an event: their absence means that they are not created, or not yet."""
 
     @property
-    def pools(self) -> list[HubAsset]:
+    def pools(self) -> list[layout.HubAsset]:
         """All of them, by hub and token."""
         return sorted(self.expected | self.listed)
 
@@ -82,7 +58,7 @@ class _Reader(Collector):
         super().__init__(PROTOCOL, candidates, COLUMNS)
         self.known: dict[str, _Known] = {candidate.address: _Known() for candidate in candidates}
         self.deployments = deployments
-        self.controllers: dict[str, Controller] = {}
+        self.controllers: dict[str, layout.Controller] = {}
         for deployment in deployments:
             for market in deployment.markets:
                 if market in self.known:
@@ -100,7 +76,7 @@ class _Reader(Collector):
         known = self.known[market]
         try:
             group = known.expected if origin in (Origin.CONFIGURATION, Origin.REMEMBERED) else known.listed
-            group.add(hub_asset(pool))
+            group.add(layout.hub_asset(pool))
         except DecodeError as error:
             self.unread(market, pool, "undecodable", str(error))
 
@@ -109,10 +85,10 @@ class _Reader(Collector):
         pools = self.known[market].pools
         keys: list[bytes] = []
         if contract is not None:
-            keys += [state_key(contract, pool) for pool in pools]
-            keys += [parameters_key(contract, pool) for pool in pools]
+            keys += [layout.state_key(contract, pool) for pool in pools]
+            keys += [layout.parameters_key(contract, pool) for pool in pools]
         if aggregator is not None:
-            keys += dict.fromkeys(oracle_key(aggregator, pool.token) for pool in pools)
+            keys += dict.fromkeys(layout.oracle_key(aggregator, pool.token) for pool in pools)
         return keys
 
     def take_controller(self, market: str, entries: Entries) -> None:
@@ -122,12 +98,12 @@ class _Reader(Collector):
             return
         assert entry is not None  # or it would not be usable
         try:
-            controller = decode_controller(entry)
+            controller = layout.decode_controller(entry)
         except DecodeError as error:
             self.unread(market, None, "undecodable", str(error))
             return
         self.controllers[market] = controller
-        self.check_code(market, controller.wasm_hash, self.deployments, VERSION)
+        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
         known = self.known[market]
         if known.pool_contract not in (None, controller.pool):
             self.notice(
@@ -152,20 +128,20 @@ class _Reader(Collector):
     def spoke_keys(self, market: str) -> list[bytes]:
         """The keys of what a controller's hubs and spokes allow."""
         spokes, pools = self.spoke_numbers(market), self.known[market].pools
-        keys = [hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
-        keys += [spoke_key(market, spoke) for spoke in spokes]
-        return keys + [spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
+        keys = [layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
+        keys += [layout.spoke_key(market, spoke) for spoke in spokes]
+        return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
     def usage_keys(self, market: str, entries: Entries) -> list[bytes]:
         """The keys of what accounts of spokes have in the hub markets that these list."""
         return [
-            spoke_usage_key(market, spoke, pool)
+            layout.spoke_usage_key(market, spoke, pool)
             for spoke in self.spoke_numbers(market)
             for pool in self.known[market].pools
-            if entries[spoke_asset_key(market, spoke, pool)] is not None
+            if entries[layout.spoke_asset_key(market, spoke, pool)] is not None
         ]
 
-    def spokes_of(self, market: str, pool: HubAsset, entries: Entries) -> tuple[Spoke, ...] | None:
+    def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
         """What each spoke allows with a hub market, None where that cannot be told.
 
         An archived entry says what it said: it cannot change, and comes back with whoever needs it.
@@ -174,20 +150,23 @@ class _Reader(Collector):
             return None
         try:
             return tuple(
-                decode_spoke(
-                    number, entries[spoke_key(market, number)], asset, entries[spoke_usage_key(market, number, pool)]
+                layout.decode_spoke(
+                    number,
+                    entries[layout.spoke_key(market, number)],
+                    asset,
+                    entries[layout.spoke_usage_key(market, number, pool)],
                 )
                 for number in self.spoke_numbers(market)
-                if (asset := entries[spoke_asset_key(market, number, pool)]) is not None
+                if (asset := entries[layout.spoke_asset_key(market, number, pool)]) is not None
             )
         except DecodeError as error:
             self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be told: {error}")
             return None
 
-    def hub_active(self, market: str, pool: HubAsset, entries: Entries) -> bool | None:
+    def hub_active(self, market: str, pool: layout.HubAsset, entries: Entries) -> bool | None:
         """Whether a pool's hub is active, None where that cannot be told."""
         try:
-            return decode_hub(entries[hub_key(market, pool.hub)])
+            return layout.decode_hub(entries[layout.hub_key(market, pool.hub)])
         except DecodeError as error:
             self.notice(f"market {market}: whether hub {pool.hub} is active cannot be told: {error}")
             return None
@@ -198,11 +177,11 @@ class _Reader(Collector):
         if controller.last_spoke != 0 and not self.spoke_numbers(market):
             count = "it does not say how many" if controller.last_spoke is None else f"{controller.last_spoke} are many"
             self.notice(f"market {market}: what its spokes allow is not read: {count}")
-        members: list[tuple[HubAsset, Entry | None]] = []
-        missing: list[HubAsset] = []
+        members: list[tuple[layout.HubAsset, Entry | None]] = []
+        missing: list[layout.HubAsset] = []
         for pool in known.pools:
-            state = entries[state_key(controller.pool, pool)]
-            parameters = entries[parameters_key(controller.pool, pool)]
+            state = entries[layout.state_key(controller.pool, pool)]
+            parameters = entries[layout.parameters_key(controller.pool, pool)]
             if state is None and parameters is None and pool not in known.expected:
                 missing.append(pool)
                 continue
@@ -220,18 +199,18 @@ class _Reader(Collector):
             Market(
                 address=market,
                 protocol=PROTOCOL,
-                version=VERSION,
-                name=NAME,
+                version=layout.VERSION,
+                name=layout.NAME,
                 status=controller.status,
                 oracle=controller.aggregator,
-                config_hash=config_hash(controller, members),
+                config_hash=layout.config_hash(controller, members),
                 wasm_hash=controller.wasm_hash,
                 members=tuple(pool.pool for pool, _ in members),
             )
         )
 
     def take_pool(
-        self, market: str, pool: HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
+        self, market: str, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
     ) -> None:
         """Append one hub market to the columns, or say why it is not read."""
         with self.noting(market, pool.pool):
@@ -241,14 +220,19 @@ class _Reader(Collector):
                 )
                 for what, entry in (("State", state), ("Params", parameters))
             }
-            numbers, decoded = decode_state(found["State"]), decode_parameters(found["Params"])
+            numbers, decoded = layout.decode_state(found["State"]), layout.decode_parameters(found["Params"])
             if decoded.token != pool.token:
                 detail = f"the parameters of this pool say that they are of token {decoded.token}"
                 raise UnreadError("inconsistent", detail)
             self.append_pool(market, pool, decoded, numbers, entries)
 
     def append_pool(
-        self, market: str, pool: HubAsset, decoded: HubParameters, numbers: Mapping[str, int], entries: Entries
+        self,
+        market: str,
+        pool: layout.HubAsset,
+        decoded: layout.HubParameters,
+        numbers: Mapping[str, int],
+        entries: Entries,
     ) -> None:
         """Append what was decoded of a hub market, with what its hub and the spokes allow."""
         controller = self.controllers[market]
@@ -258,14 +242,14 @@ class _Reader(Collector):
                 "pool": pool.pool,
                 "token_address": pool.token,
                 "oracle": controller.aggregator,
-                "market_name": NAME,
+                "market_name": layout.NAME,
                 "market_status": controller.status,
                 "wasm_hash": controller.wasm_hash,
                 "pool_contract": controller.pool,
                 "decimals": decoded.numbers["asset_decimals"],
                 **decoded.numbers,
                 **numbers,
-                "paused": controller.status == PAUSED,
+                "paused": controller.status == layout.PAUSED,
                 "hub_active": self.hub_active(market, pool, entries),
                 "spokes": self.spokes_of(market, pool, entries),
             }
@@ -312,7 +296,7 @@ async def read_markets(
     for owner, decimals, token in zip(columns["market"], columns["decimals"], columns["token_address"], strict=True):
         reader.compare_decimals(str(owner), decimals, reader.reading.tokens[str(token)])
     asked = {
-        (str(oracle), str(token)): entries[oracle_key(str(oracle), str(token))]
+        (str(oracle), str(token)): entries[layout.oracle_key(str(oracle), str(token))]
         for oracle, token in zip(columns["oracle"], columns["token_address"], strict=True)
         if oracle is not None
     }
