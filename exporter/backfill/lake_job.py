@@ -58,7 +58,7 @@ from exporter.past.lake.change_files import (
     read_ledgers,
 )
 from exporter.past.lake.close_meta import STATE
-from exporter.past.lake.extract import Extracted, RangeOfLedgers, digest_of_watch, extract
+from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
 from exporter.past.lake.extracted_tables import Tables, extract_rows
 from exporter.past.lake.objects import LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
@@ -279,18 +279,15 @@ class LakeJob:
                     f"{_shown(gap)}: {gap.reason}. Nothing is lost: begin again when it is there, or with "
                     "--on-gap skip to go on without the ledgers that cannot be known then"
                 )
-            self._keep(watched, work, extracted)
+            changes, ledgers = self._keys(watched, work.first, work.last)
+            self._changes.put(changes, extracted.changes)
+            self._changes.put(ledgers, extracted.ledgers)  # last: it says that the range is done
+            self._tried.add((changes, ledgers))
             done += work.last - work.first + 1
             result.touched += extracted.facts.touched
             result.bytes += extracted.facts.bytes
             self._tell("ledgers", done, total)
         self._check_links(watched)
-
-    def _keep(self, watched: Watched, work: RangeOfLedgers, extracted: Extracted) -> None:
-        changes, ledgers = self._keys(watched, work.first, work.last)
-        self._changes.put(changes, extracted.changes)
-        self._changes.put(ledgers, extracted.ledgers)  # last: it says that the range is done
-        self._tried.add((changes, ledgers))
 
     def _facts(self, watched: Watched, first: int, last: int) -> RangeFacts | None:
         _, key = self._keys(watched, first, last)

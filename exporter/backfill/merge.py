@@ -53,7 +53,14 @@ def merge_into_history(
     with store.exclusive():
         manifest = read_history_manifest(store)
         _refuse_other_network(store, manifest, network)
-        limit = _last_ledger_allowed(store)
+        # The newest ledger that a reader knows of; None where nothing was published yet.
+        published = read_published(store)
+        intent = unfinished_run(published, read_intent(store))
+        if intent is not None:
+            raise StoreError(
+                f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
+            )
+        limit = None if published is None else published.pointer.observed_ledger
         inside: dict[str, list[HistoryPart]] = {}
         new: list[HistoryPart] = []
         known: dict[str, frozenset[int]] = {}
@@ -70,7 +77,11 @@ def merge_into_history(
                 new.append(part)
             elif holder.first_ledger != holder.last_ledger:
                 if holder.key not in known:
-                    known[holder.key] = _ledgers_in(store, holder)
+                    data = data_of(store.get(holder.key), holder)
+                    column = "observed_ledger"
+                    known[holder.key] = frozenset(
+                        pl.read_parquet(io.BytesIO(data), columns=[column])[column].unique().to_list()
+                    )
                 if ledger not in known[holder.key]:
                     inside.setdefault(holder.key, []).append(part)
         added = [*new, *(part for parts in inside.values() for part in parts)]
@@ -100,26 +111,9 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
             )
 
 
-def _last_ledger_allowed(store: Store) -> int | None:
-    """The newest ledger that a reader knows of; None where nothing was published yet."""
-    published = read_published(store)
-    intent = unfinished_run(published, read_intent(store))
-    if intent is not None:
-        raise StoreError(
-            f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
-        )
-    return None if published is None else published.pointer.observed_ledger
-
-
 def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None:
     files = [] if manifest is None else manifest.files
     return next((file for file in files if file.first_ledger <= ledger <= file.last_ledger), None)
-
-
-def _ledgers_in(store: Store, file: HistoryFile) -> frozenset[int]:
-    data = data_of(store.get(file.key), file)
-    column = "observed_ledger"
-    return frozenset(pl.read_parquet(io.BytesIO(data), columns=[column])[column].unique().to_list())
 
 
 def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:

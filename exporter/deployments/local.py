@@ -75,15 +75,14 @@ K2_ROUTER_CODE = "cc3eecee9d8bb6d59641b1419b3562882bf9a1a362ee8cf8b9a32c5d43cf57
 """The wasm hash of the made routers, which the list of K2 has so that their code is a known one."""
 
 
-def _k2_router(index: int) -> KnownContract:
-    return replace(made_contract(MARKET, f"localnet k2 router {index}"), wasm_hash=K2_ROUTER_CODE, name=f"K2 {index}")
-
-
 K2 = Deployment(
     "k2",
     "main",
     (
-        *(_k2_router(index) for index in range(3)),
+        *(
+            replace(made_contract(MARKET, f"localnet k2 router {index}"), wasm_hash=K2_ROUTER_CODE, name=f"K2 {index}")
+            for index in range(3)
+        ),
         made_contract("oracle", "localnet k2 oracle"),
         *(made_contract("interest_rate", f"localnet k2 rates {index}") for index in range(3)),
         *(

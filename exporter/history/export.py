@@ -247,7 +247,10 @@ async def export_history(
         for file in files:
             frame = _rows(await _read(source, file), file).filter(condition)
             if form == "csv" and not raw:
-                frame = _harmless(frame)
+                texts = pl.col(column_names(ParquetType.UTF8))
+                frame = frame.with_columns(
+                    pl.when(texts.str.contains(_FORMULA)).then("'" + texts).otherwise(texts).name.keep()
+                )
             if frame.height:
                 writer.write_table(frame.to_arrow().cast(ARROW_SCHEMA))
                 rows += frame.height
@@ -277,11 +280,6 @@ def _rows(data: bytes, file: HistoryFile) -> pl.DataFrame:
         )
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
-
-
-def _harmless(frame: pl.DataFrame) -> pl.DataFrame:
-    texts = pl.col(column_names(ParquetType.UTF8))
-    return frame.with_columns(pl.when(texts.str.contains(_FORMULA)).then("'" + texts).otherwise(texts).name.keep())
 
 
 @contextmanager

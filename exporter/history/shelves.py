@@ -71,7 +71,13 @@ class Shelf:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
             for place, pages in groupby(self._wire(leaving.sort(*keys, "start")), key=itemgetter(0, 1)):
                 for _, page in groupby(pages, key=itemgetter(2)):
-                    yield self._page(place, [self.form.bucket(*row[3:]) for row in page])
+                    buckets = [self.form.bucket(*row[3:]) for row in page]
+                    document = self._document(place, buckets[-1].last_ledger, buckets)
+                    data = encode(document)
+                    self.cursors[place] = page_token(data)
+                    yield RenderedFile(
+                        self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE, document=document
+                    )
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.closed = rows.drop("page").sort(*keys, "start")
 
@@ -87,12 +93,6 @@ class Shelf:
         """Render the newest document of places that have a first ledger and no closed bucket."""
         for one, other, ledger in begun.iter_rows():
             yield file_of(self._document((one, other), ledger, []))
-
-    def _page(self, place: Place, buckets: list[Any]) -> RenderedFile:
-        document = self._document(place, buckets[-1].last_ledger, buckets)
-        data = encode(document)
-        self.cursors[place] = page_token(data)
-        return RenderedFile(self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE, document=document)
 
     def _document(self, place: Place, ledger: int, buckets: list[Any]) -> AssetHistory | TotalsHistory:
         return self.form.document(*place, self.bucket.name, ledger, buckets, self.cursors.get(place))

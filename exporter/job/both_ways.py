@@ -56,7 +56,9 @@ async def both_ways(
     view: LedgerView, made: Mapping[ContractCall, CallResult], close_time: Callable[[int], Awaitable[int]]
 ) -> BothWays:
     """Answer the calls from entries, read through ``view``, and compare. Raises `SourceError` as reading does."""
-    comparable = {call: result for call, result in made.items() if _is_comparable(result)}
+    comparable = {
+        call: result for call, result in made.items() if result.value is not None or _OWN_ERROR in (result.error or "")
+    }
     times = {ledger: await close_time(ledger) for ledger in {result.ledger for result in comparable.values()}}
     known: dict[bytes, RawEntry | None] = {}
     missing = dict.fromkeys(key for call in comparable for key in view.footprint(call))
@@ -92,7 +94,3 @@ async def both_ways(
             name = f"{call.function}() from its entries"
             found.differences.append(Compared(call.contract, None, name, value or error, result.value or result.reason))
     return found
-
-
-def _is_comparable(result: CallResult) -> bool:
-    return result.value is not None or _OWN_ERROR in (result.error or "")

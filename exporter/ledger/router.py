@@ -139,7 +139,11 @@ class Router:
         waiting = list(calls)
         # Each turn answers or gives up a bundle, or makes bundles smaller.
         while len(waiting) >= MIN_BUNDLE and self.stopped is None:
-            parts = self._parts(waiting)
+            # Bundles, of which none is too small.
+            parts = [waiting[start : start + self.size] for start in range(0, len(waiting), self.size)]
+            if len(parts) > 1 and len(parts[-1]) < MIN_BUNDLE:
+                both = [*parts.pop(-2), *parts.pop()]
+                parts += [both[: len(both) // 2], both[len(both) // 2 :]]
             if not self._worked:
                 parts = parts[:1]  # where there is no router, one request tells
             sample = self._choose([call for part in parts for call in part])
@@ -154,14 +158,6 @@ class Router:
                 done.update(bundle.answers, bundle.given_up)
             waiting = [call for call in waiting if call not in done]
         return answers
-
-    def _parts(self, calls: Sequence[ContractCall]) -> list[Sequence[ContractCall]]:
-        """Calls in bundles, of which none is too small."""
-        parts = [calls[start : start + self.size] for start in range(0, len(calls), self.size)]
-        if len(parts) > 1 and len(parts[-1]) < MIN_BUNDLE:
-            both = [*parts.pop(-2), *parts.pop()]
-            parts += [both[: len(both) // 2], both[len(both) // 2 :]]
-        return parts
 
     def _judged(
         self,

@@ -301,7 +301,10 @@ class LedgerView:
         needed = self._used_keys | self._footprints()
         stale = self._older_than(self._newest_change(), needed)
         busy = [key for key in needed if key in self._keys and self._keys[key].busy]
-        again = self._calls_to_repeat()
+        # What they looked at changed, or cannot vouch for another ledger.
+        again = [
+            call for call in self._used_calls if self._calls[call].binding and self._calls[call].must_repeat(self._keys)
+        ]
         if again or not stale.isdisjoint(busy):
             busy.sort(key=lambda key: (-self._keys[key].changes, -self._keys[key].interval.first))
             quiet = stale.difference(busy)
@@ -319,12 +322,6 @@ class LedgerView:
         """The lowest ledger the run can still be at: nothing that is used may have changed after it."""
         first = self._entries_interval().first
         return max([first, *(seen.interval(self._keys).first for seen in self._binding_calls())])
-
-    def _calls_to_repeat(self) -> list[ContractCall]:
-        """Calls that must be made again: what they looked at changed, or cannot vouch for another ledger."""
-        return [
-            call for call in self._used_calls if self._calls[call].binding and self._calls[call].must_repeat(self._keys)
-        ]
 
     async def _certify_calls(self, ledger: int) -> None:
         """Read what calls made at another ledger looked at, where that is not known for both ledgers yet."""

@@ -159,7 +159,17 @@ def _pools_of(
         positions = kept["position"].to_list()
         columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
         columns["close_time"] = [tables.close_time] * len(positions)
-        return _with_terms(module.project(columns)).with_columns(kept["position"])
+        # Null where the protocol says nothing, and amounts of 0 behind a gate that is closed.
+        projected = module.project(columns)
+        missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
+        return (
+            projected.with_columns(missing)
+            .with_columns(
+                pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
+                for gate, amount in GATES.items()
+            )
+            .with_columns(kept["position"])
+        )
 
     pools = _keep_exact(rows, project, unread)
     pools = pools.with_columns(
@@ -202,15 +212,6 @@ def _pools_of(
         listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
         tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
     return pools.select(POOLS.keys())
-
-
-def _with_terms(projected: pl.DataFrame) -> pl.DataFrame:
-    """With all of `TERMS`: null where the protocol says nothing, and amounts of 0 behind a gate that is closed."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
-    return projected.with_columns(missing).with_columns(
-        pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
-        for gate, amount in GATES.items()
-    )
 
 
 def _symbol(reading: ProtocolReading, position: int) -> str | None:

@@ -368,7 +368,20 @@ def protocol_list(
                 unpriced_count=unpriced[name],
                 absent_count=absent[name],
                 contract_versions=versions,
-                known_contracts=_known(deployments, name),
+                known_contracts=[
+                    documents.KnownAddress(
+                        deployment=deployment.label,
+                        role=contract.role,
+                        address=contract.address,
+                        name=contract.name,
+                        wasm_hash=contract.wasm_hash,
+                        source=contract.source,
+                        date=contract.date.isoformat(),
+                    )
+                    for deployment in deployments
+                    if deployment.protocol == name
+                    for contract in deployment.contracts
+                ],
             )
         )
     return documents.ProtocolList(tables.ledger, data, list(excluded_on(network)))
@@ -379,23 +392,6 @@ def _versions(tables: Tables, protocol: str) -> list[documents.ContractVersion]:
     counts = Counter((version, wasm_hash) for name, version, wasm_hash in rows if name == protocol)
     ordered = sorted(counts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     return [documents.ContractVersion(version, wasm_hash, count) for (version, wasm_hash), count in ordered]
-
-
-def _known(deployments: Sequence[Deployment], protocol: str) -> list[documents.KnownAddress]:
-    return [
-        documents.KnownAddress(
-            deployment=deployment.label,
-            role=contract.role,
-            address=contract.address,
-            name=contract.name,
-            wasm_hash=contract.wasm_hash,
-            source=contract.source,
-            date=contract.date.isoformat(),
-        )
-        for deployment in deployments
-        if deployment.protocol == protocol
-        for contract in deployment.contracts
-    ]
 
 
 # The problem documents as files of the tree, for platforms that answer an error with a file of the host.

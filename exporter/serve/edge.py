@@ -307,17 +307,6 @@ def _details() -> dict[str, str]:
     }
 
 
-def _compact(script: str) -> str:
-    """A script without line ends and, but for those at its top, without comments: a function may have few bytes.
-
-    Every statement of ours ends with a semicolon or a brace, so nothing but the length depends on where lines end.
-    """
-    lines = [line.strip() for line in script.splitlines()]
-    top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
-    rest = "".join(line for line in lines[top:] if not line.startswith("//"))
-    return "\n".join([*lines[:top], rest, ""])
-
-
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
     values, details = _common(sizes), _details()
     # What is missing is told by the second function; the first has few bytes, and only refuses.
@@ -327,7 +316,13 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
         name: environment.get_template(f"{name}.j2").render(values | {"details": texts})
         for name, texts in (("function.js", refusals), ("missing.js", details))
     }
-    files["function.js"] = _compact(files["function.js"])
+    # A script without line ends and, but for those at its top, without comments: a function may have few bytes. Every
+    # statement of ours ends with a semicolon or a brace, so nothing but the length depends on where lines end.
+    script = files["function.js"]
+    lines = [line.strip() for line in script.splitlines()]
+    top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
+    rest = "".join(line for line in lines[top:] if not line.startswith("//"))
+    files["function.js"] = "\n".join([*lines[:top], rest, ""])
     return files | {
         "response-headers-policy.json": _pretty(_response_headers_policy()),
         "cache-policy.json": _pretty(_CACHE_POLICY),

@@ -106,7 +106,12 @@ class PrecompressedFolderStore(FolderStore):
             self._remove(stale)
             total += write(batch)
             if due:
-                self._mark()
+                # It is said that there are twins before there is one.
+                if not has_twins(self.root):
+                    with reported("write", MARKER):
+                        (self.root / MARKER).touch()
+                        if self._durable:
+                            make_durable((), [str(self.root)])
                 super().put_many((twin, gzip.compress(data, LEVEL, mtime=0)) for twin, data in due)
         return total
 
@@ -128,14 +133,6 @@ class PrecompressedFolderStore(FolderStore):
             with reported("make durable", self.uri):
                 make_durable((), [folder for folder in folders if Path(folder).is_dir()])
         return removed
-
-    def _mark(self) -> None:
-        """Say that there are twins, before there is one."""
-        if not has_twins(self.root):
-            with reported("write", MARKER):
-                (self.root / MARKER).touch()
-                if self._durable:
-                    make_durable((), [str(self.root)])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return (info for info in super().list(prefix) if not is_twin(info.key))

@@ -367,7 +367,13 @@ class S3Connection:
         """The boto3 client. It may be used by many threads."""
         with self._lock:
             if self._boto is None:
-                self._boto = self._open()
+                client = self._make_boto({})
+                if not self._is_aws(client.meta.endpoint_url):
+                    # Few servers other than AWS have a name of their own for each bucket.
+                    client.close()
+                    client = self._make_boto({"addressing_style": "path"})
+                client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
+                self._boto = client
             return self._boto
 
     def close(self) -> None:
@@ -376,15 +382,6 @@ class S3Connection:
             if self._boto is not None:
                 self._boto.close()
             self._boto = None
-
-    def _open(self) -> BotoClient:
-        client = self._make_boto({})
-        if not self._is_aws(client.meta.endpoint_url):
-            # Few servers other than AWS have a name of their own for each bucket.
-            client.close()
-            client = self._make_boto({"addressing_style": "path"})
-        client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
-        return client
 
     def _make_boto(self, addressing: Any) -> BotoClient:
         from botocore.config import Config

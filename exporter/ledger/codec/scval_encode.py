@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval import ScVal
 
 _FIXED = {
     scval.U32: struct.Struct(">I"),
@@ -130,7 +130,17 @@ def _write(value: ScVal, parts: list[bytes]) -> None:
     elif kind == scval.ERROR:
         parts.append(struct.pack(">II", *payload))
     elif kind == scval.CONTRACT_INSTANCE:
-        _write_instance(payload, parts)
+        parts.append(struct.pack(">I", payload.executable))
+        if payload.executable == scval.WASM:
+            if payload.wasm_hash is None or len(payload.wasm_hash) != 32:
+                raise DecodeError("a wasm executable needs a hash of 32 bytes")
+            parts.append(payload.wasm_hash)
+        elif payload.executable == scval.EXTERNAL_REF:
+            if payload.external is None:
+                raise DecodeError("an external executable needs its owner and tag")
+            owner, tag = payload.external
+            parts.append(encode_address(owner) + encode_opaque(tag))
+        _write_pairs(payload.storage, parts)
     elif kind not in (scval.VOID, scval.LEDGER_KEY_CONTRACT_INSTANCE):
         raise DecodeError(f"unknown kind of value: {kind}")
 
@@ -153,17 +163,3 @@ def _write_pairs(pairs: Iterable[tuple[ScVal, ScVal]] | None, parts: list[bytes]
     for key, item in pairs:
         _write(key, parts)
         _write(item, parts)
-
-
-def _write_instance(instance: ContractInstance, parts: list[bytes]) -> None:
-    parts.append(struct.pack(">I", instance.executable))
-    if instance.executable == scval.WASM:
-        if instance.wasm_hash is None or len(instance.wasm_hash) != 32:
-            raise DecodeError("a wasm executable needs a hash of 32 bytes")
-        parts.append(instance.wasm_hash)
-    elif instance.executable == scval.EXTERNAL_REF:
-        if instance.external is None:
-            raise DecodeError("an external executable needs its owner and tag")
-        owner, tag = instance.external
-        parts.append(encode_address(owner) + encode_opaque(tag))
-    _write_pairs(instance.storage, parts)

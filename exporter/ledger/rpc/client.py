@@ -562,7 +562,8 @@ class RpcSource:
                 for _ in range(min(len(batches), self._limits.max_in_flight)):
                     workers.create_task(work())
         except BaseExceptionGroup as group:
-            problem = _most_telling(group)
+            # One error of several that came at once: a bug before an expected error.
+            problem = min(group.exceptions, key=lambda error: isinstance(error, ExporterError))
         if problem is not None:
             raise problem
         return [answer for batch in answers for answer in batch]
@@ -648,8 +649,3 @@ def _subject(keys: tuple[bytes, ...]) -> str:
         return f"getLedgerEntries for {len(keys)} keys"
     shown = wire.encode_base64(keys[0][: _SHOWN_KEY_LENGTH // 4 * 3])
     return f"getLedgerEntries for the key {shown}" + ("…" if len(shown) == _SHOWN_KEY_LENGTH else "")
-
-
-def _most_telling(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error of several that came at once: a bug before an expected error."""
-    return min(group.exceptions, key=lambda error: isinstance(error, ExporterError))

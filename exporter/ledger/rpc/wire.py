@@ -165,22 +165,18 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
     except ValueError:  # malformed JSON, or a string that is not UTF-8
         problem = "the answer is not JSON"
     else:
-        return _result_of(reply, request_id)
+        if reply.jsonrpc != "2.0":
+            unusable("the answer is not JSON-RPC 2.0")
+        if (reply.result is None) == (reply.error is None):
+            unusable("the answer must have a result or an error")
+        # An endpoint that could not even read the request does not know its id.
+        if reply.id != request_id and not (reply.id is None and reply.error is not None):
+            unusable("the answer is to another request (its id is not ours)")
+        if reply.error is not None:
+            raise AttemptError(Failure(FailureKind.RPC, reply.error.message[:_MESSAGE_LENGTH], code=reply.error.code))
+        assert reply.result is not None  # for the type checker; tested above
+        return reply.result
     return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
-
-
-def _result_of(reply: Reply[T], request_id: int) -> T:
-    if reply.jsonrpc != "2.0":
-        unusable("the answer is not JSON-RPC 2.0")
-    if (reply.result is None) == (reply.error is None):
-        unusable("the answer must have a result or an error")
-    # An endpoint that could not even read the request does not know its id.
-    if reply.id != request_id and not (reply.id is None and reply.error is not None):
-        unusable("the answer is to another request (its id is not ours)")
-    if reply.error is not None:
-        raise AttemptError(Failure(FailureKind.RPC, reply.error.message[:_MESSAGE_LENGTH], code=reply.error.code))
-    assert reply.result is not None  # for the type checker; tested above
-    return reply.result
 
 
 def unusable(problem: str) -> NoReturn:
@@ -304,7 +300,12 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
             unusable("an event is of a ledger after the one that the answer is of")
         if info.in_successful_contract_call:
             try:
-                events.append(_event(info))
+                strkey.decode_contract(info.contract_id)
+                topics = info.topic or []
+                if len(topics) > _MAX_TOPICS or any(len(text) > MAX_EVENT_BYTES for text in (*topics, info.value)):
+                    raise DecodeError("an event is larger than any that names a market")
+                values = [decode_scval(decode_base64(text, "an event")) for text in (*topics, info.value)]
+                events.append(ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1]))
             except (DecodeError, AttemptError):
                 undecodable += 1
     full = len(given) == MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
@@ -316,15 +317,6 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
     else:
         cursor = None
     return EventsPage(tuple(events), max(through, 0), cursor, result.latest_ledger, undecodable)
-
-
-def _event(info: EventInfo) -> ContractEvent:
-    strkey.decode_contract(info.contract_id)
-    topics = info.topic or []
-    if len(topics) > _MAX_TOPICS or any(len(text) > MAX_EVENT_BYTES for text in (*topics, info.value)):
-        raise DecodeError("an event is larger than any that names a market")
-    values = [decode_scval(decode_base64(text, "an event")) for text in (*topics, info.value)]
-    return ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1])
 
 
 # One InvokeHostFunction operation, no memo, no signature and any source account: the host checks neither that the

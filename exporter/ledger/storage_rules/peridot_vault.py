@@ -35,7 +35,13 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     """What one of the views of totals gives."""
     match call:
         case ["get_total_ptokens"]:
-            return (scval.U128, _receipts(contract))
+            value = contract.storage.get(vec(symbol("TotalSupply")))
+            if value is None:
+                raise NotFromStorageError("the vault's receipt tokens are not counted in its instance")
+            supply: int = expect(value, scval.I128, "TotalSupply")
+            if supply < 0:
+                raise TrapError(PANIC)
+            return (scval.U128, supply)
         case ["get_total_borrowed"]:
             return (scval.U128, _borrowed(host, contract))
         case ["get_total_underlying"]:
@@ -52,16 +58,6 @@ def _amount(host: StorageHost, contract: Contract, name: str) -> int:
 
 def _borrowed(host: StorageHost, contract: Contract) -> int:
     return int(expect(present(host.data(contract.address, vec(symbol("TotalBorrowed")))), scval.U128, "TotalBorrowed"))
-
-
-def _receipts(contract: Contract) -> int:
-    value = contract.storage.get(vec(symbol("TotalSupply")))
-    if value is None:
-        raise NotFromStorageError("the vault's receipt tokens are not counted in its instance")
-    supply: int = expect(value, scval.I128, "TotalSupply")
-    if supply < 0:
-        raise TrapError(PANIC)
-    return supply
 
 
 def _underlying(host: StorageHost, contract: Contract) -> int:

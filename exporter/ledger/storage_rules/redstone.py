@@ -47,7 +47,11 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["read_timestamp", feed]:
             return u64(Fields.of(_fresh(host, contract, feed), "price").u64("package_timestamp"))
         case ["read_price_history", feed, (scval.U32, int(limit))]:
-            known = _history(host, contract, feed)
+            # A feed's last prices, oldest first.
+            stored = host.data(contract.address, vec(symbol("Feed"), feed))
+            if stored is None:
+                raise TrapError(MISSING)
+            known = items(Fields.of(stored, "Feed").get("price_data") or vec(), "price_data")
             return vec(*known[max(len(known) - limit, 0) :])
         case ["unique_signer_threshold"]:
             return u64(THRESHOLD)
@@ -62,11 +66,3 @@ def _fresh(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     if Fields.of(stored, "price").u64("write_timestamp") + MAX_AGE_MS <= host.now * 1000:
         raise TrapError(STALE)
     return stored
-
-
-def _history(host: StorageHost, contract: Contract, feed: ScVal) -> tuple[ScVal, ...]:
-    """A feed's last prices, oldest first."""
-    stored = host.data(contract.address, vec(symbol("Feed"), feed))
-    if stored is None:
-        raise TrapError(MISSING)
-    return items(Fields.of(stored, "Feed").get("price_data") or vec(), "price_data")

@@ -8,7 +8,7 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -116,10 +116,6 @@ class _Selection:
         if self.contracts is None:
             return key[:4] == _DATA or (self.code and key[:4] == _CODE)
         return key[:8] == _DATA_OF_CONTRACT and key[8:40] in self.contracts
-
-    def is_covered_by(self, mentioned: Mapping[bytes, object]) -> bool:
-        """Whether no older bucket can say anything new."""
-        return self.contracts is not None and not self.contracts and len(mentioned) == len(self.keys)
 
 
 def _contract_id(contract: str) -> bytes:
@@ -277,7 +273,8 @@ class HistoryArchive:
                     mentioned[key] = None if record[:4] == DEAD else BucketEntry(key, record[4:])
                     if len(mentioned) > max_entries:
                         raise ArchiveError(f"more than {max_entries} entries were asked for; name fewer contracts")
-            if selection.is_covered_by(mentioned):
+            # No older bucket can say anything new.
+            if selection.contracts is not None and not selection.contracts and len(mentioned) == len(selection.keys):
                 break
         return {key: entry for key, entry in mentioned.items() if entry is not None}
 

@@ -80,7 +80,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         for prefix in (_ENTRY, _EVICTED):
             for name, value in self._all(prefix):
                 if value is not None and (prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None):
-                    yield _key_of(value)
+                    yield key_of(bytes(4) + value + bytes(4))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -131,7 +131,3 @@ def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, byte
             yield prefix + name, record[4:-4]
             if is_instance_key(key):
                 yield _INSTANCE + name, b""
-
-
-def _key_of(value: bytes) -> bytes:
-    return key_of(bytes(4) + value + bytes(4))

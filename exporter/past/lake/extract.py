@@ -64,7 +64,15 @@ def extract(work: RangeOfLedgers) -> Extracted:
             header = chain.follow(meta, ledger)
             changes: list[tuple[int, Change]] = []
             if watch.touched_by(meta):
-                changes = _watched(watch, meta, work.events_of)
+                # Of what is watched, and of its times to live, each with its place in the ledger.
+                walked = walk(meta, work.events_of).changes
+                lives = {ttl_key(key) for key in _named_keys(watch, meta)}
+                lives |= {ttl_key(change.key) for change in walked if change.key[:4] != _TTL and watch.wants(change)}
+                changes = [
+                    (order, change)
+                    for order, change in enumerate(walked)
+                    if change.kind == EVENT or (change.key in lives if change.key[:4] == _TTL else watch.wants(change))
+                ]
                 touched += 1
         except DecodeError as error:
             chain.lose(ledger, ledger, str(error))
@@ -131,18 +139,6 @@ def _start_before(raw: bytes, entry: int) -> int:
     if raw[entry - 16 : entry - 12] == b"\0\0\0\1" and raw[entry - 20 : entry - 16] in (b"\0\0\0\1", b"\0\0\0\2"):
         return entry - 20
     return entry - 4
-
-
-def _watched(watch: Watch, meta: bytes, events_of: frozenset[bytes]) -> list[tuple[int, Change]]:
-    """The changes of what is watched, and of its times to live, each with its place in the ledger."""
-    changes = walk(meta, events_of).changes
-    lives = {ttl_key(key) for key in _named_keys(watch, meta)}
-    lives |= {ttl_key(change.key) for change in changes if change.key[:4] != _TTL and watch.wants(change)}
-    return [
-        (order, change)
-        for order, change in enumerate(changes)
-        if change.kind == EVENT or (change.key in lives if change.key[:4] == _TTL else watch.wants(change))
-    ]
 
 
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:

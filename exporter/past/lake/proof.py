@@ -121,7 +121,12 @@ class Prover:
         for transition in found:
             waiting.ledgers.append(ledger)
             waiting.keys.append(key)
-            waiting.codes.append(_code_of(key, step))
+            entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
+            try:
+                wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
+            except DecodeError:
+                wasm_hash = None
+            waiting.codes.append(UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex())
             waiting.transitions.append(transition)
         if len(waiting.transitions) >= TOGETHER:
             self._compute(rule)
@@ -165,12 +170,3 @@ class Prover:
             differing.setdefault(code, []).append(mismatch)
         for code in {*confirmed, *differing}:
             self.tally.count(f"{rule.protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
-
-
-def _code_of(key: bytes, step: Step) -> str:
-    entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
-    try:
-        wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
-    except DecodeError:
-        wasm_hash = None
-    return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()

@@ -89,7 +89,19 @@ class ReplayedState:
             if change.key[:4] == _TTL:
                 self._apply_life(change)
             elif self._wanted(change):
-                self._apply_value(change)
+                key = change.key
+                if change.kind in _STANDS:
+                    assert change.entry is not None  # or it would not stand
+                    self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
+                    self._evicted.discard(key)
+                elif change.kind == REMOVED or is_temporary(key):
+                    self._data.pop(key, None)
+                    self._evicted.discard(key)
+                elif change.kind == EVICTED and key in self._data:
+                    self._evicted.add(key)
+                    wrong = self._wrong.get(key)
+                    if wrong is not None and wrong.evicted == self.ledger:
+                        self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
                 changed[change.key] = None
         if self.protocol < 24 <= protocol:
             self._correct_archive()
@@ -106,21 +118,6 @@ class ReplayedState:
             # Transactions of one stage do not see each other's extensions (CAP-63), so values may come out of order.
             until = max(until, known)
         self._lives[change.key] = until
-
-    def _apply_value(self, change: Change) -> None:
-        key = change.key
-        if change.kind in _STANDS:
-            assert change.entry is not None  # or it would not stand
-            self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
-            self._evicted.discard(key)
-        elif change.kind == REMOVED or is_temporary(key):
-            self._data.pop(key, None)
-            self._evicted.discard(key)
-        elif change.kind == EVICTED and key in self._data:
-            self._evicted.add(key)
-            wrong = self._wrong.get(key)
-            if wrong is not None and wrong.evicted == self.ledger:
-                self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
 
     def _correct_archive(self) -> None:
         """What the upgrade to protocol 24 did to the archive without a word in any meta."""

@@ -166,7 +166,13 @@ def decode_pool(entry: Entry) -> PoolEntry:
     accrual, _ = _variant(config, "accrual_model", "Pool.config")
     if accrual != "Compounded":
         raise DecodeError(f"Pool.config: the accrual_model {accrual} is not known, only Compounded is")
-    numbers = {name: pool.i128(name) for name in _STATE_FIELDS} | _curve(config)
+    model, payload = _variant(config, "interest_rate_model", "Pool.config")
+    if model != "Kinked":
+        raise DecodeError(f"Pool.config: the interest_rate_model {model} is not known, only Kinked is")
+    if len(payload) != 1:
+        raise DecodeError("Pool.config: the interest_rate_model Kinked has not one value")
+    curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
+    numbers = {name: pool.i128(name) for name in _STATE_FIELDS} | {name: curve.i128(name) for name in CURVE_FIELDS}
     numbers["take_rate_bps"] = config.struct("fee_config").u32("take_rate_bps")
     numbers["last_accrual_timestamp"] = pool.u64("last_accrual_timestamp")
     numbers["decimals"] = pool.u32("token_decimals")
@@ -224,16 +230,6 @@ def _configured(entry: Entry | None) -> ScVal:
         return vec()
     known = (pool.get("token_address"), pool.get("config"))
     return vec(*(value for value in known if value is not None))
-
-
-def _curve(config: Fields) -> dict[str, int]:
-    model, payload = _variant(config, "interest_rate_model", "Pool.config")
-    if model != "Kinked":
-        raise DecodeError(f"Pool.config: the interest_rate_model {model} is not known, only Kinked is")
-    if len(payload) != 1:
-        raise DecodeError("Pool.config: the interest_rate_model Kinked has not one value")
-    curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
-    return {name: curve.i128(name) for name in CURVE_FIELDS}
 
 
 def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:

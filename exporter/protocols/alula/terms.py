@@ -68,6 +68,8 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         .when(flags.is_null() | unlocked.is_null())
         .then(pl.lit("the pool's entry does not have all that its operations hang on"))
     )
+    # floor(supply × (limit - U) / 10000), 0 where the utilization U is above the limit; at most the available.
+    room = _left(pools["utilization_ratio_limit_bps"], pools["utilization_ceil_bps"])
     return {
         "can_supply": gate(status.is_in(["active", "borrow_frozen"]) & on(_DEPOSIT) & unlocked),
         "can_withdraw": leaving.then(unlocked),
@@ -77,7 +79,7 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         "can_reason": reason,
         "pool_status": pl.when(flags.is_not_null() & unlocked.is_not_null()).then(pool_status),
         "available_to_withdraw": available,
-        "available_to_borrow": _borrowable(pools, available),
+        "available_to_borrow": exact.clamp(_share(pools["total_supplied"], room), 0, available),
         "available_to_supply": _capped(_left(pools["supply_limit"], pools["total_supplied"])),
         "risk_scope": pl.lit("reserve"),
         "collateral_factor_bps": _published("open_ltv_bps"),
@@ -94,12 +96,6 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         **{f"{side}_reward_per_second": _unpaid(side) for side in ("supply", "borrow")},
         **{name: name for name in FARM_COLUMNS},
     }
-
-
-def _borrowable(pools: pl.DataFrame, available: pl.Series) -> pl.Series:
-    """floor(supply × (limit - U) / 10000), 0 where the utilization U is above the limit; at most the available."""
-    room = _left(pools["utilization_ratio_limit_bps"], pools["utilization_ceil_bps"])
-    return exact.clamp(_share(pools["total_supplied"], room), 0, available)
 
 
 def _left(limit: pl.Series, used: pl.Series) -> pl.Series:

@@ -9,7 +9,7 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError, counted
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
-from exporter.ledger.tokens import Token, read_tokens
+from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend import layout
@@ -138,16 +138,12 @@ class _Reader(Collector):
                     )
                     break
             else:
-                self.take_reserve(market, asset, config, data, self.emissions_of(market, asset, entries))
-
-    def emissions_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        """The columns that say what each side of a reserve is paid."""
-        columns: dict[str, object] = {"reward_token": self.instances[market].reward_token}
-        for side, key in self.emission_keys(market, asset).items():
-            emission = decode_emission(entries[key])
-            values = (emission.eps, emission.expiration, emission.reason)
-            columns |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
-        return columns
+                columns: dict[str, object] = {"reward_token": self.instances[market].reward_token}
+                for side, key in self.emission_keys(market, asset).items():
+                    emission = decode_emission(entries[key])
+                    values = (emission.eps, emission.expiration, emission.reason)
+                    columns |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
+                self.take_reserve(market, asset, config, data, columns)
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
         """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
@@ -240,7 +236,10 @@ async def read_pools(
     busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
     quiet = [layout.reserve_config_key(*reserve) for reserve in reserves]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
-    states, reader.reading.tokens = await _read_together(view, busy_first + quiet, kept, tokens)
+    # In as few requests as both together need.
+    keys = busy_first + quiet
+    await view.read([*keys, *(instance_key(token) for token in tokens)], kept)
+    states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
     for market in reader.instances:
         reader.take_reserves(market, states)
     reader.reading.insured = insurance.backstops(states)
@@ -273,11 +272,3 @@ def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
         if backstop is not None and instance_key(backstop) not in entries:
             found[backstop] = None
     return list(found)
-
-
-async def _read_together(
-    view: LedgerView, keys: list[bytes], kept: list[bytes], tokens: list[str]
-) -> tuple[Entries, Mapping[str, Token]]:
-    """The entries and the tokens, in as few requests as both together need."""
-    await view.read([*keys, *(instance_key(token) for token in tokens)], kept)
-    return await view.read(keys, kept), await read_tokens(view, tokens)

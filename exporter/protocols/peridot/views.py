@@ -31,17 +31,13 @@ class PeridotViews(ProtocolViews):
         if row is None:
             return
         function = asked.call.function
-        ours = _stored(row["raw"])[function]
+        raw = row["raw"]
+        owned = max(raw["net_cash"] + raw["total_borrowed"], 0)
+        supply = raw["receipt_supply"]
+        ours = {
+            "get_available_liquidity": max(owned - raw["total_borrowed"], 0),
+            "get_total_borrowed": raw["total_borrowed"],
+            "get_total_reserves": raw["total_reserves"],
+            "get_exchange_rate": owned * SCALE // supply if owned and supply else raw["initial_exchange_rate"],
+        }[function]
         yield Compared(asked.market, vault, function, ours, decode_amount(value, f"{function}()"))
-
-
-def _stored(raw: Mapping[str, int]) -> dict[str, int]:
-    """What the views give, of the stored state."""
-    owned = max(raw["net_cash"] + raw["total_borrowed"], 0)
-    supply = raw["receipt_supply"]
-    return {
-        "get_available_liquidity": max(owned - raw["total_borrowed"], 0),
-        "get_total_borrowed": raw["total_borrowed"],
-        "get_total_reserves": raw["total_reserves"],
-        "get_exchange_rate": owned * SCALE // supply if owned and supply else raw["initial_exchange_rate"],
-    }

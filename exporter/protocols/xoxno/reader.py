@@ -132,15 +132,6 @@ class _Reader(Collector):
         keys += [layout.spoke_key(market, spoke) for spoke in spokes]
         return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
-    def usage_keys(self, market: str, entries: Entries) -> list[bytes]:
-        """The keys of what accounts of spokes have in the hub markets that these list."""
-        return [
-            layout.spoke_usage_key(market, spoke, pool)
-            for spoke in self.spoke_numbers(market)
-            for pool in self.known[market].pools
-            if entries[layout.spoke_asset_key(market, spoke, pool)] is not None
-        ]
-
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
         """What each spoke allows with a hub market, None where that cannot be told.
 
@@ -224,37 +215,26 @@ class _Reader(Collector):
             if decoded.token != pool.token:
                 detail = f"the parameters of this pool say that they are of token {decoded.token}"
                 raise UnreadError("inconsistent", detail)
-            self.append_pool(market, pool, decoded, numbers, entries)
-
-    def append_pool(
-        self,
-        market: str,
-        pool: layout.HubAsset,
-        decoded: layout.HubParameters,
-        numbers: Mapping[str, int],
-        entries: Entries,
-    ) -> None:
-        """Append what was decoded of a hub market, with what its hub and the spokes allow."""
-        controller = self.controllers[market]
-        self.append(
-            {
-                "market": market,
-                "pool": pool.pool,
-                "token_address": pool.token,
-                "oracle": controller.aggregator,
-                "market_name": layout.NAME,
-                "market_status": controller.status,
-                "wasm_hash": controller.wasm_hash,
-                "pool_contract": controller.pool,
-                "decimals": decoded.numbers["asset_decimals"],
-                **decoded.numbers,
-                **numbers,
-                "paused": controller.status == layout.PAUSED,
-                "hub_active": self.hub_active(market, pool, entries),
-                "spokes": self.spokes_of(market, pool, entries),
-            }
-        )
-        self.reading.parameters[market, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
+            controller = self.controllers[market]
+            self.append(
+                {
+                    "market": market,
+                    "pool": pool.pool,
+                    "token_address": pool.token,
+                    "oracle": controller.aggregator,
+                    "market_name": layout.NAME,
+                    "market_status": controller.status,
+                    "wasm_hash": controller.wasm_hash,
+                    "pool_contract": controller.pool,
+                    "decimals": decoded.numbers["asset_decimals"],
+                    **decoded.numbers,
+                    **numbers,
+                    "paused": controller.status == layout.PAUSED,
+                    "hub_active": self.hub_active(market, pool, entries),
+                    "spokes": self.spokes_of(market, pool, entries),
+                }
+            )
+            self.reading.parameters[market, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
 
 
 async def read_markets(
@@ -287,7 +267,15 @@ async def read_markets(
         for key in (*reader.keys(market, controller.pool, controller.aggregator), *reader.spoke_keys(market))
     ]
     entries |= await view.read(where_they_are)
-    entries |= await view.read([key for market in reader.controllers for key in reader.usage_keys(market, entries)])
+    entries |= await view.read(
+        [
+            layout.spoke_usage_key(market, spoke, pool)
+            for market in reader.controllers
+            for spoke in reader.spoke_numbers(market)
+            for pool in reader.known[market].pools
+            if entries[layout.spoke_asset_key(market, spoke, pool)] is not None
+        ]
+    )
     for market in reader.controllers:
         reader.take_pools(market, entries)
 
