@@ -95,33 +95,14 @@ UNTRUSTED = "Untrusted"
 NO_CREDENTIALS = "NoCredentials"
 
 _PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-_PASSING_CODES = frozenset(
-    {
-        TIMEOUT,
-        UNREACHABLE,
-        CUT_OFF,
-        "ConditionalRequestConflict",
-        "InternalError",
-        "OperationAborted",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-    }
-)
-_BAD_CREDENTIALS = frozenset(
-    {
-        NO_CREDENTIALS,
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidToken",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-    }
-)
+_PASSING_CODES = frozenset({
+    TIMEOUT, UNREACHABLE, CUT_OFF, "ConditionalRequestConflict", "InternalError", "OperationAborted",
+    "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
+})  # fmt: skip
+_BAD_CREDENTIALS = frozenset({
+    NO_CREDENTIALS, "ExpiredToken", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken",
+    "SignatureDoesNotMatch", "TokenRefreshRequired",
+})  # fmt: skip
 _OTHER_REGION = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
 
 CREDENTIALS_ADVICE = (
@@ -193,15 +174,11 @@ def _of_boto3(error: BaseException) -> RefusedError | None:
         return RefusedError(0, CUT_OFF)
     if isinstance(error, botocore.HTTPClientError | botocore.ConnectionError):
         return RefusedError(0, UNREACHABLE)
-    if isinstance(
-        error,
-        botocore.NoCredentialsError
-        | botocore.PartialCredentialsError
-        | botocore.CredentialRetrievalError
-        | botocore.UnauthorizedSSOTokenError
-        | botocore.SSOError
-        | botocore.TokenRetrievalError,
-    ):
+    no_credentials = (
+        botocore.NoCredentialsError, botocore.PartialCredentialsError, botocore.CredentialRetrievalError,
+        botocore.UnauthorizedSSOTokenError, botocore.SSOError, botocore.TokenRetrievalError,
+    )  # fmt: skip
+    if isinstance(error, no_credentials):
         return RefusedError(0, NO_CREDENTIALS)
     if isinstance(error, botocore.BotoCoreError):
         return RefusedError(0, type(error).__name__)

@@ -1034,26 +1034,10 @@ class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Document: TypeAlias = (
-    AssetsPage
-    | AssetDetail
-    | AssetHistory
-    | TotalsHistory
-    | MarketList
-    | MarketSummary
-    | TokenDocument
-    | ProtocolSummary
-    | ProtocolList
-    | HistoryManifest
-    | ProofList
-    | PoolsPage
-    | TokenList
-    | DataPackage
-    | ChangeList
-    | SystemStatus
-    | RunManifest
-    | OpenApiDocument
-    | Problem
-)
+    AssetsPage | AssetDetail | AssetHistory | TotalsHistory | MarketList | MarketSummary | TokenDocument
+    | ProtocolSummary | ProtocolList | HistoryManifest | ProofList | PoolsPage | TokenList | DataPackage | ChangeList
+    | SystemStatus | RunManifest | OpenApiDocument | Problem
+)  # fmt: skip
 """The documents that are files of their own."""
 
 _ENCODER = msgspec.json.Encoder()

@@ -38,21 +38,9 @@ SUPPLY_PERIODS = 52
 _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
 
 RESERVE_COLUMNS = (
-    "b_rate",
-    "b_supply",
-    "d_rate",
-    "d_supply",
-    "ir_mod",
-    "backstop_credit",
-    "last_time",
-    "util",
-    "r_base",
-    "r_one",
-    "r_two",
-    "r_three",
-    "reactivity",
-    "bstop_rate",
-)
+    "b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time", "util", "r_base", "r_one",
+    "r_two", "r_three", "reactivity", "bstop_rate",
+)  # fmt: skip
 """The raw columns that `project` reads beside `generation`: ResData, ResConfig and the pool's bstop_rate."""
 
 

@@ -34,19 +34,10 @@ SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
 RESERVE_COLUMNS = (
-    "liquidity_index",
-    "variable_borrow_index",
-    "current_liquidity_rate",
-    "current_variable_borrow_rate",
-    "last_update_timestamp",
-    "reserve_factor",
-    "total_supply_scaled",
-    "total_debt_scaled",
-    "base_variable_borrow_rate",
-    "optimal_utilization_rate",
-    "variable_rate_slope1",
-    "variable_rate_slope2",
-)
+    "liquidity_index", "variable_borrow_index", "current_liquidity_rate", "current_variable_borrow_rate",
+    "last_update_timestamp", "reserve_factor", "total_supply_scaled", "total_debt_scaled",
+    "base_variable_borrow_rate", "optimal_utilization_rate", "variable_rate_slope1", "variable_rate_slope2",
+)  # fmt: skip
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")

@@ -33,29 +33,11 @@ _SCALES_TO_INDEX = 10**12
 """From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
 
 VAULT_COLUMNS = (
-    "net_cash",
-    "total_borrowed",
-    "total_reserves",
-    "total_admin_fees",
-    "borrow_index",
-    "receipt_supply",
-    "initial_exchange_rate",
-    "reserve_factor",
-    "admin_fee",
-    "base_rate",
-    "multiplier",
-    "jump_multiplier",
-    "kink",
-    "fixed_rate",
-    "last_update_time",
-    "live_cash",
-    "managed_cash",
-    "total_deposited",
-    "boost_rule",
-    "boost_quoted",
-    "boost_cached",
-    "boost_cached_at",
-)
+    "net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "borrow_index", "receipt_supply",
+    "initial_exchange_rate", "reserve_factor", "admin_fee", "base_rate", "multiplier", "jump_multiplier", "kink",
+    "fixed_rate", "last_update_time", "live_cash", "managed_cash", "total_deposited", "boost_rule", "boost_quoted",
+    "boost_cached", "boost_cached_at",
+)  # fmt: skip
 """The raw columns that `project` reads.
 
 ``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees: it may be
