@@ -31,11 +31,11 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.codec.xdr_json import scval_from_json, scval_to_json
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.archive_snapshot import STATE_ARCHIVAL, snapshot_of
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome
+from tests.past.archive.archive_snapshot import STATE_ARCHIVAL, snapshot_of
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10047

@@ -21,10 +21,10 @@ from exporter.job.from_archive import FromArchive
 from exporter.job.reading import OpenSource, open_source
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.past.archive.archive_files import FolderFiles
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
+from tests.past.archive.archive_snapshot import archive_snapshot
 
 
 @asynccontextmanager

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.ledger.codec.scval_encode import address
-from exporter.past.archive.archive_snapshot import snapshot_of
 from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL, SUPPLY, USERS, balance_entry, requests
 from tests.host.host_network import load_snapshot, simulated
 from tests.host.machine import Machine
 from tests.host.test_localnet import asked, code_of
+from tests.past.archive.archive_snapshot import snapshot_of
 
 
 def test_later_protocols_answer_the_same(

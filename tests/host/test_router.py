@@ -19,12 +19,12 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import Contracts, run_router
 from exporter.localnet.network import CODE
-from exporter.past.archive.archive_snapshot import snapshot_of
 from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
 from tests.host.router_code import router_entries
+from tests.past.archive.archive_snapshot import snapshot_of
 
 ROUTER = strkey.encode(strkey.CONTRACT, b"router".ljust(32, b"\0"))
 NOTHING = strkey.encode(strkey.CONTRACT, b"nothing".ljust(32, b"\0"))

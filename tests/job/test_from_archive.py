@@ -18,13 +18,13 @@ from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.bucket_entries import LIVE
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
 from tests.jobs import run, settings_for
+from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 
 CHECKPOINT = 65_000_063

@@ -28,7 +28,6 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.past.archive.archive_files import FolderFiles
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores import open_store
@@ -36,6 +35,7 @@ from exporter.tree.documents import ManifestFile
 from exporter.tree.run_listing import RunListing
 from tests.jobs import run
 from tests.past.archive import signed_archive
+from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.made_archive import PASSPHRASE, time_to_live
 from tests.past.archive.signed_archive import trust_document, validators
 from tests.past.archive.test_checkpoint import POOL

@@ -15,12 +15,12 @@ import pytest
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.archive.archive_files import FolderFiles
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import compute
 from tests.judges import blend_judge
+from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.protocols.test_blend_terms import assert_the_most
 
 NATIVE = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC"

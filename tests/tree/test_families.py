@@ -28,9 +28,9 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
-from exporter.tree.policy import bucket_policy
 from exporter.tree.read_back import parse_back
 from exporter.tree.routes import Served, route
+from tests.bucket_policy_reference import bucket_policy
 from tests.render.rendering import contract
 from tests.render.whole_tree import publish_tree
 

@@ -1,6 +1,5 @@
 """Reading Stellar history archives: checkpoints, ledger headers and buckets, every digest verified.
 
 A history archive is what validators publish: a tree of files, with the whole state of the ledger every 64 ledgers.
-`checkpoint.HistoryArchive` is the way in; `archive_snapshot` makes a ledger snapshot file of what it reads.
-Layout and formulas: docs/history-archives.md.
+`checkpoint.HistoryArchive` is the way in. Layout and formulas: docs/history-archives.md.
 """

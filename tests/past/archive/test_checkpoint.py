@@ -18,10 +18,10 @@ from exporter.ledger.codec.scval import CONTRACT_INSTANCE, WASM, ContractInstanc
 from exporter.ledger.codec.scval_encode import encode_opaque, i128, symbol, u32
 from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.bucket_entries import INIT
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_data_key
+from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.made_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))

@@ -11,7 +11,6 @@ import pytest
 
 from exporter.deployments.networks import NETWORKS
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.archive_snapshot import archive_snapshot
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof, newest_proof, unlisted_validators
 from exporter.past.archive.stellar_proof import (
     RefusedError,
@@ -22,6 +21,7 @@ from exporter.past.archive.stellar_proof import (
     read_claims,
 )
 from exporter.past.archive.trusted_organisations import trust_of
+from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.test_checkpoint import POOL
 from tests.past.archive.written_claims import entries_content
 
