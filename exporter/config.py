@@ -142,7 +142,6 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def passphrase(self) -> str:
-        """The passphrase every endpoint must serve."""
         return self.network.passphrase or NETWORKS[self.network.name].passphrase
 
 

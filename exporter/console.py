@@ -57,7 +57,6 @@ class Console:
 
     @property
     def is_json(self) -> bool:
-        """Whether every line is a JSON object."""
         return self._json
 
     def event(self, name: str, message: str, **facts: Any) -> None:
@@ -71,12 +70,10 @@ class Console:
         click.echo(f"{before}{line}\n{after}", file=self._stream, nl=False)
 
     def warning(self, message: str, **facts: Any) -> None:
-        """Something the operator should look at."""
         message = without_keys(message)
         self.event("warning", message if self._json else f"warning: {message}", **facts)
 
     def error(self, message: str, exit_code: int) -> None:
-        """Why the command fails."""
         message = without_keys(message)
         self.event("error", message if self._json else f"error: {message}", exit_code=exit_code)
 
@@ -137,7 +134,6 @@ class Progress:
         self._count, self._shown = 0, 0.0
 
     def advance(self, by: int = 1) -> None:
-        """Count further."""
         self._count += by
         if self._stream is not None and monotonic() - self._shown > 0.1:
             self._shown = monotonic()
@@ -150,6 +146,5 @@ class Progress:
         return f"[{'#' * filled}{'-' * (self.WIDTH - filled)}] {self._count:,} of about {self._expected:,}"
 
     def close(self) -> None:
-        """Clear the line."""
         if self._stream is not None:
             click.echo("\r\x1b[2K", file=self._stream, nl=False)

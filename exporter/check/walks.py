@@ -53,12 +53,10 @@ class Listing:
 
     @property
     def markets(self) -> Set[str]:
-        """The markets that have a pool."""
         return self._markets.keys()
 
     @property
     def tokens(self) -> Set[str]:
-        """The tokens that have a pool."""
         return self._tokens.keys()
 
     def find(self, market: str, pool: str) -> tuple[int, PoolSnapshot] | None:

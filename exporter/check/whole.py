@@ -125,7 +125,6 @@ class Looked:
         return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
 
     def lines(self) -> list[str]:
-        """The same for people."""
         kinds = ", ".join(
             f"{count:,} {kind} ({counted(self.bytes[kind], 'byte')})" for kind, count in sorted(self.files.items())
         )

@@ -78,7 +78,6 @@ class Deployment:
     pools: tuple[KnownPool, ...] = ()
 
     def addresses(self, role: str) -> tuple[str, ...]:
-        """The addresses of all contracts of a role, in the order of the list."""
         return tuple(contract.address for contract in self.contracts if contract.role == role)
 
     def address(self, role: str) -> str | None:
@@ -87,7 +86,6 @@ class Deployment:
 
     @property
     def markets(self) -> tuple[str, ...]:
-        """The addresses of the markets known to exist."""
         return self.addresses(MARKET)
 
     @property

@@ -85,7 +85,6 @@ class Memory:
         self.streams = {place: read for place, read in self.streams.items() if read <= ledger + 1}
 
     def candidates(self) -> Iterator[Candidate]:
-        """Every market and pool that is remembered."""
         return (market.candidate() for market in self.markets.values())
 
     def confirmed(self) -> set[MarketPlace]:

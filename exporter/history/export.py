@@ -99,7 +99,6 @@ class Selection:
         return sorted((file for file in files if self._may_have(file)), key=lambda file: file.first_ledger)
 
     def rows(self) -> pl.Expr:
-        """The condition on rows of a history file."""
         conditions = [pl.lit(True)]
         if self.start.ledger is not None:
             conditions.append(pl.col("observed_ledger") >= self.start.ledger)

@@ -49,7 +49,6 @@ class Scratch:
         return number
 
     def get(self, number: int) -> bytes:
-        """The bytes of a number."""
         with _reported():
             data: bytes = self._rows.execute("SELECT data FROM kept WHERE number = ?", (number,)).fetchone()[0]
         return data
@@ -81,7 +80,6 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """The rows of all frames together."""
         return sum(rows for _, rows in self.frames.values())
 
     def shelf(self, bucket: Bucket) -> Shelf:
@@ -98,7 +96,6 @@ class Part:
         self.put(f"cursors/{bucket.name}", pl.DataFrame(cursors, self._schema("cursors/"), orient="row"))
 
     def observe(self, rows: pl.DataFrame) -> None:
-        """Take in observations."""
         for day in rows.select(_DAY.starts(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
             own = rows.filter(_DAY.starts(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
@@ -121,7 +118,6 @@ class Part:
                 self.put(f"observed/{day}", pl.DataFrame(schema=OBSERVATIONS))
 
     def get(self, name: str) -> pl.DataFrame:
-        """The frame of a name."""
         schema = self._schema(name)
         if name not in self.frames:
             return pl.DataFrame(schema=schema)
@@ -129,20 +125,17 @@ class Part:
         return frame.cast({name: dtype for name, dtype in schema.items() if dtype == pl.Int128})
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
-        """Keep a frame under a name."""
         if frame.height:
             self.put_bytes(name, _packed(frame), frame.height)
         elif name in self.frames:
             self.scratch.remove(self.frames.pop(name)[0])
 
     def put_bytes(self, name: str, data: bytes, rows: int) -> None:
-        """Keep a frame under a name by its bytes."""
         if name in self.frames:
             self.scratch.remove(self.frames[name][0])
         self.frames[name] = self.scratch.add(data), rows
 
     def cut(self) -> list[Part]:
-        """The part, or more of them in the place of one that is too large."""
         wanted = -(-self.rows // PART_ROWS)
         if wanted <= 1:
             return [self]
@@ -194,7 +187,6 @@ class Parts:
             yield part, frame if low == ("", "") and high is None else frame.filter(own)
 
     def cut(self) -> None:
-        """Cut what has become too large."""
         self.parts = [part for whole in self.parts for part in whole.cut()]
 
 

@@ -39,7 +39,6 @@ class Form:
 
     @property
     def keys(self) -> tuple[str, str]:
-        """The columns of the place."""
         market, pool, *_ = self.frame
         return market, pool
 

@@ -140,7 +140,6 @@ class Evidence:
 
     @property
     def network_id(self) -> str:
-        """SHA-256 of the passphrase."""
         return network_id(self.passphrase)
 
     def encode(self) -> bytes:

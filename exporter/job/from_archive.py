@@ -63,7 +63,6 @@ class ProvenState:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """What the report says of it."""
         return {
             "proof_sha256": sha256(self.proof).hex(),
             "header": self.proven.hash.hex(),

@@ -61,7 +61,6 @@ class ChainCheck:
     """What went wrong in finding markets that no list has: some may not have been compared."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Counts, for a report."""
         return {
             "ledger": self.ledger,
             "compared": self.compared,

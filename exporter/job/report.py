@@ -57,7 +57,6 @@ class RunReport:
             step["processor_seconds"] = round(process_time() - processor, 3)
 
     def add(self, **facts: Any) -> None:
-        """Put facts into the report."""
         self.facts.update(facts)
 
     def finish(self, exit_code: int, message: str | None = None) -> None:

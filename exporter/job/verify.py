@@ -64,7 +64,6 @@ class Verified:
     trust: Trust
 
     def lines(self) -> list[str]:
-        """All of it for people."""
         found, trust = self.outcome, self.trust
         left = found.changed_since + found.not_looked_up
         names, days = ", ".join(trust.organisations), days_old(trust, datetime.now(UTC).date())
@@ -79,7 +78,6 @@ class Verified:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """The same for programs."""
         found = self.outcome
         return {
             "run_id": self.run_id, "ledger": self.ledger, "checkpoint": found.proven.ledger, "signed": self.signed,

@@ -80,9 +80,7 @@ class LedgerSource(Protocol):
         """Read any number of keys: at least one answer for each 200 distinct keys, together covering all of them."""
         ...
 
-    async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Simulate one call at the newest ledger."""
-        ...
+    async def simulate(self, call: ContractCall) -> SimulationAnswer: ...
 
     async def close_time(self, ledger: int) -> int:
         """The close time of a ledger, in unix seconds."""

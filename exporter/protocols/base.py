@@ -237,7 +237,6 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two are the same."""
         return self.ours == self.contract
 
 

@@ -183,7 +183,6 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """The rows of all files together."""
         return sum(file.rows for file in self.files)
 
 
@@ -196,17 +195,14 @@ class Compacted:
 
     @property
     def files_before(self) -> int:
-        """How many files the new ones stand for."""
         return sum(len(piece.files) for piece in self.pieces)
 
     @property
     def bytes_before(self) -> int:
-        """The bytes of the files that the new ones stand for."""
         return sum(file.bytes for piece in self.pieces for file in piece.files)
 
     @property
     def bytes_after(self) -> int:
-        """The bytes of the new files."""
         return sum(file.bytes for file in self.files)
 
 

@@ -35,7 +35,6 @@ class Means:
     """The means of all pools, noted while their periods go by."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.columns: dict[str, list[int | None]] = {name: [] for name in _MEANS}
 
     def noted(self, periods: Iterable[list[AssetPeriod]]) -> Iterator[list[AssetPeriod]]:

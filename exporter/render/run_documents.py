@@ -90,7 +90,6 @@ def market_summaries(
 
 
 def _market_backstop(row: Mapping[str, Any]) -> documents.MarketBackstop:
-    """The backstop from a row of the backstops frame."""
     fields: dict[str, Any] = {
         name: _digits(row[name]) if BACKSTOPS[name] == pl.Int128 else row[name]
         for name in documents.MarketBackstop.__struct_fields__

@@ -114,8 +114,6 @@ def make_server(root: Path) -> uvicorn.Server:
 
 
 class _TreeEndpoint:
-    """The one endpoint: every path and every method."""
-
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
 

@@ -132,5 +132,4 @@ class MemoryStore:
         """Memory can always be written to."""
 
     def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - nothing can be left half-written in memory
-        """Always 0 here."""
         return 0

@@ -146,7 +146,6 @@ class RefusedError(Exception):
 
     @property
     def absent(self) -> bool:
-        """Whether there is no object under the key."""
         return self.status == 404 and self.code in ("", "404", "NoSuchKey", "NotFound")
 
 
@@ -312,11 +311,9 @@ class S3Connection:
 
     @property
     def uri(self) -> str:
-        """The URI, without a slash at its end."""
         return f"s3://{self.bucket}/{self.prefix}".removesuffix("/")
 
     def full(self, key: str) -> str:
-        """The key in the bucket of a key of the store."""
         return self.prefix + key
 
     @cached_property

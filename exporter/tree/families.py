@@ -122,11 +122,9 @@ class Family:
 
     @property
     def path(self) -> str:
-        """The path of its URL, as the API describes it."""
         return (self.url or f"/{self.template}").partition("?")[0]
 
     def key(self, **places: object) -> str:
-        """The key with these places."""
         return self.template.format(**places)
 
 

@@ -56,7 +56,6 @@ class RunListing:
         return self.frame.height, int(self.frame["bytes"].sum())
 
     def sha256_of(self, key: str) -> str | None:
-        """The SHA-256 of a file, in hex; None for a file that is not listed."""
         found = self.frame.filter(pl.col("key") == key)["sha256"]
         return found[0].hex() if len(found) else None
 
@@ -72,7 +71,6 @@ class RunListing:
         return f"{observed_ledger}-{digest.hexdigest()[:12]}"
 
     def to_parquet(self) -> bytes:
-        """The Parquet file."""
         buffer = io.BytesIO()
         self.frame.write_parquet(
             buffer, compression="zstd", compression_level=3, statistics=False, row_group_size=CHUNK_FILES
@@ -133,13 +131,11 @@ class ListingBuilder:
         self._rows: list[tuple[str, str, int, bytes]] = []
 
     def add(self, key: str, kind: str, size: int, sha256: str) -> None:
-        """List a file."""
         self._rows.append((key, kind, size, bytes.fromhex(sha256)))
         if len(self._rows) >= CHUNK_FILES:
             self._end_chunk()
 
     def extend(self, listing: RunListing) -> None:
-        """List all files of another listing."""
         self._chunks.append(listing.to_parquet())
 
     def finish(self) -> RunListing:

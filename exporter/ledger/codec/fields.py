@@ -53,7 +53,6 @@ class Fields:
 
     @classmethod
     def of(cls, value: ScVal, what: str) -> Fields:
-        """The fields of a map value."""
         return cls(expect(value, scval.MAP, what), what)
 
     def __contains__(self, name: str) -> bool:
@@ -86,14 +85,11 @@ class Fields:
         return result
 
     def address(self, name: str) -> str:
-        """An address field, as a strkey."""
         result: str = self._take(name, scval.ADDRESS)
         return result
 
     def string(self, name: str) -> str:
-        """A string field, as text."""
         return text_of(self._take(name, scval.STRING))
 
     def struct(self, name: str) -> Fields:
-        """A field that is itself a struct."""
         return Fields(self._take(name, scval.MAP), f"{self._what}.{name}")

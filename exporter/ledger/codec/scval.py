@@ -223,7 +223,6 @@ def _read_vec(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
 
 
 def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScVal, ScVal], ...] | None, int]:
-    """The pairs of an optional map, or None."""
     count = _read_count(data, position, 8, depth)
     if count < 0:
         return None, position + 4

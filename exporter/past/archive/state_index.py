@@ -57,7 +57,6 @@ class StateIndex(Mapping[bytes, RawEntry]):
             raise
 
     def close(self, *, remove: bool = True) -> None:
-        """Done with it; the file goes, too."""
         self._rows.close()
         if remove:
             self._path.unlink(missing_ok=True)
@@ -76,7 +75,6 @@ class StateIndex(Mapping[bytes, RawEntry]):
         return RawEntry(value[4:], int.from_bytes(value[:4], "big"), ARCHIVED)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Every key, in no order."""
         for prefix in (_ENTRY, _EVICTED):
             for name, value in self._all(prefix):
                 if value is not None and (prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None):

@@ -24,9 +24,7 @@ class Ledgers(Protocol):
     @property
     def label(self) -> str: ...
 
-    def span(self) -> tuple[int, int]:
-        """The first and the last ledger."""
-        ...
+    def span(self) -> tuple[int, int]: ...
 
     def close_of(self, ledger: int) -> tuple[int, int]:
         """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""

@@ -81,7 +81,6 @@ class ChangesWriter:
         self._changes_writer = _writer(self._changes, CHANGES)
 
     def add(self, ledger: int, close_time: int, protocol: int, changes: Iterable[tuple[int, Change]]) -> None:
-        """Add the next ledger, with or without changes."""
         self._closes.append((ledger, close_time, protocol))
         self._rows += [(ledger, close_time, order, item.key, item.kind, item.entry) for order, item in changes]
         if len(self._rows) >= ROW_GROUP_ROWS:

@@ -27,8 +27,6 @@ COLUMNS = (
 
 
 class _Reader(Collector):
-    """One reading of Alula."""
-
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments

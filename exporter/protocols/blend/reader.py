@@ -48,8 +48,6 @@ class BlendReading(ProtocolReading):
 
 
 class _Reader(Collector):
-    """One reading of Blend."""
-
     reading: BlendReading
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:

@@ -35,8 +35,6 @@ COLUMNS = (
 
 
 class _Reader(Collector):
-    """One reading of K2."""
-
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.known = {contract.address: contract for item in deployments for contract in item.contracts}

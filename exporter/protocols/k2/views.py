@@ -30,7 +30,6 @@ class K2Views(ProtocolViews):
     """The view functions of K2."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """One call for each reserve that was read."""
         for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
             router, pools, asset = str(market), (str(pool),), (address(str(pool)),)
             instead = ViewCall(router, pools, ContractCall(router, BORROW_INDEX, asset))

@@ -68,8 +68,6 @@ class _Found:
 
 
 class _Reader(Collector):
-    """One reading of Peridot."""
-
     reading: PeridotReading
 
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:

@@ -19,7 +19,6 @@ class PeridotViews(ProtocolViews):
     """The view functions of Peridot."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """Four calls for each vault that was read."""
         for market, vault in zip(reading.columns["market"], reading.columns["pool"], strict=True):
             for function in FUNCTIONS:
                 yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))

@@ -28,8 +28,6 @@ COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_s
 
 
 class _Reader(Collector):
-    """One reading of Slender."""
-
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments
@@ -112,7 +110,6 @@ class _Reader(Collector):
         return None
 
     def append_reserve(self, market: str, asset: str, cash: int) -> None:
-        """Append a reserve to the columns."""
         pool, reserve, token = self.pools[market], self.reserves[market, asset], self.reading.tokens[asset]
         decimals = token.decimals if reserve.decimals is None else reserve.decimals
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:

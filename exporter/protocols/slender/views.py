@@ -19,7 +19,6 @@ class SlenderViews(ProtocolViews):
     """The view functions of Slender."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """Six calls for each reserve that was read."""
         columns = reading.columns
         pools = zip(columns["market"], columns["pool"], columns["s_token"], columns["debt_token"], strict=True)
         for market, pool, *tokens in pools:

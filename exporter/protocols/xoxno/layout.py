@@ -65,7 +65,6 @@ class HubAsset(NamedTuple):
         return f"{self.hub}-{self.token}"
 
     def value(self) -> ScVal:
-        """The contract's `HubAssetKey`."""
         return struct_map({"asset": address(self.token), "hub_id": u32(self.hub)})
 
 

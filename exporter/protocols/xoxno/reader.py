@@ -47,13 +47,10 @@ class _Known:
 
     @property
     def pools(self) -> list[layout.HubAsset]:
-        """All of them, by hub and token."""
         return sorted(self.expected | self.listed)
 
 
 class _Reader(Collector):
-    """One reading of XOXNO Lending."""
-
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(PROTOCOL, candidates, COLUMNS)
         self.known: dict[str, _Known] = {candidate.address: _Known() for candidate in candidates}

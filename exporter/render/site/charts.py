@@ -81,7 +81,6 @@ class Trends:
     """The histories of all pools that a run has, in the order of its pools frame, and of their totals."""
 
     def __init__(self, series: Series | None, pools: pl.DataFrame) -> None:
-        """From the series that has the run itself, and the pools frame (sorted by market and pool)."""
         self._series = Series() if series is None else series
         now = aggregate(observations_of(pools if series is not None else pools.clear()), LONGEST)
         closed = pl.lit(self._series.through_time, pl.Int64).alias("start")

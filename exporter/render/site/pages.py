@@ -259,7 +259,6 @@ class _Site:
     def _token_pages(
         self, pool_rows: PoolRows, trends: dict[str, GroupTrend]
     ) -> Iterator[tuple[Best, Iterator[RenderedFile]]]:
-        """Each token, and its pages."""
         for address, pools in pool_rows.grouped("token_address"):
             token = best_of(address, pools)
             labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in pools}

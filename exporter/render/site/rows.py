@@ -64,7 +64,6 @@ class PoolRows:
     """The rows of all pools that were read, each with its symbol as people know it; few at a time are objects."""
 
     def __init__(self, tables: Tables, symbols: Symbols) -> None:
-        """Of a run."""
         known = [symbols.of(*row) for row in tables.pools.select("symbol", "token_address").iter_rows()]
         self._pools = tables.pools.select(_POOL_COLUMNS).with_columns(pl.Series("symbol", known, pl.String()))
 

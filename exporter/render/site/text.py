@@ -260,7 +260,6 @@ class Symbols:
     """
 
     def __init__(self, passphrase: str) -> None:
-        """For the network of a passphrase."""
         public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
         self.native = native_asset(passphrase) if public else None
 
