@@ -215,6 +215,14 @@ def multiply_divide_half_up(left: Operand, right: Operand, divisor: Operand) -> 
     return _multiply_divide("multiply_divide_half_up", left, right, divisor, "half_up")
 
 
+def or_zero(
+    operation: Callable[[Operand, Operand, Operand], pl.Series], left: Operand, right: Operand, divisor: pl.Series
+) -> pl.Series:
+    """One of the multiply-divides above, and 0 in the rows whose divisor is 0."""
+    divided = divisor != 0
+    return operation(select(divided, left, 0), right, select(divided, divisor, 1))
+
+
 def clamp(values: Operand, low: Operand, high: Operand) -> pl.Series:
     """The values, not below `low` and not above `high`; `high` wins where it is below `low`."""
     name, length, (value, bottom, top) = _aligned("clamp", (values, low, high))

@@ -43,8 +43,7 @@ def numbers_of(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 @exact.basis_points
 def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
     """The published utilization of every protocol, Int64: floor(borrowed × 10000 / supplied), 0 without supply."""
-    divided = supplied != 0
-    return exact.multiply_divide_floor(exact.select(divided, borrowed, 0), 10_000, exact.select(divided, supplied, 1))
+    return exact.or_zero(exact.multiply_divide_floor, borrowed, 10_000, supplied)
 
 
 def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:

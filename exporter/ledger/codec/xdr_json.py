@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from exporter.errors import DecodeError
@@ -24,11 +25,7 @@ from exporter.ledger.codec.scval_encode import encode_opaque
 Json: TypeAlias = Any
 """What a JSON parser gives: dict, list, str, int, float, bool or None."""
 
-KIND_ARMS: Final = (
-    "bool", "void", "error", "u32", "i32", "u64", "i64", "timepoint", "duration", "u128", "i128", "u256", "i256",
-    "bytes", "string", "symbol", "vec", "map", "address", "contract_instance", "ledger_key_contract_instance",
-    "ledger_key_nonce", "executable_tag",
-)  # fmt: skip
+KIND_ARMS: Final = tuple(name.replace(" ", "_") for name in scval.KIND_NAMES)
 ERROR_TYPES: Final = (
     "contract", "wasm_vm", "context", "storage", "object", "crypto", "events", "budget", "value", "auth",
 )  # fmt: skip
@@ -285,10 +282,12 @@ def _scval(document: Json, path: str, depth: int) -> ScVal:
         if arm in _VOID_ARMS:
             return _VOID_ARMS[arm]
         raise UnknownArmError(f"{path}: unknown kind of value {shown(document)}")
-    reader = _READERS.get(arm)
-    if reader is None:
+    if arm in _LEAVES:
+        kind, leaf = _LEAVES[arm]
+        return kind, leaf(body, path=f"{path}.{arm}")
+    if arm not in _NESTED:
         raise UnknownArmError(f"{path}: unknown kind of value {shown(arm)}")
-    kind, read = reader
+    kind, read = _NESTED[arm]
     return kind, read(body, f"{path}.{arm}", depth)
 
 
@@ -317,7 +316,7 @@ def _map(document: Json, path: str, depth: int) -> tuple[tuple[ScVal, ScVal], ..
     return tuple(pairs)
 
 
-def _error(document: Json, path: str, _depth: int) -> tuple[int, int]:
+def _error(document: Json, path: str) -> tuple[int, int]:
     arm, body = arm_of(document, path)
     if arm not in ERROR_TYPES:
         raise UnknownArmError(f"{path}: unknown type of error {shown(arm)}")
@@ -347,58 +346,40 @@ def _instance(document: Json, path: str, depth: int) -> ContractInstance:
     raise UnknownArmError(f"{path}: unknown kind of executable {shown(arm)}")
 
 
-def _nonce(document: Json, path: str, _depth: int) -> int:
+def _nonce(document: Json, path: str) -> int:
     fields(document, ("nonce",), path)
     return integer(document["nonce"], I64_BOUNDS, f"{path}.nonce")
-
-
-_Reader = Callable[[Json, str, int], Any]
-
-
-def _leaf(read: Callable[[Json, str], Any]) -> _Reader:
-    return lambda document, path, _depth: read(document, path)
-
-
-def _small(bounds: tuple[int, int]) -> _Reader:
-    return lambda document, path, _depth: number(document, bounds, path)
-
-
-def _long(bounds: tuple[int, int]) -> _Reader:
-    return lambda document, path, _depth: integer(document, bounds, path)
-
-
-def _wide(names: tuple[str, ...], signed: bool) -> _Reader:
-    return lambda document, path, _depth: wide_integer(document, names, signed, path)
 
 
 _VOID_ARMS: Final[dict[str, ScVal]] = {
     KIND_ARMS[kind]: (kind, None) for kind in (scval.VOID, scval.LEDGER_KEY_CONTRACT_INSTANCE)
 }
-_READERS: Final[dict[str, tuple[int, _Reader]]] = {
-    KIND_ARMS[kind]: (kind, reader)
-    for kind, reader in (
-        (scval.BOOL, _leaf(boolean)),
+_LEAVES: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
+    KIND_ARMS[kind]: (kind, read)
+    for kind, read in (
+        (scval.BOOL, boolean),
         (scval.ERROR, _error),
-        (scval.U32, _small(U32_BOUNDS)),
-        (scval.I32, _small(I32_BOUNDS)),
-        (scval.U64, _long(U64_BOUNDS)),
-        (scval.I64, _long(I64_BOUNDS)),
-        (scval.TIMEPOINT, _long(U64_BOUNDS)),
-        (scval.DURATION, _long(U64_BOUNDS)),
-        (scval.U128, _wide(PARTS_128, False)),
-        (scval.I128, _wide(PARTS_128, True)),
-        (scval.U256, _wide(PARTS_256, False)),
-        (scval.I256, _wide(PARTS_256, True)),
-        (scval.BYTES, _leaf(hex_bytes)),
-        (scval.STRING, _leaf(escaped_bytes)),
-        (scval.SYMBOL, _leaf(symbol)),
-        (scval.VEC, _vec),
-        (scval.MAP, _map),
-        (scval.ADDRESS, _leaf(address)),
-        (scval.CONTRACT_INSTANCE, _instance),
+        (scval.U32, partial(number, bounds=U32_BOUNDS)),
+        (scval.I32, partial(number, bounds=I32_BOUNDS)),
+        (scval.U64, partial(integer, bounds=U64_BOUNDS)),
+        (scval.I64, partial(integer, bounds=I64_BOUNDS)),
+        (scval.TIMEPOINT, partial(integer, bounds=U64_BOUNDS)),
+        (scval.DURATION, partial(integer, bounds=U64_BOUNDS)),
+        (scval.U128, partial(wide_integer, parts=PARTS_128, signed=False)),
+        (scval.I128, partial(wide_integer, parts=PARTS_128, signed=True)),
+        (scval.U256, partial(wide_integer, parts=PARTS_256, signed=False)),
+        (scval.I256, partial(wide_integer, parts=PARTS_256, signed=True)),
+        (scval.BYTES, hex_bytes),
+        (scval.STRING, escaped_bytes),
+        (scval.SYMBOL, symbol),
+        (scval.ADDRESS, address),
         (scval.LEDGER_KEY_NONCE, _nonce),
-        (scval.EXECUTABLE_TAG, _leaf(escaped_bytes)),
+        (scval.EXECUTABLE_TAG, escaped_bytes),
     )
+}
+_NESTED: Final[dict[str, tuple[int, Callable[[Json, str, int], Any]]]] = {
+    KIND_ARMS[kind]: (kind, read)
+    for kind, read in ((scval.VEC, _vec), (scval.MAP, _map), (scval.CONTRACT_INSTANCE, _instance))
 }
 
 
@@ -468,15 +449,6 @@ def _code(data: bytes) -> Json:
     return {"ext": extension, "hash": wasm_hash.hex(), "code": code.hex()}
 
 
-def _write_error(payload: tuple[int, int]) -> Json:
-    error_type, code = payload
-    return {ERROR_TYPES[error_type]: code if error_type == 0 else ERROR_CODES[code]}
-
-
-def _write_vec(items: tuple[ScVal, ...] | None) -> Json:
-    return None if items is None else [scval_to_json(item) for item in items]
-
-
 def _write_map(pairs: tuple[tuple[ScVal, ScVal], ...] | None) -> Json:
     return None if pairs is None else [{"key": scval_to_json(key), "val": scval_to_json(item)} for key, item in pairs]
 
@@ -491,18 +463,14 @@ def _write_instance(instance: ContractInstance) -> Json:
     return {"executable": executable, "storage": _write_map(instance.storage)}
 
 
-def _same(payload: Any) -> Json:
-    return payload
-
-
 _WRITERS: Final[dict[int, Callable[[Any], Json]]] = {
-    **dict.fromkeys((scval.BOOL, scval.U32, scval.I32, scval.SYMBOL, scval.ADDRESS), _same),
+    **dict.fromkeys((scval.BOOL, scval.U32, scval.I32, scval.SYMBOL, scval.ADDRESS), lambda payload: payload),
     **dict.fromkeys((scval.U64, scval.I64, scval.TIMEPOINT, scval.DURATION), str),
     **dict.fromkeys((scval.U128, scval.I128, scval.U256, scval.I256), str),
     **dict.fromkeys((scval.STRING, scval.EXECUTABLE_TAG), escape),
     scval.BYTES: bytes.hex,
-    scval.ERROR: _write_error,
-    scval.VEC: _write_vec,
+    scval.ERROR: lambda error: {ERROR_TYPES[error[0]]: error[1] if error[0] == 0 else ERROR_CODES[error[1]]},
+    scval.VEC: lambda items: None if items is None else [scval_to_json(item) for item in items],
     scval.MAP: _write_map,
     scval.CONTRACT_INSTANCE: _write_instance,
     scval.LEDGER_KEY_NONCE: lambda nonce: {"nonce": str(nonce)},

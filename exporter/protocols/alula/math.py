@@ -133,8 +133,7 @@ def total_supply(available: pl.Series, total_borrowed: pl.Series) -> pl.Series:
 @exact.naming("utilization")
 def utilization(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
     """The utilization that drives the rates: ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
-    divided = supplied != 0
-    return exact.multiply_divide_ceil(exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, supplied, 1))
+    return exact.or_zero(exact.multiply_divide_ceil, total_borrowed, BPS, supplied)
 
 
 @exact.naming("kinked APR")
@@ -263,16 +262,10 @@ def apy_bps(apr: pl.Series) -> pl.Series:
 @exact.at_most(exact.INT128_MAX)
 def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
     """What a supply share is worth: floor(total supply × 10000 / shares), 0 without shares."""
-    divided = total_j_tokens != 0
-    return exact.multiply_divide_floor(
-        exact.select(divided, supplied, 0), BPS, exact.select(divided, total_j_tokens, 1)
-    )
+    return exact.or_zero(exact.multiply_divide_floor, supplied, BPS, total_j_tokens)
 
 
 @exact.at_most(exact.INT128_MAX)
 def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
     """What a debt share is worth: ceil(borrowed × 10000 / shares), 0 without shares."""
-    divided = total_d_tokens != 0
-    return exact.multiply_divide_ceil(
-        exact.select(divided, total_borrowed, 0), BPS, exact.select(divided, total_d_tokens, 1)
-    )
+    return exact.or_zero(exact.multiply_divide_ceil, total_borrowed, BPS, total_d_tokens)

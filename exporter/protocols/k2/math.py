@@ -278,8 +278,7 @@ def totals(
     with exact.naming("utilization"):
         available = exact.clamp(exact.subtract(supplied, borrowed), 0, exact.INT128_MAX)
         liquidity = exact.add(available, borrowed)
-        divided = liquidity != 0
-        used = ray_div(exact.select(divided, borrowed, 0), exact.select(divided, liquidity, 1))
+        used = exact.or_zero(exact.multiply_divide_half_up, borrowed, RAY, liquidity)
     return Totals(supplied, borrowed, used)
 
 
@@ -297,8 +296,7 @@ def variable_borrow_rate(
     above = utilization > optimal
     used = exact.select(above, exact.subtract(utilization, optimal), utilization)
     span = exact.select(above, exact.subtract(RAY, optimal), optimal)
-    divided = span != 0
-    part = ray_div(exact.select(divided, used, 0), exact.select(divided, span, 1))
+    part = exact.or_zero(exact.multiply_divide_half_up, used, RAY, span)
     sloped = ray_mul(exact.select(above, slope2, slope1), part)
     return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
 

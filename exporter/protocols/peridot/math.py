@@ -314,9 +314,7 @@ def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple
 @exact.naming("lent share")
 def lent_share(borrowed: pl.Series, owned: pl.Series) -> pl.Series:
     """What of the suppliers' own is lent: floor(borrowed × 10^6 / owned), at most 10^6; 0 where they own nothing."""
-    divided = owned != 0
-    share = exact.multiply_divide_floor(exact.select(divided, borrowed, 0), SCALE, exact.select(divided, owned, 1))
-    return exact.clamp(share, 0, SCALE)
+    return exact.clamp(exact.or_zero(exact.multiply_divide_floor, borrowed, SCALE, owned), 0, SCALE)
 
 
 @exact.naming("borrow rate")
@@ -372,9 +370,7 @@ def accrued_interest(borrowed: pl.Series, rate: pl.Series, seconds: pl.Series) -
 @exact.naming("borrow index")
 def grown_index(index: pl.Series, interest: pl.Series, borrowed: pl.Series) -> pl.Series:
     """The index after interest: index + floor(index × interest / borrowed), the same where nothing is borrowed."""
-    divided = borrowed != 0
-    grown = exact.multiply_divide_floor(index, exact.select(divided, interest, 0), exact.select(divided, borrowed, 1))
-    return exact.add(index, grown)
+    return exact.add(index, exact.or_zero(exact.multiply_divide_floor, interest, index, borrowed))
 
 
 @exact.naming("exchange rate")

@@ -227,8 +227,7 @@ def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
 @exact.naming("share")
 def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
     """The part of a number that the lent share of what is owned makes, rounded down; 0 where nothing is owned."""
-    divided = owned != 0
-    return exact.multiply_divide_floor(exact.select(divided, lent, 0), of, exact.select(divided, owned, 1))
+    return exact.or_zero(exact.multiply_divide_floor, lent, of, owned)
 
 
 @exact.basis_points

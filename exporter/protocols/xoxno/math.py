@@ -305,8 +305,7 @@ def utilization(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
 
     Both are values, not scaled amounts. It may be above RAY.
     """
-    divided = supplied != 0
-    return exact.multiply_divide_half_up(exact.select(divided, borrowed, 0), RAY, exact.select(divided, supplied, 1))
+    return exact.or_zero(exact.multiply_divide_half_up, borrowed, RAY, supplied)
 
 
 @exact.naming("borrow rate")
