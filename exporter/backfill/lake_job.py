@@ -47,16 +47,8 @@ from exporter.history.manifest import HistoryPart
 from exporter.job.reading import OpenSource, read_protocols, view_limits
 from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before
-from exporter.past.lake.change_files import (
-    ChangesWriter,
-    Gap,
-    LedgerChanges,
-    RangeFacts,
-    read_changes,
-    read_facts,
-    read_ledgers,
-)
 from exporter.past.lake.close_meta import STATE
 from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
 from exporter.past.lake.extracted_tables import Tables, extract_rows
@@ -118,7 +110,7 @@ class LakeResult:
     refused: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
+    gaps: list[change_files.Gap] = field(default_factory=list)
     silent: frozenset[bytes] = frozenset()
     """Contracts that are watched and have no entry at the end."""
 
@@ -289,10 +281,10 @@ class LakeJob:
             self._tell("ledgers", done, total)
         self._check_links(watched)
 
-    def _facts(self, watched: Watched, first: int, last: int) -> RangeFacts | None:
+    def _facts(self, watched: Watched, first: int, last: int) -> change_files.RangeFacts | None:
         _, key = self._keys(watched, first, last)
         stored = self._changes.get(key)
-        return None if stored is None else read_facts(stored.data, key)
+        return None if stored is None else change_files.read_facts(stored.data, key)
 
     def _check_links(self, watched: Watched) -> None:
         """Each range must follow the one before. Raises `LakeError`."""
@@ -319,7 +311,7 @@ class LakeJob:
     def _ledgers_of(self, first: int, last: int) -> dict[int, tuple[int, int]]:
         stored = self._changes.get(self._keys(self._watches[0], first, last)[1])
         assert stored is not None  # it was extracted
-        return read_ledgers(stored.data)
+        return change_files.read_ledgers(stored.data)
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
         """The boundaries, by the grid of time that the segments are of."""
@@ -406,7 +398,7 @@ class LakeJob:
                 name, plan.settings, state.ledger, state.protocol, state.stored(), b"", b"", closes, watched,
                 self._deployments, tuple(start.instances), tuple(names.found), wrong,
             )  # fmt: skip
-            kept = ChangesWriter()
+            kept = change_files.ChangesWriter()
             ledger, _, protocol = closes[-1]
             while item is not None and item.ledger <= ledger:
                 state.take(item.ledger, item.protocol, (change for _, change in item.changes))
@@ -415,12 +407,12 @@ class LakeJob:
                 item = next(ledgers, None)
             if state.ledger < ledger:
                 state.take(ledger, protocol, ())
-            changes, ledgers_file = kept.finish(RangeFacts(begun.ledger + 1, ledger))
+            changes, ledgers_file = kept.finish(change_files.RangeFacts(begun.ledger + 1, ledger))
             yield replace(begun, changes=changes, ledgers=ledgers_file)
         known = state.keys()
         self.result.silent = watched.contracts - {key[8:40] for key in known}
 
-    def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
+    def _ledgers(self, after: int) -> Iterator[change_files.LedgerChanges]:
         """The ledgers after one that have changes, of all watches together, in order."""
         for first, last in self._ranges():
             if last <= after:
@@ -429,14 +421,14 @@ class LakeJob:
             for watched in self._watches:
                 stored = self._changes.get(self._keys(watched, first, last)[0])
                 assert stored is not None  # it was extracted
-                streams.append(read_changes(stored.data))
+                streams.append(change_files.read_changes(stored.data))
             closes = self._ledgers_of(first, last)
             merged = heapq.merge(*streams, key=itemgetter(0))
             for ledger, parts in groupby(merged, key=itemgetter(0)):
                 together = {(order, change.key): change for _, changes in parts for order, change in changes}
                 if ledger > after:
                     ordered = [(place[0], each) for place, each in sorted(together.items()) if each.kind != STATE]
-                    yield LedgerChanges(ledger, *closes[ledger], ordered)
+                    yield change_files.LedgerChanges(ledger, *closes[ledger], ordered)
 
     # 4. Into the history.
 
@@ -489,7 +481,7 @@ class LakeJob:
         publish_transitions(self._store, transitions)
 
 
-def _shown(gap: Gap) -> str:
+def _shown(gap: change_files.Gap) -> str:
     return f"ledger {gap.first}" if gap.first == gap.last else f"ledgers {gap.first} to {gap.last}"
 
 

@@ -19,13 +19,7 @@ from exporter.discovery.known_markets import KnownMarket, MarketPlace, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import (
-    Candidate,
-    Origin,
-    ProtocolModule,
-    ProtocolReading,
-    with_contract,
-)
+from exporter.protocols import base
 
 __all__ = ["Discovered", "Surroundings", "candidates", "learn", "look_around", "remembered"]
 
@@ -35,7 +29,7 @@ class Surroundings:
     """Where a run looks beyond the operator's own list and the ledger itself."""
 
     deployments: Sequence[Deployment]
-    found: list[Candidate] = field(default_factory=list)
+    found: list[base.Candidate] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
@@ -58,7 +52,7 @@ async def look_around(
     view: LedgerView,
     source: LedgerSource,
     network: Network,
-    modules: Mapping[str, ProtocolModule],
+    modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
 ) -> Surroundings:
     """What earlier runs and events name. It never raises: what goes wrong is a notice.
@@ -89,8 +83,8 @@ async def look_around(
 
 def learn(
     memory: Memory,
-    readings: Sequence[ProtocolReading],
-    tried: Iterable[Candidate],
+    readings: Sequence[base.ProtocolReading],
+    tried: Iterable[base.Candidate],
     known_before: Iterable[tuple[str, str, str | None]],
     ledger: int,
 ) -> list[Discovered]:
@@ -106,11 +100,11 @@ def learn(
         places: list[MarketPlace] = [(reading.protocol, address, None) for address in read]
         places += [place for place in origins if place[0] == reading.protocol and place[2] in read.get(place[1], ())]
         for place in places:
-            origin = origins.get(place, Origin.LISTED)
+            origin = origins.get(place, base.Origin.LISTED)
             voucher = reading.verified.get(place[1])
-            if place not in before and origin not in (Origin.CONFIGURATION, Origin.DEPLOYMENT):
+            if place not in before and origin not in (base.Origin.CONFIGURATION, base.Origin.DEPLOYMENT):
                 discovered.append(Discovered(*place, origin))
-            if voucher is not None or origin not in (Origin.CONFIGURATION, Origin.SNAPSHOT):
+            if voucher is not None or origin not in (base.Origin.CONFIGURATION, base.Origin.SNAPSHOT):
                 protocol, address, pool = place
                 memory.learn(
                     KnownMarket(
@@ -129,6 +123,6 @@ def _with_learned(deployments: Sequence[Deployment], memory: Memory) -> list[Dep
     for deployment in deployments:
         for (protocol, label, role), address in memory.contracts.items():
             if (protocol, label) == (deployment.protocol, deployment.label) and deployment.address(role) is None:
-                deployment = with_contract(deployment, role, address)
+                deployment = base.with_contract(deployment, role, address)
         completed.append(deployment)
     return completed

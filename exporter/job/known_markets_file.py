@@ -14,15 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from exporter.discovery.known_markets import (
-    MAX_MARKETS,
-    MAX_STREAMS,
-    EventStream,
-    KnownMarket,
-    LearnedContract,
-    Memory,
-    NetworkId,
-)
+from exporter.discovery import known_markets
 from exporter.errors import LostRaceError, StoreError
 from exporter.ledger.codec import strkey
 from exporter.stores.store import Store, StoredObject
@@ -38,7 +30,7 @@ MEMORY_VERSION = 1
 MAX_MEMORY_BYTES = 32 * 2**20
 _TRIES = 5
 
-_Record: TypeAlias = KnownMarket | EventStream | LearnedContract
+_Record: TypeAlias = known_markets.KnownMarket | known_markets.EventStream | known_markets.LearnedContract
 
 
 class _Kept(Struct, kw_only=True):
@@ -49,10 +41,10 @@ class _Kept(Struct, kw_only=True):
 
 class _File(Struct, kw_only=True):
     version: int
-    networks: dict[NetworkId, _Kept]
+    networks: dict[known_markets.NetworkId, _Kept]
 
 
-def load_memory(store: Store, network_id: str) -> Memory:
+def load_memory(store: Store, network_id: str) -> known_markets.Memory:
     """What is remembered of a network; what cannot be read is said in the notices and costs nothing else.
 
     Raises:
@@ -61,7 +53,7 @@ def load_memory(store: Store, network_id: str) -> Memory:
     return _open(store.get(MEMORY_KEY), network_id)[0]
 
 
-def save_memory(store: Store, memory: Memory) -> bool:
+def save_memory(store: Store, memory: known_markets.Memory) -> bool:
     """Keep a memory, merged with what other runs kept meanwhile; gives whether anything had to be written.
 
     Raises:
@@ -90,16 +82,16 @@ def save_memory(store: Store, memory: Memory) -> bool:
     raise AssertionError("the last try has returned or raised")
 
 
-def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
+def _encode(memory: known_markets.Memory, others: dict[str, _Kept]) -> bytes:
     places = sorted(memory.markets, key=lambda place: (*place[:2], place[2] or ""))
     kept = _Kept(
         markets=[memory.markets[place] for place in places],
         events=[
-            EventStream(protocol=protocol, contract=contract, topics=topics, next_ledger=ledger)
+            known_markets.EventStream(protocol=protocol, contract=contract, topics=topics, next_ledger=ledger)
             for (protocol, contract, topics), ledger in sorted(memory.streams.items())
         ],
         contracts=[
-            LearnedContract(protocol=protocol, label=label, role=role, address=address)
+            known_markets.LearnedContract(protocol=protocol, label=label, role=role, address=address)
             for (protocol, label, role), address in sorted(memory.contracts.items())
         ],
     )
@@ -108,9 +100,9 @@ def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
-def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _Kept], bool]:
+def _open(stored: StoredObject | None, network_id: str) -> tuple[known_markets.Memory, dict[str, _Kept], bool]:
     """The memory of a network, what is kept of the other ones, and whether all of it could be read."""
-    memory = Memory(network_id)
+    memory = known_markets.Memory(network_id)
     if stored is None:
         return memory, {}, True
     try:
@@ -135,13 +127,13 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[st
     return memory, others, not refused
 
 
-def _fill(memory: Memory, kept: _Kept) -> list[str]:
+def _fill(memory: known_markets.Memory, kept: _Kept) -> list[str]:
     """Take in every record that is one; gives what is wrong with the others."""
     refused: list[str] = []
     kinds: tuple[tuple[type[_Record], list[Any], int], ...] = (
-        (KnownMarket, kept.markets, MAX_MARKETS),
-        (EventStream, kept.events, MAX_STREAMS),
-        (LearnedContract, kept.contracts, MAX_STREAMS),
+        (known_markets.KnownMarket, kept.markets, known_markets.MAX_MARKETS),
+        (known_markets.EventStream, kept.events, known_markets.MAX_STREAMS),
+        (known_markets.LearnedContract, kept.contracts, known_markets.MAX_STREAMS),
     )
     for kind, records, most in kinds:
         if len(records) > most:
@@ -153,9 +145,9 @@ def _fill(memory: Memory, kept: _Kept) -> list[str]:
             except (msgspec.ValidationError, ValueError) as error:
                 refused.append(str(error))
                 continue
-            if isinstance(record, KnownMarket):
+            if isinstance(record, known_markets.KnownMarket):
                 memory.learn(record)
-            elif isinstance(record, EventStream):
+            elif isinstance(record, known_markets.EventStream):
                 memory.streams[record.protocol, record.contract, record.topics] = record.next_ledger
             else:
                 memory.contracts[record.protocol, record.label, record.role] = record.address
@@ -164,10 +156,10 @@ def _fill(memory: Memory, kept: _Kept) -> list[str]:
 
 def _check(record: _Record) -> None:
     addresses: Iterable[str | None]
-    if isinstance(record, KnownMarket):
+    if isinstance(record, known_markets.KnownMarket):
         addresses = (record.address, record.voucher)
     else:
-        addresses = (record.contract if isinstance(record, EventStream) else record.address,)
+        addresses = (record.contract if isinstance(record, known_markets.EventStream) else record.address,)
     for address in addresses:
         if address is not None and not strkey.is_contract(address):
             raise ValueError(f"{address[:80]!r} is not the strkey of a contract")

@@ -18,20 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.errors import DecodeError, SnapshotFileError
+from exporter.ledger.codec import xdr_json
 from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
-from exporter.ledger.codec.xdr_json import (
-    Json,
-    UnknownArmError,
-    arm_of,
-    entry_data_from_json,
-    entry_data_to_json,
-    fields,
-    ledger_key_from_json,
-    ledger_key_to_json,
-    shown,
-)
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import StoredSource
 
@@ -105,11 +95,11 @@ class LedgerSnapshot:
                 entry = self.entries[key]
                 document = {
                     "last_modified_ledger_seq": entry.last_modified,
-                    "data": entry_data_to_json(entry.data),
+                    "data": xdr_json.entry_data_to_json(entry.data),
                     "ext": "v0",
                 }
                 file.write(",\n" if at else "\n")
-                json.dump([ledger_key_to_json(key), [document, entry.live_until]], file, separators=(",", ":"))
+                json.dump([xdr_json.ledger_key_to_json(key), [document, entry.live_until]], file, separators=(",", ":"))
             file.write("\n]}\n")
 
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
@@ -149,14 +139,14 @@ def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return content
 
 
-def _document(content: bytes) -> dict[str, Json]:
+def _document(content: bytes) -> dict[str, xdr_json.Json]:
     try:
         document = json.loads(content, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
         raise SnapshotFileError(f"it is not JSON: {reason}") from None
     if not isinstance(document, dict):
-        raise SnapshotFileError(f"expected a JSON object, got {shown(document)}")
+        raise SnapshotFileError(f"expected a JSON object, got {xdr_json.shown(document)}")
     return document
 
 
@@ -171,15 +161,15 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _snapshot(document: dict[str, Json]) -> LedgerSnapshot:
+def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
     ledger = _header(document, "sequence_number")
     close_time = _header(document, "timestamp")
     network_id = _header_field(document, "network_id")
     if not isinstance(network_id, str) or not _HASH.fullmatch(network_id):
-        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {shown(network_id)}")
+        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {xdr_json.shown(network_id)}")
     listed = _header_field(document, "ledger_entries")
     if not isinstance(listed, list):
-        raise SnapshotFileError(f"ledger_entries: expected an array, got {shown(listed)}")
+        raise SnapshotFileError(f"ledger_entries: expected an array, got {xdr_json.shown(listed)}")
     if close_time == 0:
         raise SnapshotFileError(
             "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "
@@ -209,47 +199,49 @@ def _snapshot(document: dict[str, Json]) -> LedgerSnapshot:
     return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable, settings)
 
 
-def _header_field(document: dict[str, Json], name: str) -> Json:
+def _header_field(document: dict[str, xdr_json.Json], name: str) -> xdr_json.Json:
     if name not in document:
         raise SnapshotFileError(f"the field {name!r} is missing; is this a ledger snapshot file?")
     return document[name]
 
 
-def _header(document: dict[str, Json], name: str) -> int:
+def _header(document: dict[str, xdr_json.Json], name: str) -> int:
     number = _header_field(document, name)
     if isinstance(number, str) and re.fullmatch("[0-9]{1,20}", number):  # 64-bit numbers, in the second convention
         number = int(number)
     if type(number) is not int or not 0 <= number <= (2**63 - 1 if name == "timestamp" else _MAX_U32):
-        raise SnapshotFileError(f"{name}: expected a whole number, got {shown(number)}")
+        raise SnapshotFileError(f"{name}: expected a whole number, got {xdr_json.shown(number)}")
     return number
 
 
-def _entry(item: Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
+def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
     """One item: its kind, and unless it is left out its key, the entry, and what is unknown about the entry."""
     if not isinstance(item, list) or len(item) != 2 or not isinstance(item[1], list) or len(item[1]) != 2:
-        raise DecodeError(f"{path}: expected [key, [entry, live_until]], got {shown(item)}")
+        raise DecodeError(f"{path}: expected [key, [entry, live_until]], got {xdr_json.shown(item)}")
     key_document, (entry_document, live_until) = item
-    kind, _ = arm_of(key_document, f"{path}.key")
+    kind, _ = xdr_json.arm_of(key_document, f"{path}.key")
     if kind not in _KINDS_KEPT:
         return kind[:40], None, None, None
     try:
-        key = ledger_key_from_json(key_document, f"{path}.key")
-    except UnknownArmError:  # nobody can ask for it
+        key = xdr_json.ledger_key_from_json(key_document, f"{path}.key")
+    except xdr_json.UnknownArmError:  # nobody can ask for it
         return kind, None, None, None
-    entry = fields(entry_document, ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
+    entry = xdr_json.fields(entry_document, ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
     unknown: str | None = None
     try:
-        data = entry_data_from_json(entry["data"], f"{path}.data")
-    except UnknownArmError as error:
+        data = xdr_json.entry_data_from_json(entry["data"], f"{path}.data")
+    except xdr_json.UnknownArmError as error:
         unknown = str(error)
         data = _head(key) + _UNREADABLE_VALUE
     if not _stands_under(data, key):
         raise DecodeError(f"{path}: the key disagrees with the entry that stands under it")
     last_modified = entry["last_modified_ledger_seq"]
     if type(last_modified) is not int or not 0 <= last_modified <= ledger:
-        raise DecodeError(f"{path}: last_modified_ledger_seq {shown(last_modified)} is not a ledger up to {ledger}")
+        raise DecodeError(
+            f"{path}: last_modified_ledger_seq {xdr_json.shown(last_modified)} is not a ledger up to {ledger}"
+        )
     if live_until is not None and (type(live_until) is not int or not 0 <= live_until <= _MAX_U32):
-        raise DecodeError(f"{path}: live_until: expected a ledger, got {shown(live_until)}")
+        raise DecodeError(f"{path}: live_until: expected a ledger, got {xdr_json.shown(live_until)}")
     return kind, key, RawEntry(data, last_modified, live_until), unknown
 
 

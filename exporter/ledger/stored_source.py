@@ -11,23 +11,17 @@ from dataclasses import replace
 from typing import Protocol
 
 from exporter.errors import SourceError
+from exporter.ledger import source
 from exporter.ledger.contract_storage import StorageAnswers
-from exporter.ledger.source import (
-    MAX_KEYS_PER_REQUEST,
-    ContractCall,
-    EntriesAnswer,
-    RawEntry,
-    SimulationAnswer,
-)
 
-Read = Callable[[bytes], RawEntry | None]
+Read = Callable[[bytes], source.RawEntry | None]
 """Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
 
 
 class Answers(Protocol):
     """What answers calls of one ledger from its entries."""
 
-    def answer(self, call: ContractCall) -> SimulationAnswer:
+    def answer(self, call: source.ContractCall) -> source.SimulationAnswer:
         """The result with the keys that were read as its footprint, or an error."""
         ...
 
@@ -55,24 +49,24 @@ class StoredSource:
         self.label = label
         self._answers = answers(self._read, ledger, close_time)
 
-    def _read(self, key: bytes) -> RawEntry | None:
+    def _read(self, key: bytes) -> source.RawEntry | None:
         self.asked[key] = None
         return self._look(key)
 
     async def tip(self) -> int:
         return self._ledger
 
-    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+    async def read_entries(self, keys: Sequence[bytes]) -> list[source.EntriesAnswer]:
         """Read any number of keys, in answers of at most 200."""
         distinct = tuple(dict.fromkeys(keys))
         answers = []
-        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
-            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
+        for start in range(0, len(distinct), source.MAX_KEYS_PER_REQUEST):
+            asked = distinct[start : start + source.MAX_KEYS_PER_REQUEST]
             found = {key: entry for key in asked if (entry := self._read(key)) is not None}
-            answers.append(EntriesAnswer(self._ledger, asked, found, self.label))
+            answers.append(source.EntriesAnswer(self._ledger, asked, found, self.label))
         return answers
 
-    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+    async def simulate(self, call: source.ContractCall) -> source.SimulationAnswer:
         """The answer from storage, or an error that says why there is none."""
         self.called[call.contract] = None
         return replace(self._answers.answer(call), endpoint=self.label)

@@ -33,16 +33,8 @@ import polars as pl
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
+from exporter.publishing import standing
 from exporter.publishing.delta_table import trim
-from exporter.publishing.standing import (
-    RUNS_PREFIX,
-    manifest_keys,
-    read_current_listing,
-    read_intent,
-    read_listing,
-    read_published,
-    unfinished_run,
-)
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
@@ -106,7 +98,7 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     Raises:
         StoreError: the runs cannot be listed, or the record cannot be written.
     """
-    earlier = [key for key in manifest_keys(store) if key != current]
+    earlier = [key for key in standing.manifest_keys(store) if key != current]
     if moment is None:
         return Runs(current, tuple(earlier), ())
     present = int(moment.timestamp())
@@ -248,22 +240,22 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
 
 def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan | str:
     """Read everything that the sweep has to know; a text says why it must not go on. Without a time all runs stay."""
-    published = read_published(store)
+    published = standing.read_published(store)
     if published is None:
         return "nothing is published yet"
-    intent = unfinished_run(published, read_intent(store))
+    intent = standing.unfinished_run(published, standing.read_intent(store))
     if intent is not None:
         return (
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
         )
-    current = read_current_listing(store, published.pointer)
+    current = standing.read_current_listing(store, published.pointer)
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     kept, stale = _documents(current), set[str]()
     for key in (*runs.retained, *runs.expired):
         try:
-            listing = read_listing(store, key)
+            listing = standing.read_listing(store, key)
         except StoreError:
             if key in runs.expired:
                 continue
@@ -287,7 +279,7 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys})
         for key in (runs.current, *runs.retained):
-            listing = read_listing(store, key)
+            listing = standing.read_listing(store, key)
             if listing is None:
                 raise StoreError(f"{key} vanished while pages were removed; nothing more was removed")
             batch = batch.join(listing.frame, on="key", how="anti")
@@ -300,8 +292,8 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
 def _remove_runs(store: Store, runs: Runs) -> int:
     """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
     removed = store.delete(runs.expired)
-    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(RUNS_PREFIX)]
-    named = {f"{key.removesuffix('.json')}.parquet" for key in manifest_keys(store)}
+    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(standing.RUNS_PREFIX)]
+    named = {f"{key.removesuffix('.json')}.parquet" for key in standing.manifest_keys(store)}
     store.delete(sorted(found[0] for found in left if found is not None and found[0] not in named))
     return removed
 

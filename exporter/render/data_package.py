@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 from exporter.history.manifest import HistoryPart
 from exporter.history.schema import HISTORY_COLUMNS, ParquetType
-from exporter.tree.documents import (
-    DataField,
-    DataPackage,
-    DataResource,
-    DataSchema,
-    HistoryManifest,
-    timestamp,
-)
+from exporter.tree import documents
 from exporter.tree.families import LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
@@ -28,7 +21,7 @@ _TYPES = {
 }
 
 
-def render_tables(part: HistoryPart, history: HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
+def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
     """Render the newest run's table under its lasting name, and the package.
 
     Args:
@@ -40,26 +33,26 @@ def render_tables(part: HistoryPart, history: HistoryManifest, close_time: int) 
     yield file_of(data_package(history, close_time))
 
 
-def data_package(history: HistoryManifest, close_time: int) -> DataPackage:
+def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:
     """Describe the tables of a tree."""
-    schema = DataSchema(
+    schema = documents.DataSchema(
         fields=[
-            DataField(column.name, _TYPES[column.type], column.meaning, {"required": not column.nullable})
+            documents.DataField(column.name, _TYPES[column.type], column.meaning, {"required": not column.nullable})
             for column in HISTORY_COLUMNS
         ],
         primary_key=["market", "pool", "observed_ledger"],
     )
 
-    def resource(name: str, title: str, path: list[str]) -> DataResource:
-        return DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
+    def resource(name: str, title: str, path: list[str]) -> documents.DataResource:
+        return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
 
-    return DataPackage(
+    return documents.DataPackage(
         schema="https://datapackage.org/profiles/2.0/datapackage.json",
         name="lending-markets",
         title="Lending markets of Soroban",
         description="Every pool of every lending market at one ledger a run, exact. A column x that has decimals is an "
         "integer in units of 10^-decimals.",
-        created=timestamp(close_time),
+        created=documents.timestamp(close_time),
         observed_ledger=history.observed_ledger,
         resources=[
             resource("latest", "Every pool at the newest run", [LATEST_PARQUET.template]),

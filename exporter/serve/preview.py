@@ -24,6 +24,7 @@ from exporter.console import own_command
 from exporter.errors import ConfigError
 from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.serve.folder_tree import FileResponse, OpenFile, Tree, byte_range, etag_matches
+from exporter.tree import problems
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.headers import (
     CONTENT_TYPES,
@@ -36,14 +37,6 @@ from exporter.tree.headers import (
     cache_control,
     content_type,
 )
-from exporter.tree.problems import (
-    MISSING_PAGE,
-    Problem,
-    encode_problem,
-    is_for_people,
-    nothing_published,
-    problem,
-)
 from exporter.tree.routes import Served, route
 
 
@@ -52,7 +45,7 @@ def create_app(root: Path) -> Starlette:
 
     async def on_http_exception(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return _error(request.method, problem(status, "The request could not be answered."))
+        return _error(request.method, problems.problem(status, "The request could not be answered."))
 
     app = Starlette(
         routes=[Route("/{path:path}", endpoint=_TreeEndpoint(Tree(root)))],
@@ -136,7 +129,8 @@ class _TreeEndpoint:
         sizes = self._tree.page_sizes()
         if sizes is None:
             return _error(
-                method, nothing_published(f"There is no published run here: {POINTER_KEY} is missing or unusable.")
+                method,
+                problems.nothing_published(f"There is no published run here: {POINTER_KEY} is missing or unusable."),
             )
         answer = route(path, query.decode("latin-1"), sizes)
         if isinstance(answer, Served):
@@ -145,8 +139,8 @@ class _TreeEndpoint:
                 if opened is not None:
                     return _file(request, opened)
             answer = answer.missing
-        if answer.status == 404 and is_for_people(path):
-            return _refusal(method, 404, MISSING_PAGE.encode(), CONTENT_TYPES["html"])
+        if answer.status == 404 and problems.is_for_people(path):
+            return _refusal(method, 404, problems.MISSING_PAGE.encode(), CONTENT_TYPES["html"])
         return _error(method, answer)
 
 
@@ -169,14 +163,14 @@ def _file(request: Request, opened: OpenFile) -> Response:
         return FileResponse(opened.file, 0, opened.size, 200, headers)
     if not part:
         opened.file.close()
-        unsatisfiable = problem(416, f"The file has {opened.size} bytes; no byte of the range is among them.")
+        unsatisfiable = problems.problem(416, f"The file has {opened.size} bytes; no byte of the range is among them.")
         return _error(request.method, unsatisfiable, {"content-range": f"bytes */{opened.size}"})
     headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{opened.size}"
     return FileResponse(opened.file, part.start, len(part), 206, headers)
 
 
-def _error(method: str, document: Problem, more: dict[str, str] | None = None) -> Response:
-    return _refusal(method, document.status, encode_problem(document), PROBLEM_CONTENT_TYPE, more)
+def _error(method: str, document: problems.Problem, more: dict[str, str] | None = None) -> Response:
+    return _refusal(method, document.status, problems.encode_problem(document), PROBLEM_CONTENT_TYPE, more)
 
 
 def _refusal(method: str, status: int, data: bytes, kind: str, more: dict[str, str] | None = None) -> Response:

@@ -8,19 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from exporter.errors import ImmutableKeyError, LostRaceError
-from exporter.stores.store import (
-    Clock,
-    ObjectInfo,
-    Store,
-    StoredObject,
-    Written,
-    check_prefix,
-    etag_of,
-    immutable_key_message,
-    moved_message,
-    one_by_one,
-    utc_now,
-)
+from exporter.stores import store
 from exporter.tree.files import check_key
 
 
@@ -39,7 +27,7 @@ class MemoryStore:
         clock: gives the modification times.
     """
 
-    def __init__(self, underlay: Store | None = None, clock: Clock = utc_now) -> None:
+    def __init__(self, underlay: store.Store | None = None, clock: store.Clock = store.utc_now) -> None:
         self._underlay = underlay
         self._clock = clock
         self._entries: dict[str, _Entry | None] = {}  # None: deleted here
@@ -55,11 +43,11 @@ class MemoryStore:
         """What was written here is no hurry, so it is as for the underlay."""
         return 1 if self._underlay is None else self._underlay.reads_at_once
 
-    def get(self, key: str) -> StoredObject | None:
+    def get(self, key: str) -> store.StoredObject | None:
         check_key(key)
         if key in self._entries:
             entry = self._entries[key]
-            return None if entry is None else StoredObject(entry.data, etag_of(entry.data))
+            return None if entry is None else store.StoredObject(entry.data, store.etag_of(entry.data))
         return None if self._underlay is None else self._underlay.get(key)
 
     def has(self, key: str) -> bool:
@@ -77,27 +65,27 @@ class MemoryStore:
     def put_new(self, key: str, data: bytes) -> bool:
         present = self.get(key)
         if present is not None and present.data != data:
-            raise ImmutableKeyError(immutable_key_message(key))
+            raise ImmutableKeyError(store.immutable_key_message(key))
         return self.put(key, data)
 
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return one_by_one(files, self.put)
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> store.Written:
+        return store.one_by_one(files, self.put)
 
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return one_by_one(files, self.put_new)
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> store.Written:
+        return store.one_by_one(files, self.put_new)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         present = self.get(key)
         if (None if present is None else present.etag) != expected_etag:
-            raise LostRaceError(moved_message(key))
+            raise LostRaceError(store.moved_message(key))
         self.put(key, data)
-        return etag_of(data)
+        return store.etag_of(data)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str) -> Iterator[store.ObjectInfo]:
         """Here in ascending order of the keys."""
-        check_prefix(prefix)
+        store.check_prefix(prefix)
         infos = {
-            key: ObjectInfo(key, len(entry.data), entry.modified)
+            key: store.ObjectInfo(key, len(entry.data), entry.modified)
             for key, entry in self._entries.items()
             if entry is not None and key.startswith(prefix)
         }

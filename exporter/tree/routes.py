@@ -14,18 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
 from exporter.errors import ConfigError
-from exporter.tree.families import (
-    BUCKET_PAGE,
-    EMPTY_PAGE_KEY,
-    PAGE,
-    POOLS_PAGE,
-    TOTALS_PAGE,
-    Family,
-    asset_key,
-    assets_folder,
-    page_key,
-    pools_key,
-)
+from exporter.tree import families
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
 from exporter.tree.problems import (
@@ -96,27 +85,29 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
                 return invalid_parameter("market" if kind == "markets" else "address", address, STRKEY_ACCEPTED)
             missing = unknown_market(address) if kind == "markets" else unknown_token(address)
             if rest:
-                return _route_history(segments, query, TOTALS_PAGE, missing)
+                return _route_history(segments, query, families.TOTALS_PAGE, missing)
             return Served((f"v1/{kind}/{address}.json",), missing)
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
-            return _invalid_pool(market, pool) or Served((asset_key(market, pool),), unknown_pool(market, pool))
+            return _invalid_pool(market, pool) or Served(
+                (families.asset_key(market, pool),), unknown_pool(market, pool)
+            )
         case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
             return _invalid_pool(market, pool) or _route_history(
-                segments, query, BUCKET_PAGE, unknown_pool(market, pool)
+                segments, query, families.BUCKET_PAGE, unknown_pool(market, pool)
             )
         case ["v1", "protocol", "summary", "history"]:
-            return _route_history(segments, query, TOTALS_PAGE, not_found())
+            return _route_history(segments, query, families.TOTALS_PAGE, not_found())
         case ["v1", "protocols", name, "history"] if _PROTOCOL.fullmatch(name):
-            return _route_history(segments, query, TOTALS_PAGE, not_found())
+            return _route_history(segments, query, families.TOTALS_PAGE, not_found())
     key = "/".join(segments)
     if not is_key(key):
         return not_found()
     if "." in segments[-1]:
         return Served((key,), not_found()) if content_type(key) else not_found()
     for page, missing in (
-        (PAGE, unknown_cursor()),
-        (POOLS_PAGE, unknown_cursor()),
-        (BUCKET_PAGE, unknown_bucket_page()),
+        (families.PAGE, unknown_cursor()),
+        (families.POOLS_PAGE, unknown_cursor()),
+        (families.BUCKET_PAGE, unknown_bucket_page()),
     ):
         if f"{key}/".startswith(page.prefix):
             return Served((f"{key}.json",), missing)
@@ -170,14 +161,14 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
         # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
-        return Served((page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
+        return Served((families.page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
     if refused := _mistaken(parameters, "/v1/assets", ASSETS_PARAMETERS):
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
     for name, value in (("market", market), ("token", token)):
         if value is not None and not _CONTRACT.fullmatch(value):
             return invalid_parameter(name, value, STRKEY_ACCEPTED)
-    folder = assets_folder(market, token)
+    folder = families.assets_folder(market, token)
     keys = [f"{folder}/index.json"]
     if limit is not None:
         size = _size_for(limit, sizes)
@@ -186,14 +177,14 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
         # Left out where it would be the index once more. A market's pools of one token have no page without rows.
         keys = [] if size == 0 and market and token else [f"{folder}/limit/{size}.json", *keys]
     unfiltered = market is None and token is None
-    return Served(tuple(keys) if unfiltered else (*keys, EMPTY_PAGE_KEY), not_found())
+    return Served(tuple(keys) if unfiltered else (*keys, families.EMPTY_PAGE_KEY), not_found())
 
 
 def _route_pools(query: str) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
         known = _CURSOR.fullmatch(cursor) is not None
-        return Served((POOLS_PAGE.key(cursor=cursor),), unknown_cursor()) if known else unknown_cursor()
+        return Served((families.POOLS_PAGE.key(cursor=cursor),), unknown_cursor()) if known else unknown_cursor()
     if refused := _mistaken(parameters, "/v1/pools", POOLS_PARAMETERS):
         return refused
     protocol, status = parameters.get("protocol"), parameters.get("status")
@@ -201,7 +192,7 @@ def _route_pools(query: str) -> Served | Problem:
         return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
     if status not in (None, "open"):
         return invalid_parameter("status", status, OPEN_ACCEPTED)
-    return Served((pools_key(protocol, only_open=status is not None),), not_found())
+    return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
 
 
 def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:
@@ -217,7 +208,7 @@ def _invalid_pool(market: str, pool: str) -> Problem | None:
     return None
 
 
-def _route_history(path: Sequence[str], query: str, page: Family, missing: Problem) -> Served | Problem:
+def _route_history(path: Sequence[str], query: str, page: families.Family, missing: Problem) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
         # As with the assets, a cursor fixes everything else.

@@ -8,15 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import (
-    PERSISTENT,
-    code_key,
-    data_key,
-    decode_contract_data,
-    instance_key,
-    instance_of,
-)
+from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u64
@@ -81,7 +73,7 @@ class Contract:
 @lru_cache(maxsize=256)
 def _contract(address: str, data: bytes) -> Contract:
     """An instance decoded once: many calls ask the same contract, at one ledger and at the next."""
-    return Contract(address, instance_of(decode_contract_data(data)))
+    return Contract(address, entries.instance_of(entries.decode_contract_data(data)))
 
 
 class StorageHost:
@@ -109,16 +101,16 @@ class StorageHost:
             raise NotFromStorageError(f"the call would look at more than {MAX_KEYS} entries")
         return self._read(key)
 
-    def data(self, contract: str, key: ScVal, durability: int = PERSISTENT) -> ScVal | None:
+    def data(self, contract: str, key: ScVal, durability: int = entries.PERSISTENT) -> ScVal | None:
         """The value that a contract stores under a key, or None."""
-        entry = self.entry(data_key(contract, key, durability))
-        return None if entry is None else decode_contract_data(entry.data).value
+        entry = self.entry(entries.data_key(contract, key, durability))
+        return None if entry is None else entries.decode_contract_data(entry.data).value
 
     def contract(self, address: str) -> Contract:
         """A contract by its strkey. One without an instance may as well be one that is not held."""
         if not address.startswith("C"):
             raise NotFromStorageError(f"{address} is no contract")
-        entry = self.entry(instance_key(address))
+        entry = self.entry(entries.instance_key(address))
         if entry is None:
             raise NotFromStorageError(f"the instance of {address} is not held")
         return _contract(address, entry.data)
@@ -126,7 +118,7 @@ class StorageHost:
     def code(self, contract: Contract) -> bytes | None:
         """The LedgerEntryData of a contract's code, which has the wasm in it, or None where it is not held."""
         wasm_hash = contract.instance.wasm_hash
-        entry = None if wasm_hash is None else self.entry(code_key(wasm_hash))
+        entry = None if wasm_hash is None else self.entry(entries.code_key(wasm_hash))
         return None if entry is None else entry.data
 
     def call(self, address: str, function: str, *arguments: ScVal) -> ScVal:

@@ -9,16 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec.entries import (
-    ACCOUNT,
-    CONFIG_SETTING,
-    CONTRACT_CODE,
-    CONTRACT_DATA,
-    TRUSTLINE,
-    TTL,
-    key_of_entry,
-    ledger_key_end,
-)  # fmt: skip
+from exporter.ledger.codec import entries  # fmt: skip
 
 META: Final = b"\xff\xff\xff\xff"
 LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted
@@ -27,8 +18,8 @@ INIT: Final = b"\0\0\0\2"
 
 _ENTRY_KIND = slice(8, 12)  # in a record that holds an entry: after the record's kind and the last change
 _KEY_KIND = slice(4, 8)  # in a record that holds a key
-_CONTRACT_DATA = CONTRACT_DATA.to_bytes(4, "big")
-_KEY_BYTES: Final = {TTL: 32, CONFIG_SETTING: 4, ACCOUNT: 36}
+_CONTRACT_DATA = entries.CONTRACT_DATA.to_bytes(4, "big")
+_KEY_BYTES: Final = {entries.TTL: 32, entries.CONFIG_SETTING: 4, entries.ACCOUNT: 36}
 
 
 class BucketEntry(NamedTuple):
@@ -75,15 +66,15 @@ def key_of(record: bytes) -> bytes:
     if record[:4] not in (LIVE, INIT):
         raise DecodeError(f"a bucket's record is of the unknown kind {record[:4].hex()}")
     kind = kind_of(record)
-    if kind in (CONTRACT_DATA, CONTRACT_CODE):
-        if int.from_bytes(record[12:16], "big") > (kind == CONTRACT_CODE):
+    if kind in (entries.CONTRACT_DATA, entries.CONTRACT_CODE):
+        if int.from_bytes(record[12:16], "big") > (kind == entries.CONTRACT_CODE):
             raise DecodeError(f"unknown extension of an entry of kind {kind}")
         try:
-            return key_of_entry(record[4:])
+            return entries.key_of_entry(record[4:])
         except struct.error:
             raise DecodeError("the bytes end inside a key") from None
-    if kind == TRUSTLINE:
-        return record[8 : ledger_key_end(record, 8)]
+    if kind == entries.TRUSTLINE:
+        return record[8 : entries.ledger_key_end(record, 8)]
     if kind in _KEY_BYTES:
         return record[8 : 12 + _KEY_BYTES[kind]]
     raise DecodeError(f"entries of kind {kind} are not read")

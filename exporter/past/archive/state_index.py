@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec.entries import (
-    ARCHIVED,
-    CONTRACT_CODE,
-    CONTRACT_DATA,
-    TTL,
-    decode_contract_data,
-    instance_of,
-    is_instance_key,
-)
+from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_places import Archives
@@ -31,7 +23,7 @@ from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 _ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
 """How the rows' names begin; then follows the SHA-256 of a LedgerKey, or the digest of a bucket that is in."""
 
-_KINDS: Final = (CONTRACT_DATA, CONTRACT_CODE)
+_KINDS: Final = (entries.CONTRACT_DATA, entries.CONTRACT_CODE)
 
 
 class StateIndex(Mapping[bytes, RawEntry]):
@@ -72,7 +64,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         value = self._get(_EVICTED + name)
         if value is None:
             raise KeyError(key)
-        return RawEntry(value[4:], int.from_bytes(value[:4], "big"), ARCHIVED)
+        return RawEntry(value[4:], int.from_bytes(value[:4], "big"), entries.ARCHIVED)
 
     def __iter__(self) -> Iterator[bytes]:
         for prefix in (_ENTRY, _EVICTED):
@@ -89,8 +81,8 @@ class StateIndex(Mapping[bytes, RawEntry]):
             value = self._get(_ENTRY + name[1:]) or self._get(_EVICTED + name[1:])
             if value is not None:
                 try:
-                    entry = decode_contract_data(value[4:])
-                    yield entry.contract, instance_of(entry)
+                    entry = entries.decode_contract_data(value[4:])
+                    yield entry.contract, entries.instance_of(entry)
                 except DecodeError:  # of a newer protocol; whoever asks for it is told
                     continue
 
@@ -113,7 +105,7 @@ def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, byte
     """What a bucket's records say, by name; what newer buckets said stays, since it is there already."""
     for record in records:
         kind, is_dead = kind_of(record), record[:4] == DEAD
-        if kind == TTL:
+        if kind == entries.TTL:
             yield (_LIFE + record[8:40], None) if is_dead else (_LIFE + record[12:44], record[44:48])
         elif kind in _KINDS:
             try:
@@ -127,5 +119,5 @@ def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, byte
             if record[-4:] != bytes(4):
                 raise ArchiveError(f"the entry under {key.hex()[:120]} has an unknown extension")
             yield prefix + name, record[4:-4]
-            if is_instance_key(key):
+            if entries.is_instance_key(key):
                 yield _INSTANCE + name, b""
