@@ -10,15 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from exporter.errors import ImmutableKeyError, LostRaceError
-from exporter.history.delta_log import (
-    DamagedLogError,
-    Log,
-    TableVersion,
-    checkpoint,
-    checkpoint_key,
-    commit_key,
-    next_commit,
-)
+from exporter.history import delta_log
 from exporter.stores.store import Store
 from exporter.tree.documents import HistoryManifest
 
@@ -26,20 +18,20 @@ CHECKPOINT_EVERY = 10
 """So many versions a reader reads at the most beside a checkpoint."""
 
 
-def newest_version(store: Store) -> TableVersion:
+def newest_version(store: Store) -> delta_log.TableVersion:
     """The table as it stands. A log that does not tell it is begun anew after its last version, with every file.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    log = Log.standing(store)
+    log = delta_log.Log.standing(store)
     try:
         return log.version(log.newest)
-    except DamagedLogError:
-        return TableVersion(log.newest)
+    except delta_log.DamagedLogError:
+        return delta_log.TableVersion(log.newest)
 
 
-def follow(store: Store, table: TableVersion, manifest: HistoryManifest, moment: datetime) -> None:
+def follow(store: Store, table: delta_log.TableVersion, manifest: HistoryManifest, moment: datetime) -> None:
     """Bring the table to the manifest that stands.
 
     Args:
@@ -52,19 +44,19 @@ def follow(store: Store, table: TableVersion, manifest: HistoryManifest, moment:
         LostRaceError: another publisher has made the next version.
         StoreError: the store refused an operation; the table stays at the version that it had.
     """
-    commit = next_commit(table, manifest, moment)
+    commit = delta_log.next_commit(table, manifest, moment)
     if commit is None:
         return
     version = commit.after.number
     anew = table.meta is None and version > 0  # a reader must not take in what the damaged versions say
     if anew:
-        store.put_new(checkpoint_key(version), checkpoint(commit.after))
+        store.put_new(delta_log.checkpoint_key(version), delta_log.checkpoint(commit.after))
     try:
         store.put_new(commit.key, commit.data)
     except ImmutableKeyError as error:  # it was not there when the log was read
         raise LostRaceError(f"another publisher wrote {commit.key} meanwhile; let it finish and run again") from error
     if version % CHECKPOINT_EVERY == 0 and version and not anew:
-        store.put_new(checkpoint_key(version), checkpoint(commit.after))
+        store.put_new(delta_log.checkpoint_key(version), delta_log.checkpoint(commit.after))
 
 
 def trim(store: Store, before: datetime) -> int:
@@ -76,23 +68,23 @@ def trim(store: Store, before: datetime) -> int:
     Raises:
         StoreError: the store refused an operation; what was removed before stays removed.
     """
-    log, limit = Log.standing(store), int(before.timestamp() * 1000)
+    log, limit = delta_log.Log.standing(store), int(before.timestamp() * 1000)
     first: int | None = None
     for version in log.commits:
-        with suppress(DamagedLogError):
+        with suppress(delta_log.DamagedLogError):
             if log.made_at(version) >= limit:
                 break
             first = version
     if first is None:
         return 0
     expired = [
-        *(checkpoint_key(version) for version in log.checkpoints if version < first),
-        *(commit_key(version) for version in log.commits if version < first),
+        *(delta_log.checkpoint_key(version) for version in log.checkpoints if version < first),
+        *(delta_log.commit_key(version) for version in log.commits if version < first),
     ]
     if expired and first not in log.checkpoints:
         try:
             whole = log.version(first)
-        except DamagedLogError:
+        except delta_log.DamagedLogError:
             return 0  # until the log that was begun anew is old enough
-        store.put_new(checkpoint_key(first), checkpoint(whole))
+        store.put_new(delta_log.checkpoint_key(first), delta_log.checkpoint(whole))
     return store.delete(expired)
