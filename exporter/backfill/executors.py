@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -23,6 +24,9 @@ SILENT_SECONDS = 30.0
 """After so long without a result it is looked whether a worker died in silence."""
 
 CONNECT_SECONDS = 15
+
+CLUSTER_AT_ONCE = 64
+"""So many pieces are given out to a cluster at a time."""
 
 _THREADS = "POLARS_MAX_THREADS"
 
@@ -49,6 +53,16 @@ class Processes(ProcessPoolExecutor):
             for worker in workers:
                 worker.kill()
             self._result_queue._writer.close()  # type: ignore[attr-defined]
+
+
+def started(workers: int | None, scheduler: str | None) -> tuple[Started, int]:
+    """What does the work, as a command names it, and how many pieces it is given at a time. Raises `ConfigError`."""
+    if scheduler is None:
+        count = workers or os.cpu_count() or 1
+        return partial(processes, count), 2 * count
+    if workers is not None:
+        raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
+    return partial(dask_cluster, scheduler), CLUSTER_AT_ONCE
 
 
 @contextmanager

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from exporter.backfill.executors import Started, dask_cluster, processes
+from exporter.backfill.executors import started
 from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult, Pace
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
@@ -22,7 +20,6 @@ from exporter.past.lake.objects import Lake, LakeConfig, decode_config
 from exporter.stores import open_store
 
 CHANGES = "./lake-changes"
-CLUSTER_AT_ONCE = 64
 SHOWN = 20
 TOLD_EVERY_SECONDS = 10.0
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
@@ -57,8 +54,7 @@ def run_lake_backfill(
     """Backfill from a lake, or from tables that others made of one, and say what came of it; gives the exit code."""
     if (uri is None) == (tables is None) or (uri is None and lake_config is not None):
         raise ConfigError("give either a ledger lake (--lake, --lake-config) or what others extracted (--tables)")
-    if scheduler is not None and workers is not None:
-        raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
+    begun, at_once = started(workers, scheduler)
     if archive is not None and start_snapshot is not None:
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     seconds = parse_every(every or "1h")
@@ -90,8 +86,6 @@ def run_lake_backfill(
         settings, uri or "", config, state, first, last, begin_time, end_time, seconds, on_gap or STOP,
         range_ledgers or RANGE_LEDGERS, extracted,
     )  # fmt: skip
-    count = workers or os.cpu_count() or 1
-    begun: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {ledgers.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
         pace, told = Pace(), [monotonic()]
@@ -102,7 +96,6 @@ def run_lake_backfill(
                 told[0] = monotonic()
                 console.event("progress", text, what=what, done=done, of=of)
 
-        at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
         result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=tell).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)

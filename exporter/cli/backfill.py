@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,6 @@ from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError
 
 SHOWN = 20
 """So many failed files, or files with unread markets, are named."""
-
-CLUSTER_AT_ONCE = 64
-"""So many files are given out to a cluster at a time."""
 
 
 @click.command()
@@ -64,7 +59,7 @@ def backfill(
     """
     console = Console(log_format)
     with ending(console):
-        from exporter.backfill.executors import Started, dask_cluster, processes
+        from exporter.backfill.executors import started
         from exporter.backfill.job import backfill, find_files
         from exporter.errors import counted
         from exporter.stores import open_store
@@ -82,12 +77,8 @@ def backfill(
                 "name the ledger snapshot files to add, or a ledger lake with --lake"
                 + (f"; --{given[0].replace('_', '-')} is for a lake" if given else "")
             )
-        if scheduler is not None and workers is not None:
-            raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
+        start, at_once = started(workers, scheduler)
         files = find_files(paths)
-        count = workers or os.cpu_count() or 1
-        start: Started = partial(processes, count) if scheduler is None else partial(dask_cluster, scheduler)
-        at_once = 2 * count if scheduler is None else CLUSTER_AT_ONCE
         store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
         store.try_writing()  # before the work that would be lost
         with console.step("backfill", f"adding {counted(len(files), 'file')}") as facts:

@@ -187,11 +187,6 @@ def floor_divide(dividend: Operand, divisor: Operand) -> pl.Series:
     return _multiply_divide("floor_divide", dividend, 1, divisor, "floor")
 
 
-def ceil_divide(dividend: Operand, divisor: Operand) -> pl.Series:
-    """The ceiling of dividend / divisor."""
-    return _multiply_divide("ceil_divide", dividend, 1, divisor, "ceil")
-
-
 def multiply_divide_floor(left: Operand, right: Operand, divisor: Operand) -> pl.Series:
     """The floor of left × right / divisor; the product may need 256 bits."""
     return _multiply_divide("multiply_divide_floor", left, right, divisor, "floor")

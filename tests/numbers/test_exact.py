@@ -40,7 +40,6 @@ OPERATIONS: dict[str, tuple[Columnar, Integer, int]] = {
     "subtract": (exact.subtract, operator.sub, 2),
     "multiply": (exact.multiply, operator.mul, 2),
     "floor_divide": (exact.floor_divide, operator.floordiv, 2),
-    "ceil_divide": (exact.ceil_divide, ceil_of, 2),
     "multiply_divide_floor": (exact.multiply_divide_floor, lambda a, b, d: a * b // d, 3),
     "multiply_divide_ceil": (exact.multiply_divide_ceil, lambda a, b, d: ceil_of(a * b, d), 3),
     "multiply_divide_truncate": (exact.multiply_divide_truncate, lambda a, b, d: truncated(a * b, d), 3),
@@ -190,7 +189,7 @@ def test_division_by_zero_names_every_failing_row() -> None:
 
     assert (0, 1, 4) == raised.value.rows
     with pytest.raises(ExactDivisionError) as raised:
-        exact.ceil_divide(dividend, 0)
+        exact.floor_divide(dividend, 0)
 
     assert (0, 1, 2, 4) == raised.value.rows
 

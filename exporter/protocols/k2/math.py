@@ -220,9 +220,9 @@ def ray_mul(left: exact.Operand, right: exact.Operand) -> pl.Series:
     return exact.multiply_divide_half_up(left, right, RAY)
 
 
-def ray_div(left: exact.Operand, right: exact.Operand) -> pl.Series:
-    """The quotient with 27 decimals, neither negative: floor((left × RAY + floor(right / 2)) / right)."""
-    return exact.multiply_divide_half_up(left, RAY, right)
+def ray_div(left: exact.Operand, right: pl.Series) -> pl.Series:
+    """The quotient with 27 decimals, none negative: floor((left × RAY + floor(right / 2)) / right), or 0 / 0 = 0."""
+    return exact.or_zero(exact.multiply_divide_half_up, left, RAY, right)
 
 
 @exact.naming("time since the last update")
@@ -278,7 +278,7 @@ def totals(
     with exact.naming("utilization"):
         available = exact.clamp(exact.subtract(supplied, borrowed), 0, exact.INT128_MAX)
         liquidity = exact.add(available, borrowed)
-        used = exact.or_zero(exact.multiply_divide_half_up, borrowed, RAY, liquidity)
+        used = ray_div(borrowed, liquidity)
     return Totals(supplied, borrowed, used)
 
 
@@ -296,7 +296,7 @@ def variable_borrow_rate(
     above = utilization > optimal
     used = exact.select(above, exact.subtract(utilization, optimal), utilization)
     span = exact.select(above, exact.subtract(RAY, optimal), optimal)
-    part = exact.or_zero(exact.multiply_divide_half_up, used, RAY, span)
+    part = ray_div(used, span)
     sloped = ray_mul(exact.select(above, slope2, slope1), part)
     return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
 
