@@ -12,7 +12,7 @@ from exporter.errors import StoreError
 from exporter.history import parts as history_parts
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import read_history_manifest
-from exporter.history.series import BATCH_FILES, STATE_KEY, Series, catch_up, load_series, save_series
+from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.stores.memory import MemoryStore
 from tests.history.runs import MONDAY, Historian, frame_of, observe, places
 
@@ -114,28 +114,6 @@ def test_a_large_part_is_cut_and_says_the_same(monkeypatch: pytest.MonkeyPatch) 
     for info in whole.store.list("v1/"):
         ours, theirs = cut.store.get(info.key), whole.store.get(info.key)
         assert (ours and ours.data) == (theirs and theirs.data), info.key
-
-
-def test_made_anew_it_is_the_same() -> None:
-    """From the Parquet files alone, in however many steps, the series is the same as carried on from run to run."""
-    historian = after_runs(30, step=3600)
-    kept = loaded(historian, LEDGER + 30)
-    manifest = read_history_manifest(historian.store)
-    made = Series()
-    pages = {file.key: file.data for file in catch_up(historian.store, manifest, LEDGER + 30, made)}
-    assert manifest is not None
-    in_steps = Series()
-    stepwise = {
-        file.key: file.data
-        for ledger in range(LEDGER + 1, LEDGER + 31)
-        for file in catch_up(historian.store, manifest, ledger, in_steps)
-    }
-
-    assert 30 < BATCH_FILES
-    assert pages
-    assert same(kept, made)
-    assert same(made, in_steps)
-    assert pages == stepwise
 
 
 @pytest.mark.parametrize("key", [STATE_KEY, "state/history-buckets-b-1.bin"])

@@ -16,8 +16,7 @@ from exporter.history.buckets import BUCKETS, OBSERVATIONS, observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series, load_series
 from exporter.stores.memory import MemoryStore
-from exporter.tree.files import FileKind
-from tests.history.bucket_judge import LENGTHS, Observation, start_of
+from tests.history.bucket_judge import LENGTHS, Observation
 from tests.history.runs import MONDAY, Historian, frame_of, observe, places
 
 LEDGER = 65_000_000
@@ -73,28 +72,6 @@ def test_running_again_changes_no_byte() -> None:
         assert before_recording == after_recording
         # Made from nothing, the run gives all older pages as well.
         assert before_recording == [from_nothing[file.key] for file in before_recording]
-
-
-def test_a_document_changes_only_when_a_bucket_closes() -> None:
-    """Of a run after which no bucket closed no document is other bytes; of any other only those of what closed."""
-    random = Random(11)
-    historian = Historian(MemoryStore())
-    made: set[str] = set()
-    before: dict[str, bytes] = {}
-    time_before = 0
-    for ledger, time in schedule(random, 30, 20):
-        files = historian.run(observe(random, places(1, 1), ledger, time), ledger, time)
-        made |= (pages := {file.key for file in files if file.kind is FileKind.PAGE})
-        heads = {file.key: file.data for file in files if file.kind is FileKind.DOCUMENT}
-        closed = {name for name, length in LENGTHS.items() if start_of(time, length) != start_of(time_before, length)}
-        changed = {key.split("/")[-1].removesuffix(".json") for key in heads if before and heads[key] != before[key]}
-
-        assert 5 * 6 == len(heads)
-        assert not before or changed == closed
-        assert made.isdisjoint(pages) or made == pages
-        before, time_before = heads, time
-    manifest = read_history_manifest(historian.store)
-    assert ledger == load_series(historian.store, manifest, ledger + 1).through_ledger
 
 
 def test_a_first_run_has_every_document_without_buckets() -> None:

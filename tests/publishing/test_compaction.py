@@ -333,23 +333,6 @@ class TestReaders:
         assert gone == [key for key in before if key not in keys_of(store)]
         assert all(store.get(key) for key in keys_of(store))
 
-    def test_what_a_dead_compaction_left(self) -> None:
-        """The file of a compaction that died before the manifest named it is removed when it is old enough."""
-        clock = TestClock()
-        store = MemoryStore(clock=clock)
-        record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
-        publish_run(store, make_run(2000), clock)
-        bucket = BucketSimulator(store)
-        bucket.fail_from(len(bucket.calls) + 4, StoreError("disk full"))
-        with pytest.raises(StoreError, match="disk full"):
-            compact_history(bucket, now=clock)
-        left = [info.key for info in store.list("history/pools/date=") if info.key not in keys_of(store)]
-
-        clock.advance(timedelta(hours=1))
-        assert 0 == sweep(store, timedelta(hours=24), now=clock).history
-        clock.advance(timedelta(hours=25))
-        assert len(left) == sweep(store, timedelta(hours=24), now=clock).history
-
     def test_the_buckets_go_on(self) -> None:
         """The state of the buckets stays of use after a compaction, and without it they are made anew, the same."""
         times = [FIRST_DAY + 3600 * hour for hour in range(60)]

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from exporter.errors import ConfigError
 from exporter.serve.folder_tree import Tree
 from exporter.serve.preview import bind, create_app, make_server, run_server
-from tests.render.rendering import LEDGER, contract, fetch, markets_frame, pool, pools_frame, write_tree
+from tests.render.rendering import contract, fetch, markets_frame, pool, pools_frame, write_tree
 from tests.tree.test_routes import TOKEN, TRAVERSALS
 
 TOKENS = [contract(number) for number in range(100, 160)]
@@ -112,31 +112,6 @@ MISSING_PAGES = [
     "/history/pools/x.parquet",
     "/x%00",
 ]
-
-
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [
-        ("/v1/assets?limit=7", [*((BIG, token) for token in TOKENS), (SMALL, COMMON)]),
-        ("/v1/assets?limit=0", [*((BIG, token) for token in TOKENS), (SMALL, COMMON)]),
-        (f"/v1/assets?market={BIG}", [(BIG, token) for token in TOKENS]),
-        (f"/v1/assets?token={COMMON}&limit=1", [(BIG, COMMON), (SMALL, COMMON)]),
-    ],
-)
-def test_cursors_lead_through_all_rows(app: Starlette, start: str, expected: list[tuple[str, str]]) -> None:
-    """Following the cursors gives every row once; other parameters beside a cursor change nothing."""
-    page = fetch(app, start).json()
-    walked = page["data"]
-    for _ in range(100):
-        if page["next_cursor"] is None:
-            break
-        response = fetch(app, f"/v1/assets?limit=bad&market=bad&cursor={page['next_cursor']}")
-        assert "public, max-age=31536000, immutable" == response.headers["cache-control"]
-        page = response.json()
-        walked += page["data"]
-
-    assert expected == [(row["market"], row["pool"]) for row in walked]
-    assert {LEDGER} == {row["observed_ledger"] for row in walked}
 
 
 def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:

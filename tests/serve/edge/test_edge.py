@@ -17,8 +17,6 @@ from exporter.cli import main
 from exporter.config import OutputSettings, Settings, load
 from exporter.errors import ConfigError
 from exporter.serve.edge import MAX_FUNCTION_BYTES, PLATFORMS, either_form, first_value, integers, render_edge
-from exporter.tree.families import alias_of
-from exporter.tree.headers import content_type
 from exporter.tree.routes import MAX_LIMIT
 from tests.check import trees
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
@@ -160,7 +158,7 @@ def test_a_real_tree_behind_nginx_has_no_fault(tmp_path: Path) -> None:
     """`exporter check` finds nothing wrong with a tree behind nginx: files, public URLs, errors, ranges."""
     program, port = nginx_or_skip(), free_port()
     root = tmp_path / "public"
-    for key, data in trees.good_tree().items():
+    for key, data in trees.small_tree(3).items():
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(data)
     flags = {"output.page_sizes": list(trees.SIZES), "output.default_page_size": 2}
@@ -170,24 +168,6 @@ def test_a_real_tree_behind_nginx_has_no_fault(tmp_path: Path) -> None:
 
     assert looked.complete
     assert looked.requests > 100
-
-
-def test_a_bare_bucket_answers_what_needs_no_query() -> None:
-    """Without any rule, keys alone answer /v1/assets, /v1/markets/{market} and every other path of one document."""
-    files = trees.good_tree()
-    bucket = files | {alias: files[key] for key in files if (alias := alias_of(key)) is not None}
-    market = next(key for key in files if key.startswith("v1/markets/C"))
-    for path, key in (
-        ("v1/assets", "v1/assets/index.json"),
-        (market.removesuffix(".json"), market),
-        ("v1/markets", "v1/markets.json"),
-        ("v1/system/status", "v1/system/status.json"),
-    ):
-        assert files[key] == bucket.get(path), path
-    assert "v1/protocols" not in bucket  # other documents stand under their own names alone
-    # What an operator of a bare bucket puts in place for errors, with its own content type.
-    assert 404 == json.loads(bucket["v1/errors/404.json"])["status"]
-    assert "application/problem+json" == content_type("v1/errors/404.json")
 
 
 @given(st.integers(1, MAX_LIMIT), st.integers(1, MAX_LIMIT), st.integers(1, MAX_LIMIT), st.integers(0, 3))
