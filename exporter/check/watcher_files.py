@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from exporter.errors import CheckError
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _SAMPLE = re.compile(r"[a-z_]+(?:\{[^\n]*\})? [0-9]+(?:\.[0-9]+)?")
 _RUN_LEDGER = "lending_run_ledger "
+_END = b"# EOF\n"
 
 
 class Watchers:
@@ -43,13 +45,15 @@ class Watchers:
 
     def read_metrics(self, data: bytes) -> None:
         """Take the metrics apart. Raises `CheckError` where a monitor could not."""
-        *lines, end, nothing = data.decode().split("\n")
-        if (end, nothing) != ("# EOF", ""):
+        if not data.endswith(b"\n" + _END):
             raise CheckError("does not end with # EOF and a line feed")
-        for line in lines:
+        lines, ledgers = io.BytesIO(data), []
+        while lines.tell() < len(data) - len(_END):  # one at a time: of each pool there are ten
+            line = lines.readline().decode().removesuffix("\n")
+            if line.startswith(_RUN_LEDGER):
+                ledgers.append(line.removeprefix(_RUN_LEDGER))
             if not line.startswith(("# HELP ", "# TYPE ")) and _SAMPLE.fullmatch(line) is None:
                 raise CheckError(f"has a line that is no sample: {line[:100]}")
-        ledgers = [line.removeprefix(_RUN_LEDGER) for line in lines if line.startswith(_RUN_LEDGER)]
         if ledgers != [str(self._whole.run.observed_ledger)]:
             found = " and ".join(ledgers) or "none"
             raise CheckError(f"is of ledger {found}, but the run is of ledger {self._whole.run.observed_ledger}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import click
 from exporter.cli.common import FILE, configuration_of, ending, log_format_option, out_option, source_options
 from exporter.console import Console
 from exporter.errors import ConfigError
+
+MEMORY_OF_POLARS = "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0"
+"""What is free goes back to the system after half a second; Polars' allocator would keep some of it to the end."""
 
 
 @click.command()
@@ -49,6 +53,7 @@ def run(
     With --archive no RPC is asked: the ledger is a checkpoint of the network's history archives that enough trusted
     organisations signed (docs/proofs.md), and prices are those that the oracles' own entries tell.
     """
+    os.environ.setdefault("_RJEM_MALLOC_CONF", MEMORY_OF_POLARS)  # it is read once, when Polars is imported
     console = Console(log_format)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings

@@ -472,11 +472,13 @@ def render(
     yield from render_pool_lists(rows, PROTOCOLS)
     yield render_token_list(tables, rows, series.first_seen)
     yield from render_yields(rows)
+    del rows, means  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
     stood = store.get(CHANGES.template)
     changes = change_list(tables, read_changes(None if stood is None else stood.data), network.passphrase)
     yield file_of(changes)
     yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
+    del changes  # it has an object for each pool
     yield render_metrics(tables)
     yield render_llms()
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)

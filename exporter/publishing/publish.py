@@ -64,7 +64,7 @@ _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not f
 MAX_FILES = 1_000
 """How many files of a run are read back: all of a small run, a sample of a large one."""
 
-MEMORY_BYTES = 32 * 1024 * 1024
+MEMORY_BYTES = 4 * 1024 * 1024
 """Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
 
 
@@ -414,7 +414,8 @@ class Spool:
         """
         names = "\n".join((file.key, *file.stands_for)).encode()
         with _reported():
-            self._file.write(b"".join((_LENGTHS.pack(len(names), len(file.data)), names, file.data)))
+            self._file.write(_LENGTHS.pack(len(names), len(file.data)) + names)
+            self._file.write(file.data)  # by itself, so that a large document is not copied
         self._count += 1
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
@@ -435,11 +436,11 @@ class Spool:
             for _ in range(self._count):
                 lengths = self._file.read(_LENGTHS.size)
                 names_length, length = _LENGTHS.unpack(lengths) if len(lengths) == _LENGTHS.size else (0, 0)
-                content = self._file.read(names_length + length)
-                if not names_length or len(content) != names_length + length:
+                names, data = self._file.read(names_length), self._file.read(length)
+                if not names_length or (len(names), len(data)) != (names_length, length):
                     raise StoreError("the temporary file that held the rendered documents was cut short; run again")
-                key, *names = content[:names_length].decode().split("\n")
-                yield key, content[names_length:], names
+                key, *answered = names.decode().split("\n")
+                yield key, data, answered
 
 
 _LENGTHS = struct.Struct("<QQ")

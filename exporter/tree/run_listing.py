@@ -141,8 +141,8 @@ class ListingBuilder:
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
         self._end_chunk()
-        frame = pl.concat(pl.read_parquet(io.BytesIO(chunk)) for chunk in self._chunks).sort("key")
-        self._chunks.clear()
+        chunks, self._chunks = self._chunks, []
+        frame = pl.concat(pl.read_parquet(io.BytesIO(chunks.pop())) for _ in range(len(chunks))).sort("key")
         twice = frame.filter(pl.col("key") == pl.col("key").shift())
         if twice.height:
             raise CheckError(f"{twice['key'][0]}: rendered twice in one run")

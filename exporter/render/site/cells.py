@@ -30,7 +30,7 @@ from exporter.render.site.text import (
 _GOOD = ("active", "admin_active")
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def name(text: str, length: int = NAME_LENGTH) -> str:
     """A name that the chain gives: cut, isolated from the text around it, and in full on hover."""
     shown, full = named(text, length)
@@ -38,7 +38,7 @@ def name(text: str, length: int = NAME_LENGTH) -> str:
     return f"<bdi{title}>{escaped(shown)}</bdi>"
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def rate(basis_points: int, kind: str) -> str:
     """A cell with a rate; ``kind`` is ``supply`` or ``borrow``."""
     return (
@@ -47,7 +47,7 @@ def rate(basis_points: int, kind: str) -> str:
     )
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def use(basis_points: int) -> str:
     """A cell with a utilization, and a bar as long as it."""
     return (

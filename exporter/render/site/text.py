@@ -28,7 +28,7 @@ _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 12)
 def percent(basis_points: int) -> str:
     """Basis points in three digits: 320 is ``3.20 %``, 1234 is ``12.3 %``, 123456 is ``1,235 %``."""
     if basis_points >= 10**9:
@@ -41,13 +41,13 @@ def percent(basis_points: int) -> str:
     return f"{basis_points // 100}.{basis_points % 100:02d}{_THIN}%"
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 12)
 def exact_percent(basis_points: int) -> str:
     """Basis points with both decimals: 123456 is ``1,234.56 %``."""
     return f"{basis_points // 100:,}.{basis_points % 100:02d}{_THIN}%"
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 12)
 def dollars(cents: int | None) -> str:
     """US cents in three digits or four: ``$0.05``, ``$987``, ``$1,234``, ``$12.3K``, ``$1.23M``; or no price."""
     if cents is None:
@@ -189,7 +189,7 @@ _MARKS = re.compile(f"([{_COMBINING}]{{2}})[{_COMBINING}]+")
 _NAMELESS = "(no name)"
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def harmless(text: str) -> str:
     """A text in which nothing is invisible: control, bidirectional and unassigned characters become U+FFFD.
 
@@ -204,7 +204,7 @@ def harmless(text: str) -> str:
     return " ".join(text.split()) or _NAMELESS
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def cut(text: str, length: int = NAME_LENGTH) -> str:
     """A harmless text of at most so many characters; what is cut ends in an ellipsis."""
     text = harmless(text)
