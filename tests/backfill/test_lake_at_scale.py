@@ -61,7 +61,7 @@ def cluster() -> Iterator[Any]:
     """Three workers, each a process of its own with a nanny that starts it again."""
     distributed: Any = pytest.importorskip("distributed", reason="dask.distributed, an extra, is not installed")
     with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as cluster:
         yield cluster
 

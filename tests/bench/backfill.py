@@ -79,7 +79,7 @@ def _on_a_cluster(out: Path, files: list[Path]) -> tuple[dict[str, bytes], float
     done: list[None] = []
     killed = threading.Event()
     with distributed.LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as cluster:
 
         def kill_one() -> None:

@@ -29,8 +29,8 @@ SHORT_LEASE = S3Options(
     deadline_seconds=8,
     lease_seconds=4.6,
 )
-"""For processes that are killed, and those after them: the next one need not wait long. The server's times are whole
-seconds. On a busy machine such a hold runs out in good hands; who is not killed has the usual one."""
+"""For processes that are killed: the next one need not wait long. The server's times are whole seconds. On a busy
+machine such a hold runs out in good hands, so who is not killed has the usual one."""
 
 RETENTION = 60.0
 """Seconds for which the pages of a superseded run stay; no walk in these tests takes nearly so long."""
@@ -134,7 +134,7 @@ def publish_until_done(place: Place, ledger: int, told: Told, seconds: float = 4
     """Publish a ledger, waiting for the hold of one that died to lapse."""
     deadline = time.monotonic() + seconds
     while True:
-        code = run_job(Job(place.uri, place.environment("next"), ledger, options=SHORT_LEASE))
+        code = run_job(Job(place.uri, place.environment("next"), ledger))
         told.exit_codes[code] += 1
         if code == 0:
             return
