@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from exporter.deployments import Deployment
-from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
@@ -39,22 +38,18 @@ class _Reader(Collector):
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
             return
-        assert instance_entry is not None  # or it would not be usable
-        try:
-            instance = layout.decode_instance(instance_entry)
-            self.members[market] = layout.decode_pool_list(list_entry)
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        if list_entry is None and instance.status != layout.FROZEN:
-            del self.members[market]
-            self.unread(
-                market, None, "absent", f"the market is {instance.status} and has no list of pools; only one lacks it "
-                f"that has just been deployed, and is {layout.FROZEN}",
-            )  # fmt: skip
-            return
-        self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
-        self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
+        with self.noting(market):
+            instance = layout.decode_instance(live(instance_entry, "the market's instance"))
+            members = layout.decode_pool_list(list_entry)
+            if list_entry is None and instance.status != layout.FROZEN:
+                raise UnreadError(
+                    "absent",
+                    f"the market is {instance.status} and has no list of pools; only one lacks it that has just been "
+                    f"deployed, and is {layout.FROZEN}",
+                )
+            self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
+            self.members[market] = members
+            self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
         """See whether the manager that a market names has a record of it. It is read in any case."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.deployments import FACTORY, Deployment
@@ -16,7 +16,7 @@ from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Entries, Records
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, UnreadError, live
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -87,25 +87,20 @@ class _Reader(Collector):
             return
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
-        assert instance_entry is not None  # or it would not be usable
-        try:
-            instance = layout.decode_instance(instance_entry)
-            self.assets[market] = layout.decode_reserve_list(list_entry)
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        if list_entry is None and instance.status != layout.SETUP:
-            del self.assets[market]
-            self.unread(
-                market, None, "absent", f"the market is {instance.status} and has no list of reserves, which only one "
-                f"in {layout.SETUP} lacks",
-            )  # fmt: skip
-            return
-        if not instance.known_code:
-            self.unknown_code(market, instance.wasm_hash, instance.generation)
-        if instance.reward_token is None:
-            self.notice(f"market {market} names no contract as the token of its emissions, so rewards are not known")
-        self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
+        with self.noting(market):
+            instance = layout.decode_instance(live(instance_entry, "the market's instance"))
+            assets = layout.decode_reserve_list(list_entry)
+            if list_entry is None and instance.status != layout.SETUP:
+                only = f"which only one in {layout.SETUP} lacks"
+                raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
+            if not instance.known_code:
+                self.unknown_code(market, instance.wasm_hash, instance.generation)
+            if instance.reward_token is None:
+                self.notice(
+                    f"market {market} names no contract as the token of its emissions, so rewards are not known"
+                )
+            self.assets[market] = assets
+            self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
@@ -124,24 +119,11 @@ class _Reader(Collector):
                 members=assets,
             )
         )
-        for asset, config in zip(assets, configs, strict=True):
-            data = entries[layout.reserve_data_key(market, asset)]
-            for entry, what in ((config, "ResConfig"), (data, "ResData")):
-                if entry is None:
-                    self.unread(market, asset, "absent", f"the reserve's {what} entry is missing")
-                    break
-                if entry.archived:
-                    self.unread(
-                        market, asset, "archived", f"the reserve's {what} entry is archived; it can be restored"
-                    )
-                    break
-            else:
-                columns: dict[str, object] = {"reward_token": self.instances[market].reward_token}
-                for side, key in self.emission_keys(market, asset).items():
-                    emission = decode_emission(entries[key])
-                    values = (emission.eps, emission.expiration, emission.reason)
-                    columns |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
-                self.take_reserve(market, asset, config, data, columns)
+        for asset, entry in zip(assets, configs, strict=True):
+            with self.noting(market, asset):
+                config = live(entry, "the reserve's ResConfig entry")
+                data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
+                self.take_reserve(market, asset, config, data, entries)
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
         """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
@@ -152,23 +134,19 @@ class _Reader(Collector):
             for side in SIDES
         }
 
-    def take_reserve(
-        self, market: str, asset: str, config: Entry | None, data: Entry | None, emissions: Mapping[str, object]
-    ) -> None:
-        """Append one reserve to the columns."""
-        assert config is not None  # the caller has looked
-        assert data is not None
+    def take_reserve(self, market: str, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
+        """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
         instance = self.instances[market]
-        try:
-            form = layout.form_of_reserve(config)
-            reserve = layout.decode_reserve(config, data)
-        except DecodeError as error:
-            self.unread(market, asset, "undecodable", str(error))
-            return
+        form = layout.form_of_reserve(config)
+        reserve = layout.decode_reserve(config, data)
         if form != instance.generation:  # their scales differ, so numbers of the one are wrong in the other
             detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
-            self.unread(market, asset, "inconsistent", detail)
-            return
+            raise UnreadError("inconsistent", detail)
+        emissions: dict[str, object] = {"reward_token": instance.reward_token}
+        for side, key in self.emission_keys(market, asset).items():
+            emission = decode_emission(entries[key])
+            values = (emission.eps, emission.expiration, emission.reason)
+            emissions |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
         self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
         self.append(
             {

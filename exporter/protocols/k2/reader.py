@@ -51,19 +51,13 @@ class _Reader(Collector):
         instance_entry, list_entry = (entries[key] for key in layout.router_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
-        assert instance_entry is not None  # or it would not be usable
-        if list_entry is None:
-            detail = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
-            self.unread(market, None, "absent", detail)
-            return
-        try:
-            router = layout.decode_router(instance_entry)
-            self.members[market] = layout.decode_reserve_list(list_entry)
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
-        self.routers[market] = router
+        with self.noting(market):
+            missing = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
+            listed = live(list_entry, "the router's list of reserves", missing)
+            router = layout.decode_router(live(instance_entry, "the router's instance"))
+            self.members[market] = layout.decode_reserve_list(listed)
+            self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
+            self.routers[market] = router
 
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
         """Decode what the router has of a reserve; it says where the rest is."""

@@ -17,7 +17,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, UnreadError
 from exporter.protocols.peridot import layout
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 
@@ -95,23 +95,20 @@ class _Reader(Collector):
         if archived is not None:
             self.unread(market, None, "archived", f"the controller's entry {archived} is archived; it can be restored")
             return
-        try:
+        with self.noting(market):
             controller = layout.decode_controller(market, entries)
             if controller.supported is None and not self.listed.get(market):
                 raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
-        if controller.supported is None:
-            self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
-        if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
-            self.notice(
-                f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
-                f"not {layout.USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
-            )
-        known = {*self.listed.get(market, ()), *(controller.supported or ())}
-        self.markets[market] = _Found(controller, tuple(sorted(known)))
+            self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
+            if controller.supported is None:
+                self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
+            if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
+                self.notice(
+                    f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
+                    f"not {layout.USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
+                )
+            known = {*self.listed.get(market, ()), *(controller.supported or ())}
+            self.markets[market] = _Found(controller, tuple(sorted(known)))
 
     def take_vaults(self, market: str, entries: layout.Entries) -> None:
         """Decode a market's vaults; one that cannot be read does not cost the others."""
@@ -129,24 +126,15 @@ class _Reader(Collector):
             kept.append(vault)
             if not supported:
                 self.notice(f"vault {vault} is known, but market {market} does not list it (any more); it was read")
-            self._take_vault(market, vault, entries)
+            with self.noting(market, vault):
+                archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
+                if archived is not None:
+                    raise UnreadError("archived", f"the vault's entry {archived} is archived; it can be restored")
+                decoded = layout.decode_vault(vault, entries)
+                if decoded.controller not in (None, market):
+                    raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
+                found.decoded[vault] = decoded
         found.vaults = tuple(kept)
-
-    def _take_vault(self, market: str, vault: str, entries: layout.Entries) -> None:
-        archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
-        if archived is not None:
-            self.unread(market, vault, "archived", f"the vault's entry {archived} is archived; it can be restored")
-            return
-        try:
-            decoded = layout.decode_vault(vault, entries)
-        except DecodeError as error:
-            self.unread(market, vault, "undecodable", str(error))
-            return
-        if decoded.controller not in (None, market):
-            detail = f"the vault says that its controller is {decoded.controller}"
-            self.unread(market, vault, "inconsistent", detail)
-            return
-        self.markets[market].decoded[vault] = decoded
 
     def append_market(self, market: str, entries: layout.Entries, answers: Answers, balances: Balances) -> None:
         """Append a market and those of its vaults of which everything is known."""

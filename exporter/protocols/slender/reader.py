@@ -13,7 +13,7 @@ from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector
+from exporter.protocols.collector import Collector, live
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
@@ -48,13 +48,9 @@ class _Reader(Collector):
             return
         if not self.market_is_usable(market, entry, None, ""):
             return
-        assert entry is not None  # or it would not be usable
-        try:
-            pool = self.pools[market] = layout.decode_instance(entry)
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
+        with self.noting(market):
+            pool = self.pools[market] = layout.decode_instance(live(entry, "the market's instance"))
+            self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
 
     def take_reserves(self, market: str) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
