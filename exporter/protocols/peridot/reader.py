@@ -156,15 +156,14 @@ class _Reader(Collector):
             )
         )
         for vault, decoded in found.decoded.items():
-            token = self.reading.tokens[decoded.token]
-            balance = _contradicted(decoded, balances[decoded.token, vault])
-            archived = _archived_beside(market, vault, decoded, entries)
-            if archived is None and balance.archived and decoded.numbers["total_borrowed"]:
-                archived = f"its balance of {decoded.token}"
-            if archived is not None:
-                self.unread(market, vault, "archived", f"{archived} is archived; it can be restored")
-                continue
-            try:
+            with self.noting(market, vault):
+                token = self.reading.tokens[decoded.token]
+                balance = _contradicted(decoded, balances[decoded.token, vault])
+                archived = _archived_beside(market, vault, decoded, entries)
+                if archived is None and balance.archived and decoded.numbers["total_borrowed"]:
+                    archived = f"its balance of {decoded.token}"
+                if archived is not None:
+                    raise UnreadError("archived", f"{archived} is archived; it can be restored")
                 if token.decimals is None:
                     raise DecodeError(f"its token gives no decimals: {token.failure}")
                 if token.decimals > MAX_TOKEN_DECIMALS:
@@ -175,25 +174,22 @@ class _Reader(Collector):
                 factor = decoded.collateral_factor
                 if decoded.controller is not None:
                     factor = layout.decode_collateral_factor(entries[layout.collateral_factor_key(market, vault)])
-            except DecodeError as error:
-                self.unread(market, vault, "undecodable", str(error))
-                continue
-            row = {"market": market, "pool": vault, "token_address": decoded.token, "oracle": controller.oracle}
-            row |= {"market_name": MARKET_NAME, "market_status": "", "wasm_hash": controller.wasm_hash}
-            numbers = {"decimals": token.decimals, "receipt_supply": supply, **cash}
-            numbers["fixed_rate"] = -1 if decoded.fixed_rate is None else decoded.fixed_rate
-            terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
-            if balance.amount is None:
-                self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
-            speeds = (layout.decode_speed(entries[key]) for key in layout.speed_keys(market, vault))
-            rewards: dict[str, object] = {
-                f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)
-            }
-            rewards["reward_token"] = controller.reward_token if any(rewards.values()) else None
-            self.append({**row, **numbers, **curve, **decoded.numbers, **terms, **rewards})
-            self.reading.parameters[market, vault] = layout.shown_parameters(
-                decoded, curve, factor, controller.incentive
-            )
+                row = {"market": market, "pool": vault, "token_address": decoded.token, "oracle": controller.oracle}
+                row |= {"market_name": MARKET_NAME, "market_status": "", "wasm_hash": controller.wasm_hash}
+                numbers = {"decimals": token.decimals, "receipt_supply": supply, **cash}
+                numbers["fixed_rate"] = -1 if decoded.fixed_rate is None else decoded.fixed_rate
+                terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
+                if balance.amount is None:
+                    self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
+                speeds = (layout.decode_speed(entries[key]) for key in layout.speed_keys(market, vault))
+                rewards: dict[str, object] = {
+                    f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)
+                }
+                rewards["reward_token"] = controller.reward_token if any(rewards.values()) else None
+                self.append({**row, **numbers, **curve, **decoded.numbers, **terms, **rewards})
+                self.reading.parameters[market, vault] = layout.shown_parameters(
+                    decoded, curve, factor, controller.incentive
+                )
 
     async def read_prices(self, view: LedgerView, entries: layout.Entries) -> None:
         """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""

@@ -13,7 +13,7 @@ from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, live
+from exporter.protocols.collector import Collector, UnreadError, live
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
@@ -84,8 +84,8 @@ class _Reader(Collector):
             )
         )
 
-    def cash_of(self, market: str, asset: str, entry: Entry | None) -> int | None:
-        """What lies in a reserve; None where that cannot be told, which makes the reserve unread.
+    def cash_of(self, market: str, asset: str, entry: Entry | None) -> int:
+        """What lies in a reserve. Raises `DecodeError` and `UnreadError` where that cannot be told.
 
         The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
         writes it, and nothing removes it, so beside shares or debt a missing one is out of the ledger's reach.
@@ -93,24 +93,18 @@ class _Reader(Collector):
         what = f"the reserve's cash, TokenBalance of sToken {self.reserves[market, asset].s_token},"
         numbers = self.reserves[market, asset].numbers
         if entry is None:
-            if not numbers["s_supply"] and not numbers["debt_supply"]:
-                return 0
-            self.unread(market, asset, "absent", f"{what} is missing, though there are shares or debt; it is not 0")
-        elif entry.archived:
-            self.unread(market, asset, "archived", f"{what} is archived; it is not 0, and can be restored")
-        else:
-            try:
-                return layout.decode_cash(entry)
-            except DecodeError as error:
-                self.unread(market, asset, "undecodable", str(error))
-        return None
+            if numbers["s_supply"] or numbers["debt_supply"]:
+                raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
+            return 0
+        if entry.archived:
+            raise UnreadError("archived", f"{what} is archived; it is not 0, and can be restored")
+        return layout.decode_cash(entry)
 
     def append_reserve(self, market: str, asset: str, cash: int) -> None:
         pool, reserve, token = self.pools[market], self.reserves[market, asset], self.reading.tokens[asset]
         decimals = token.decimals if reserve.decimals is None else reserve.decimals
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
-            self.unread(market, asset, "undecodable", f"its token's decimals are {decimals}: {token.failure}")
-            return
+            raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market, decimals, token)
         if reserve.feed is not None:
             self.assets[reserve.feed.contract, asset] = reserve.feed.asset
@@ -154,8 +148,7 @@ async def read_markets(
     entries = await view.read([*(key for *_, key in keys), *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     for market, asset, key in keys:
-        cash = reader.cash_of(market, asset, entries[key])
-        if cash is not None:
-            reader.append_reserve(market, asset, cash)
+        with reader.noting(market, asset):
+            reader.append_reserve(market, asset, reader.cash_of(market, asset, entries[key]))
     reader.reading.quotes = await read_asset_quotes(view, reader.assets)
     return reader.reading

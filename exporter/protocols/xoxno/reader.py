@@ -71,11 +71,9 @@ class _Reader(Collector):
     def take_pool_id(self, market: str, pool: str, origin: Origin) -> None:
         """Note a hub market that is listed, was found, or is named."""
         known = self.known[market]
-        try:
+        with self.noting(market, pool):
             group = known.expected if origin in (Origin.CONFIGURATION, Origin.REMEMBERED) else known.listed
             group.add(layout.hub_asset(pool))
-        except DecodeError as error:
-            self.unread(market, pool, "undecodable", str(error))
 
     def keys(self, market: str, contract: str | None, aggregator: str | None) -> list[bytes]:
         """The keys of a controller's hub markets in a pool contract and of their oracles, the busiest first."""
@@ -93,27 +91,24 @@ class _Reader(Collector):
         entry = entries[instance_key(market)]
         if not self.market_is_usable(market, entry, None, "list of pools"):
             return
-        assert entry is not None  # or it would not be usable
-        try:
-            controller = layout.decode_controller(entry)
-        except DecodeError as error:
-            self.unread(market, None, "undecodable", str(error))
-            return
-        self.controllers[market] = controller
-        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
-        known = self.known[market]
-        if known.pool_contract not in (None, controller.pool):
-            self.notice(
-                f"market {market} keeps its pools in contract {controller.pool}, not in {known.pool_contract} as the "
-                "list of deployments has it; they were read where they are"
-            )
-        if controller.aggregator is None:
-            self.notice(f"market {market} names no price aggregator in its instance, so that its pools have no price")
-        elif known.aggregator not in (None, controller.aggregator):
-            self.notice(
-                f"market {market} takes its prices from contract {controller.aggregator}, not from {known.aggregator} "
-                "as the list of deployments has it; the former was asked"
-            )
+        with self.noting(market):
+            controller = self.controllers[market] = layout.decode_controller(live(entry, "the market's instance"))
+            self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
+            known = self.known[market]
+            if known.pool_contract not in (None, controller.pool):
+                self.notice(
+                    f"market {market} keeps its pools in contract {controller.pool}, not in {known.pool_contract} as "
+                    "the list of deployments has it; they were read where they are"
+                )
+            if controller.aggregator is None:
+                self.notice(
+                    f"market {market} names no price aggregator in its instance, so that its pools have no price"
+                )
+            elif known.aggregator not in (None, controller.aggregator):
+                self.notice(
+                    f"market {market} takes its prices from contract {controller.aggregator}, not from "
+                    f"{known.aggregator} as the list of deployments has it; the former was asked"
+                )
 
     def spoke_numbers(self, market: str) -> range:
         """The numbers of a controller's spokes; none where it does not say them, or has more than can be read."""
