@@ -13,6 +13,8 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import KIND_NAMES, ScVal
 
+_MAX_TIME = 1 << 62
+
 
 def expect(value: ScVal, kind: int, what: str) -> Any:
     """The payload of a value that must be of ``kind``. Raises `DecodeError` naming ``what`` otherwise."""
@@ -76,6 +78,17 @@ class Fields:
         result: int = self._take(name, scval.U64)
         return result
 
+    def time(self, name: str) -> int:
+        """A u64 of unix time, in whatever part of a second; one that no clock will ever show is refused."""
+        moment = self.u64(name)
+        if moment >= _MAX_TIME:
+            raise DecodeError(f"{self._what}: field {name} is beyond any time")
+        return moment
+
+    def u128(self, name: str) -> int:
+        result: int = self._take(name, scval.U128)
+        return result
+
     def i128(self, name: str) -> int:
         result: int = self._take(name, scval.I128)
         return result
@@ -87,6 +100,12 @@ class Fields:
     def address(self, name: str) -> str:
         result: str = self._take(name, scval.ADDRESS)
         return result
+
+    def contract(self, name: str) -> str:
+        address = self.address(name)
+        if not address.startswith("C"):
+            raise DecodeError(f"{self._what}: field {name} is no contract")
+        return address
 
     def string(self, name: str) -> str:
         return text_of(self._take(name, scval.STRING))

@@ -48,7 +48,6 @@ NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedA
 """Instance keys that hold state, or what is only queued or proposed (docs/protocols/alula.md, "Keys")."""
 
 _BPS = 10_000
-_MAX_TIME = 1 << 62
 
 CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
 """The fields of KinkedIRConfig, in basis points."""
@@ -174,7 +173,7 @@ def decode_pool(entry: Entry) -> PoolEntry:
     curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
     numbers = {name: pool.i128(name) for name in _STATE_FIELDS} | {name: curve.i128(name) for name in CURVE_FIELDS}
     numbers["take_rate_bps"] = config.struct("fee_config").u32("take_rate_bps")
-    numbers["last_accrual_timestamp"] = pool.u64("last_accrual_timestamp")
+    numbers["last_accrual_timestamp"] = pool.time("last_accrual_timestamp")
     numbers["decimals"] = pool.u32("token_decimals")
     for name in (*_STATE_FIELDS, *CURVE_FIELDS):
         if numbers[name] < 0:
@@ -183,14 +182,9 @@ def decode_pool(entry: Entry) -> PoolEntry:
         raise DecodeError(f"Pool.config.fee_config: field take_rate_bps is {numbers['take_rate_bps']}, above {_BPS}")
     if numbers["decimals"] > MAX_TOKEN_DECIMALS:
         raise DecodeError(f"Pool: {numbers['decimals']} token_decimals, more than {MAX_TOKEN_DECIMALS}")
-    if numbers["last_accrual_timestamp"] >= _MAX_TIME:
-        raise DecodeError("Pool: field last_accrual_timestamp is beyond any time")
-    token = pool.address("token_address")
-    if not token.startswith("C"):
-        raise DecodeError("Pool: field token_address is no contract")
     return PoolEntry(
         pool_address=pool.address("pool_address"),
-        token_address=token,
+        token_address=pool.contract("token_address"),
         token_symbol=pool.string("token_symbol"),
         numbers=numbers,
         locks={

@@ -160,7 +160,7 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
     data = Fields.of(data_entry.value, "ResData")
     reserve: dict[str, int | bool] = {name: config.u32(name) for name in _CONFIG_FIELDS}
     reserve |= {name: data.i128(name) for name in _STATE_FIELDS}
-    reserve["last_time"] = data.u64("last_time")
+    reserve["last_time"] = data.time("last_time")
     reserve["decimals"] = config.u32("decimals")
     reserve |= {name: config.u32(name) for name in ("max_util", "c_factor", "l_factor")}
     reserve["enabled"] = config.boolean("enabled") if "enabled" in config else True
@@ -170,8 +170,6 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
             raise DecodeError(f"ResData: field {name} is negative")
     if reserve["decimals"] > MAX_TOKEN_DECIMALS:
         raise DecodeError(f"ResConfig: {reserve['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
-    if reserve["last_time"] >= 1 << 62:
-        raise DecodeError("ResData: field last_time is beyond any time")
     return reserve
 
 

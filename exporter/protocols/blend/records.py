@@ -44,10 +44,7 @@ def is_record(entry: Entry | None) -> bool:
 
 def decode_pool_factory(entry: Entry) -> str:
     """The factory that a backstop's instance names. Raises `DecodeError`."""
-    factory = Fields(instance_of(entry.contract_data()).storage, "backstop instance").address("PoolFact")
-    if not factory.startswith("C"):
-        raise DecodeError("backstop instance: field PoolFact is no contract")
-    return factory
+    return Fields(instance_of(entry.contract_data()).storage, "backstop instance").contract("PoolFact")
 
 
 def decode_pool_meta(entry: Entry) -> tuple[str, bytes]:

@@ -42,7 +42,6 @@ DEFAULT_PRICE_AGE = 3_600
 """Seconds: up to this age a router takes a price where neither PSTALE nor the asset's own limit is set."""
 
 _BPS = 10_000
-_MAX_TIME = 1 << 62
 
 _INDEXES = ("liquidity_index", "variable_borrow_index")
 _RATES = ("current_liquidity_rate", "current_variable_borrow_rate")
@@ -193,12 +192,10 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     for name in _INDEXES:
         if numbers[name] == 0:
             raise DecodeError(f"RDATA: field {name} is 0")
-    numbers["last_update_timestamp"] = reserve.u64("last_update_timestamp")
-    if numbers["last_update_timestamp"] >= _MAX_TIME:
-        raise DecodeError("RDATA: field last_update_timestamp is beyond any time")
+    numbers["last_update_timestamp"] = reserve.time("last_update_timestamp")
     configuration = reserve.struct("configuration")
     what = "RDATA.configuration"
-    low, high = (_unsigned(configuration, name, what) for name in ("data_low", "data_high"))
+    low, high = (configuration.u128(name) for name in ("data_low", "data_high"))
     shown = (*_bits(low, _LOW_BITS), *_bits(high, _HIGH_BITS))
     values = {item.name: item.value for item in shown}
     numbers |= {name: values[name] for name in ("decimals", "reserve_factor", *BITMAP_NUMBERS)}
@@ -207,9 +204,9 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     if numbers["reserve_factor"] > _BPS:
         raise DecodeError(f"{what}: the reserve factor is {numbers['reserve_factor']}, above {_BPS}")
     return ReserveEntry(
-        a_token=_contract(reserve, "a_token_address"),
-        debt_token=_contract(reserve, "debt_token_address"),
-        rate_contract=_contract(reserve, "interest_rate_strategy_address"),
+        a_token=reserve.contract("a_token_address"),
+        debt_token=reserve.contract("debt_token_address"),
+        rate_contract=reserve.contract("interest_rate_strategy_address"),
         numbers=numbers,
         shown=tuple(item for item in shown if item.name != "decimals"),
     )
@@ -287,25 +284,10 @@ def reserve_configuration(entry: Entry, model: dict[str, int]) -> ReserveConfigu
 
 def amount(fields: Fields, name: str, what: str) -> int:
     """An unsigned field of at most 38 digits. Raises `DecodeError`."""
-    value = _unsigned(fields, name, what)
+    value = fields.u128(name)
     if value > MAX_AMOUNT:
         raise DecodeError(f"{what}: field {name} is {value}, which has more than 38 digits")
     return value
-
-
-def _unsigned(fields: Fields, name: str, what: str) -> int:
-    value = fields.get(name)
-    if value is None:
-        raise DecodeError(f"{what}: field {name} is missing")
-    result: int = expect(value, scval.U128, f"{what}: field {name}")
-    return result
-
-
-def _contract(fields: Fields, name: str) -> str:
-    found = fields.address(name)
-    if not found.startswith("C"):
-        raise DecodeError(f"RDATA: field {name} is no contract")
-    return found
 
 
 def _bits(word: int, layout: dict[str, tuple[int, int, int]]) -> Iterator[Parameter]:

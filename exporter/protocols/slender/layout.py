@@ -29,7 +29,6 @@ WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e8
 MAX_RESERVES = 64
 """The one pool there is has three; a longer list is not one of Slender's."""
 
-_MAX_TIME = 1 << 62
 _RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
 _STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
@@ -123,7 +122,7 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     reserve = Fields.of(stored, "ReserveData")
     s_token, debt_token = _tokens(reserve)
     numbers = {name: reserve.i128(name) for name in _RATES}
-    numbers["last_update_timestamp"] = reserve.u64("last_update_timestamp")
+    numbers["last_update_timestamp"] = reserve.time("last_update_timestamp")
     configuration = reserve.struct("configuration")
     numbers |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
     numbers |= {name: configuration.u32(name) for name in ("util_cap", "discount")}
@@ -139,8 +138,6 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     for name, number in numbers.items():
         if number < 0:
             raise DecodeError(f"ReserveData: {name} is negative")
-    if numbers["last_update_timestamp"] >= _MAX_TIME:
-        raise DecodeError("ReserveData: field last_update_timestamp is beyond any time")
     decimals, feed = _feed(pool.get("PriceFeed", address(asset)))
     shown = tuple(parameters_of(configuration, _SHOWN))
     return Reserve(s_token, debt_token, numbers, decimals, feed, shown)

@@ -44,7 +44,6 @@ _RATES = (
 )  # fmt: skip
 _LIMITS = ("max_utilization",)
 _AMOUNTS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
-_MAX_TIMESTAMP = 1 << 62
 
 PARAMETERS = (*_RATES, *_LIMITS, "reserve_factor", "asset_decimals")
 """The numbers of a ``Params`` entry: RAY, but ``reserve_factor`` in basis points and ``asset_decimals``."""
@@ -181,14 +180,11 @@ def decode_controller(entry: Entry) -> Controller:
         raise DecodeError("controller instance: the contract has no wasm code of its own, so it is no controller")
     storage = dict(_named(instance.storage))
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
-    pool = fields.address("Pool")
-    if not strkey.is_contract(pool):
-        raise DecodeError("controller instance: field Pool is no contract")
     kind, payload = storage.get("PriceAggregator", VOID)
     last_spoke = storage.get("LastSpokeId", VOID)
     return Controller(
         wasm_hash=instance.wasm_hash.hex(),
-        pool=pool,
+        pool=fields.contract("Pool"),
         aggregator=payload if kind == scval.ADDRESS and strkey.is_contract(payload) else None,
         status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
         last_spoke=last_spoke[1] if last_spoke[0] == scval.U32 else None,
@@ -222,9 +218,7 @@ def decode_state(entry: Entry) -> dict[str, int]:
     for name in ("borrow_index", "supply_index"):
         if not 0 < numbers[name] <= HIGHEST_INDEX:
             raise DecodeError(f"State: field {name} is {numbers[name]}, not above 0 and at most {HIGHEST_INDEX}")
-    numbers["last_timestamp"] = fields.u64("last_timestamp")
-    if numbers["last_timestamp"] >= _MAX_TIMESTAMP:
-        raise DecodeError("State: field last_timestamp is beyond any time")
+    numbers["last_timestamp"] = fields.time("last_timestamp")
     return numbers
 
 
