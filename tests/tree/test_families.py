@@ -21,6 +21,7 @@ from exporter.tree.families import (
     alias_of,
     family_of,
     former_alias_of,
+    is_alias,
     key_of,
     kind_of,
     parse_key,
@@ -122,6 +123,8 @@ def test_headers_agree(keys: list[str]) -> None:
         assert (family.kind or FileKind.DOCUMENT) is kind_of(key), key
         assert not family.public or content_type(key) is not None, key
         assert family.aliased == (alias_of(key) is not None), key
+        assert not is_alias(key), key
+        assert former_alias_of(key) is None or is_alias(str(former_alias_of(key))), key
         assert not (family.aliased and former_alias_of(key)), key
         assert (not family.public) == (object_headers(key, b"").cache_control == PRIVATE), key
 
