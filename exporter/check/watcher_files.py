@@ -1,4 +1,4 @@
-"""What monitors and feed readers take from a tree: that they can read it, and that it is of the run."""
+"""What monitors, feed readers and lists of yields take from a tree: that it can be read, and is of the run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import io
 import re
 from xml.etree import ElementTree
 
+import msgspec
+
 from exporter.check.whole import Whole
 from exporter.errors import CheckError
+from exporter.tree.decoding import decode_json
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _SAMPLE = re.compile(r"[a-z_]+(?:\{[^\n]*\})? [0-9]+(?:\.[0-9]+)?")
@@ -15,8 +18,16 @@ _RUN_LEDGER = "lending_run_ledger "
 _END = b"# EOF\n"
 
 
+class _Row(msgspec.Struct):
+    """An object of which nothing is kept: of each pool there is one."""
+
+
+class _Yields(msgspec.Struct):
+    data: list[_Row]
+
+
 class Watchers:
-    """The feeds and the metrics of a tree."""
+    """The feeds, the metrics and the yields of a tree."""
 
     def __init__(self, whole: Whole) -> None:
         self._whole = whole
@@ -57,6 +68,11 @@ class Watchers:
         if ledgers != [str(self._whole.run.observed_ledger)]:
             found = " and ".join(ledgers) or "none"
             raise CheckError(f"is of ledger {found}, but the run is of ledger {self._whole.run.observed_ledger}")
+
+    def read_yields(self, data: bytes) -> None:
+        """Take a file of yields apart. Raises `ValueError` where a reader could not."""
+        data.decode()  # fields that are not kept are not looked at for it
+        decode_json(data, _Yields)
 
     def check(self) -> None:
         """See that the feeds have the changes that are published."""

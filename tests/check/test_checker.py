@@ -494,10 +494,12 @@ class TestConsistentLies:
             ("feed.atom", lambda text: text.replace("<updated>", "<at>").replace("</updated>", "</at>"), "without"),
             ("feed.atom", lambda text: text.replace("</feed>", f"{ENTRY}</feed>"), "none of the published changes"),
             ("v1/changes.json", lambda text: text.replace('"pools":[{', '"pools":[],"unread":[{', 1), "ChangeList"),
+            ("v1/yields/pools.json", lambda text: text.replace('"tvlUsd":', '"tvlUsd":0'), "cannot be read"),
+            ("v1/yields/pools.json", lambda text: text.replace('"data":', '"rows":'), "cannot be read"),
         ],
     )
     def test_what_watchers_read(self, files: Files, key: str, how: Callable[[str], str], said: str) -> None:
-        """A feed or a metrics file that its reader could not read, or that is of something else, is a fault."""
+        """A feed, metrics or yields that their reader could not read, or that is of something else, is a fault."""
         files[key] = how(files[key].decode()).encode()
         seal(files)
 
