@@ -12,8 +12,11 @@ from exporter.cli.common import FILE, configuration_of, ending, log_format_optio
 from exporter.console import Console
 from exporter.errors import ConfigError
 
-MEMORY_OF_POLARS = "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0"
-"""What is free goes back to the system after half a second; Polars' allocator would keep some of it to the end."""
+ALLOCATORS = {
+    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0",  # of Polars
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+"""What is free goes back to the system soon; by their defaults Polars and Arrow would keep some of it to the end."""
 
 
 @click.command()
@@ -53,7 +56,8 @@ def run(
     With --archive no RPC is asked: the ledger is a checkpoint of the network's history archives that enough trusted
     organisations signed (docs/proofs.md), and prices are those that the oracles' own entries tell.
     """
-    os.environ.setdefault("_RJEM_MALLOC_CONF", MEMORY_OF_POLARS)  # it is read once, when Polars is imported
+    for name, value in ALLOCATORS.items():
+        os.environ.setdefault(name, value)  # they are read once, when Polars and Arrow are imported
     console = Console(log_format)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings
