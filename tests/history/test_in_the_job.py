@@ -76,6 +76,7 @@ def publish_runs(store: Store, between: Callable[[], object]) -> tuple[dict[str,
     return {key: data for key, data in tree.items() if not key.startswith(STATE_PREFIX)}, said.getvalue()
 
 
+@pytest.mark.slow
 def test_what_becomes_of_the_state_changes_no_byte() -> None:
     """The tree is the same whether the state is kept, lost after every run, damaged, or could never be written."""
     kept, lost, damaged, stubborn = MemoryStore(), MemoryStore(), MemoryStore(), StubbornStore()

@@ -141,7 +141,7 @@ class PublishedTree(RuleBasedStateMachine):
         ]
 
 
-PublishedTree.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+PublishedTree.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestPublishedTree = PublishedTree.TestCase
 
 

@@ -192,6 +192,7 @@ def test_a_usual_chart_is_one_request(bucket: str, wanted: int) -> None:
     assert count - 1 == len(newest["data"]) + sum(sizes)
 
 
+@pytest.mark.slow
 def test_pages_of_before_stay_where_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that was published while newest documents were shorter is the same page still, by the same cursor."""
     rows = regular(LENGTHS["1d"], 12 * 48 + 1)

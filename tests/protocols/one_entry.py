@@ -226,7 +226,8 @@ REASONS = {
 def fits(item: Unread, kind: str, where: str) -> bool:
     """Whether what is said of something unread is what happened to an entry, and names the field."""
     names = [name for name in re.findall(r"\w+", where) if not name.isdecimal() and not ADDRESS.fullmatch(name)]
-    named = kind == "archived" or not names or names[-1] in item.detail
+    # In any case: tokens have METADATA or Metadata, and are asked for both.
+    named = kind == "archived" or not names or names[-1].lower() in item.detail.lower()
     return named and item.reason == REASONS.get(kind, item.reason)
 
 
@@ -290,6 +291,9 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
             if {"supply_reward_reason", "borrow_reward_reason"} & different:  # which says why the rest is another
                 different -= REWARD_COLUMNS
                 swept.counts[kind, "reward"] += 1
+            elif different and "valid" not in (row["supply_reward_reason"], row["borrow_reward_reason"]):
+                # Where nothing is paid, nobody needs the price of what would be.
+                different -= {name for name in REWARD_COLUMNS if computed[place][name] is None}
             if place in (same if tables is None else computed) and not different:
                 fate = "same"
             elif place not in computed:

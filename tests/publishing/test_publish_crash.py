@@ -206,6 +206,7 @@ def effects_of(store: FolderStore) -> int:
     return len(steps)
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_on_the_disk(tmp_path: Path) -> None:
     """Killed before any write, link, rename or removal in the folder, the old run is whole and the next succeeds."""
     store = FolderStore(tmp_path / "undisturbed")
