@@ -57,21 +57,25 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             if asset in base_assets or asset == settings.get("Base"):
                 decimals = settings.u32("Decimals")
                 return price_data(signed(10 ** min(decimals, 39)), host.now)
-            configured = _assets(settings).get(asset)
-            if configured is None:
-                raise TrapError(ASSET_NOT_FOUND)
-            config = Fields.of(configured, "Assets")
-            oracles = items(settings.get("Oracles") or vec(), "Oracles")
-            if config.u32("oracle_index") >= len(oracles):
-                raise TrapError(ORACLE_NOT_FOUND)
-            oracle = Fields.of(oracles[config.u32("oracle_index")], "Oracles")
-            found = _price(host, settings, oracle, config)
-            return VOID if found is None else price_data(*found)
+            return _lastprice(host, settings, asset)
     raise unknown_function(call)
 
 
 def _assets(settings: Fields) -> dict[ScVal, ScVal]:
     return dict(expect(settings.get("Assets") or (scval.MAP, ()), scval.MAP, "Assets") or ())
+
+
+def _lastprice(host: StorageHost, settings: Fields, asset: ScVal) -> ScVal:
+    configured = _assets(settings).get(asset)
+    if configured is None:
+        raise TrapError(ASSET_NOT_FOUND)
+    config = Fields.of(configured, "Assets")
+    oracles = items(settings.get("Oracles") or vec(), "Oracles")
+    if config.u32("oracle_index") >= len(oracles):
+        raise TrapError(ORACLE_NOT_FOUND)
+    oracle = Fields.of(oracles[config.u32("oracle_index")], "Oracles")
+    found = _price(host, settings, oracle, config)
+    return VOID if found is None else price_data(*found)
 
 
 def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) -> tuple[int, int] | None:

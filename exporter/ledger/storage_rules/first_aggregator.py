@@ -42,22 +42,24 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["decimals" | "base" | "assets"]:
             return present(_setting(host, contract, call[0].capitalize()))
         case ["lastprice", asset]:
-            stored = host.data(contract.address, vec(symbol("AssetConfig"), asset))
-            if stored is None:
-                raise TrapError(ASSET_NOT_FOUND)
-            blocked = host.data(contract.address, vec(symbol("Blocked"), asset))
-            if blocked is not None and expect(blocked, scval.BOOL, "Blocked"):
-                raise TrapError(ASSET_BLOCKED)
-            config = Fields.of(stored, "AssetConfig")
-            found = price_parts(host.call(config.address("oracle_id"), "lastprice", present(config.get("asset"))))
-            if found is None:
-                raise NotFromStorageError(
-                    "the upstream has no last price, and releases of this aggregator differ in what then"
-                )
-            decimals = expect(present(_setting(host, contract, "Decimals")), scval.U32, "Decimals")
-            return price_data(rescaled(found[0], config.u32("decimals"), decimals), found[1])
+            return _lastprice(host, contract, asset)
     raise unknown_function(call)
 
 
 def _setting(host: StorageHost, contract: Contract, name: str) -> ScVal | None:
     return host.data(contract.address, symbol(name))
+
+
+def _lastprice(host: StorageHost, contract: Contract, asset: ScVal) -> ScVal:
+    stored = host.data(contract.address, vec(symbol("AssetConfig"), asset))
+    if stored is None:
+        raise TrapError(ASSET_NOT_FOUND)
+    blocked = host.data(contract.address, vec(symbol("Blocked"), asset))
+    if blocked is not None and expect(blocked, scval.BOOL, "Blocked"):
+        raise TrapError(ASSET_BLOCKED)
+    config = Fields.of(stored, "AssetConfig")
+    found = price_parts(host.call(config.address("oracle_id"), "lastprice", present(config.get("asset"))))
+    if found is None:
+        raise NotFromStorageError("the upstream has no last price, and releases of this aggregator differ in what then")
+    decimals = expect(present(_setting(host, contract, "Decimals")), scval.U32, "Decimals")
+    return price_data(rescaled(found[0], config.u32("decimals"), decimals), found[1])

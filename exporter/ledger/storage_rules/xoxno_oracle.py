@@ -57,12 +57,7 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             if feed is None:
                 return VOID
             try:
-                data = _aggregate(host, contract, feed)
-                fields = Fields.of(data, "aggregate")
-                price: int = expect(present(fields.get("price")), scval.U256, "price")
-                if price > I128_MAX:
-                    raise TrapError(PANIC)
-                return price_data(price, fields.u64("package_timestamp") // 1000)
+                return _price(_aggregate(host, contract, feed))
             except TrapError as error:
                 if str(error) in (NO_DATA, STALE):
                     return VOID
@@ -84,3 +79,11 @@ def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     if host.now - written > _setting(contract, "MaxStaleSeconds", MAX_STALE_SECONDS):
         raise TrapError(STALE)
     return stored
+
+
+def _price(data: ScVal) -> ScVal:
+    fields = Fields.of(data, "aggregate")
+    price: int = expect(present(fields.get("price")), scval.U256, "price")
+    if price > I128_MAX:
+        raise TrapError(PANIC)
+    return price_data(price, fields.u64("package_timestamp") // 1000)

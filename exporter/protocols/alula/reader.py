@@ -53,9 +53,8 @@ class _Reader(Collector):
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
         """See whether the manager that a market names has a record of it. It is read in any case."""
-        if (
-            manager is not None and entries[layout.record_key(manager, market)] is not None
-        ):  # an archived one says so, too
+        # An archived record says so, too.
+        if manager is not None and entries[layout.record_key(manager, market)] is not None:
             self.reading.verified[market] = manager
         else:
             self.notice(

@@ -221,7 +221,7 @@ def ray_mul(left: exact.Operand, right: exact.Operand) -> pl.Series:
 
 
 def ray_div(left: exact.Operand, right: pl.Series) -> pl.Series:
-    """The quotient with 27 decimals, none negative: floor((left × RAY + floor(right / 2)) / right), or 0 / 0 = 0."""
+    """Quotients of unsigned numbers, in rays: floor((left × RAY + floor(right / 2)) / right), 0 where right is 0."""
     return exact.or_zero(exact.multiply_divide_half_up, left, RAY, right)
 
 
