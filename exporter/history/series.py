@@ -22,6 +22,7 @@ import hashlib
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TypeVar
 
 import msgspec
@@ -143,11 +144,13 @@ class Series:
 
     def _heads(self, part: Part, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)
-        for bucket in BUCKETS:
-            if bucket.name not in standing:
-                yield from part.shelf(bucket).heads(begun)
-            elif new.height:
-                yield from part.shelf(bucket).heads_of(new)
+        shelves = {bucket.name: part.shelf(bucket) for bucket in BUCKETS if bucket.name not in standing or new.height}
+        rendered = [
+            shelf.heads_of(new) if name in standing else shelf.heads(begun) for name, shelf in shelves.items()
+        ]
+        # All lengths of a place together: its documents share a folder, which a store then opens once.
+        for files in zip_longest(*rendered):
+            yield from (file for file in files if file is not None)
 
     @property
     def first_seen(self) -> dict[str, int]:

@@ -64,10 +64,6 @@ _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not f
 MAX_FILES = 1_000
 """How many files of a run are read back: all of a small run, a sample of a large one."""
 
-MEMORY_BYTES = 4 * 1024 * 1024
-"""Up to so many bytes wait in memory; more go to an unnamed file in the folder for temporary files."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """What is known of a run when all of it is rendered: what its status document has to state."""
@@ -388,11 +384,15 @@ class Spool:
     """Rendered documents wait here until everything that they point to is in the store.
 
     It is filled once and then read, in the same order. Use it as a context manager; leaving it discards what it
-    holds. Nothing of a document stays in memory beyond ``memory_bytes`` for all of them.
+    holds. They wait in an unnamed file in the folder for temporary files.
+
+    Raises:
+        StoreError: the folder for temporary files is full or cannot be written.
     """
 
-    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._file = tempfile.SpooledTemporaryFile(memory_bytes, buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
+    def __init__(self) -> None:
+        with _reported():
+            self._file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
         self._count = 0
 
     def __enter__(self) -> Spool:
@@ -407,11 +407,6 @@ class Spool:
         return self._count
 
     def add(self, file: RenderedFile) -> None:
-        """Add a file.
-
-        Raises:
-            StoreError: the folder for temporary files is full or cannot be written.
-        """
         names = "\n".join((file.key, *file.stands_for)).encode()
         with _reported():
             self._file.write(_LENGTHS.pack(len(names), len(file.data)) + names)

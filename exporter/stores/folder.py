@@ -168,7 +168,7 @@ class _Folders:
         self._root = root
         self._open: dict[str, tuple[int, bool]] = {}
         self.changed: set[str] = set()
-        """The paths of folders that have new names in them."""
+        """The paths of folders that have new names in them, which are not durable yet."""
 
     def __enter__(self) -> _Folders:
         return self
@@ -191,8 +191,10 @@ class _Folders:
         above, _, name = part.rpartition("/")
         parent, parent_is_new = self.made(above)
         if not parent_is_new:
-            with suppress(FileNotFoundError):
+            try:
                 return self._hold(part, _open_folder(name, parent), new=False)
+            except FileNotFoundError:
+                pass  # not suppress(), which takes longer than the opening
         try:
             os.mkdir(name, dir_fd=parent)
         except FileExistsError:
@@ -314,11 +316,12 @@ class FolderStore:
         return None if data is None else StoredObject(data, etag_of(data))
 
     def has(self, key: str) -> bool:
-        with reported("look at", check_key(key)):
-            try:
-                return stat.S_ISREG(os.lstat(f"{self._root}/{key}").st_mode)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+        try:
+            return stat.S_ISREG(os.lstat(f"{self._root}/{check_key(key)}").st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise refused("look at", key, error) from error
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """The memory it takes does not grow with the number of files."""
@@ -472,7 +475,8 @@ class FolderStore:
         """Give every staged file its name, and take it out of the batch."""
         if self._durable and batch:
             with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
-                make_durable([f"{folders.path(staged.part)}/{staged.temporary}" for staged in batch], ())
+                make_durable([f"{folders.path(staged.part)}/{staged.temporary}" for staged in batch], folders.changed)
+            folders.changed.clear()
         placed, unchanged, size = 0, 0, 0
         while batch:
             staged = batch[0]

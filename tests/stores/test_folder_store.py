@@ -199,20 +199,23 @@ def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: p
 
 
 def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file gets its name before its bytes are on the disk, and the new names are made durable at the end."""
+    """No file gets its name before its bytes are on the disk, and all names are on the disk at the end."""
     durable: set[str] = set()
-    folders: set[Path] = set()
+    told: set[Path] = set()
+    changed: set[Path] = set()
+    """Folders with names that are not on the disk yet."""
     named: list[str] = []
 
-    def note(files: Collection[str], new_folders: Collection[str]) -> None:
+    def note(files: Collection[str], folders: Collection[str]) -> None:
         durable.update(Path(file).name for file in files)
-        folders.update(map(Path, new_folders))
+        told.update(map(Path, folders))
+        changed.difference_update(map(Path, folders))
 
     def noting(step: Callable[..., None]) -> Callable[..., None]:
         def run(temporary: str, name: str, **handles: Any) -> None:
             assert temporary.startswith(TEMPORARY_PREFIX)
             assert temporary in durable
-            assert not folders
+            changed.add(Path(f"/proc/self/fd/{handles['dst_dir_fd']}").readlink())
             named.append(temporary)
             step(temporary, name, **handles)
 
@@ -225,11 +228,12 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
     assert 10 == len(named)
-    assert {tmp_path, tmp_path / "v1", *(tmp_path / "v1" / str(number) for number in range(3))} == folders
-    folders.clear()
+    assert {tmp_path, tmp_path / "v1", *(tmp_path / "v1" / str(number) for number in range(3))} == told
+    assert set() == changed
     FolderStore(tmp_path).put_new_many((f"v1/p/{number}", b"1") for number in range(10))
     assert 20 == len(named)
-    assert tmp_path / "v1" / "p" in folders
+    assert tmp_path / "v1" / "p" in told
+    assert set() == changed
 
 
 def test_folders_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
