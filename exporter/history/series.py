@@ -145,9 +145,7 @@ class Series:
     def _heads(self, part: Part, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)
         shelves = {bucket.name: part.shelf(bucket) for bucket in BUCKETS if bucket.name not in standing or new.height}
-        rendered = [
-            shelf.heads_of(new) if name in standing else shelf.heads(begun) for name, shelf in shelves.items()
-        ]
+        rendered = [shelf.heads_of(new) if name in standing else shelf.heads(begun) for name, shelf in shelves.items()]
         # All lengths of a place together: its documents share a folder, which a store then opens once.
         for files in zip_longest(*rendered):
             yield from (file for file in files if file is not None)

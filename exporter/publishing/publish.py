@@ -64,6 +64,7 @@ _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not f
 MAX_FILES = 1_000
 """How many files of a run are read back: all of a small run, a sample of a large one."""
 
+
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """What is known of a run when all of it is rendered: what its status document has to state."""
