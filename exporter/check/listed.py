@@ -33,7 +33,7 @@ class Listed:
     """The files that a run lists, as far as they are known before they are seen."""
 
     def __init__(self, listing: RunListing | None = None) -> None:
-        self.frame = RunListing.of(()).frame if listing is None else listing.frame
+        self.frame = (RunListing.of(()) if listing is None else listing).whole()
         self._keys = Keys()
         for key in self.frame["key"]:
             self._keys.add(key)

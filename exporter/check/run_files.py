@@ -47,11 +47,11 @@ class RunFiles:
 
     def _add_listing(self, listing: RunListing) -> None:
         total = 0
-        for key, kind, size, digest in listing.frame.iter_rows():
-            total += hash((key, kind, size, digest.hex()))
-            self._kinds[kind] += 1
-            if kind != kind_of(key):
-                self._misplaced.append(f"lists {key} as a {kind}")
+        for file in listing:
+            total += hash((file.key, file.kind, file.bytes, file.sha256))
+            self._kinds[file.kind] += 1
+            if file.kind != kind_of(file.key):
+                self._misplaced.append(f"lists {file.key} as a {file.kind}")
         self._listed = total, listing.run_id(0).partition("-")[2], listing.size
 
     def check(self, whole: Whole, status: SystemStatus) -> None:

@@ -39,7 +39,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ManifestFile, Proof, ProofList, timestamp
 from exporter.tree.families import EVIDENCE, PROOF, PROOFS, RUN, TRUST, VERIFIER
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import RunListing
+from exporter.tree.run_listing import listed_files
 
 MAX_RUNS = 100
 """So many of the newest runs are looked at."""
@@ -193,7 +193,7 @@ def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:
     listing = read_listing(store, manifest_key)
     if listing is None:
         return None
-    return next(iter(RunListing(listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix)))), None)
+    return next(listed_files(listing.where(pl.col("key").str.starts_with(EVIDENCE.prefix))), None)
 
 
 def _known(store: Store) -> list[Proof]:

@@ -416,7 +416,7 @@ def publish(
         kept = publication.keep(
             lambda ledger: series.still_open(ledger, tables.close_time) if replaced_ledger is None else ()
         )
-        checker.take_over(kept.files)
+        checker.take_over(kept)
         checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:

@@ -207,8 +207,8 @@ def _make_again(got: _Got, folder: Path) -> int:
         raise RefutedError(f"no run can be made of the evidence: {error}") from None
     published = read_published(store)
     assert published is not None  # by this very run
-    made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
-    files = made.join(got.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
+    made = read_current_listing(store, published.pointer).whole().select("key", again="sha256")
+    files = made.join(got.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     for key, listed in differ.select("key", "sha256").iter_rows():
         if not BEYOND_A_RUN.fullmatch(key):

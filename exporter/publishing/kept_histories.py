@@ -7,40 +7,48 @@ next one renders everything, because only a run that succeeds leaves the state t
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import polars as pl
 
 from exporter.errors import StoreError
 from exporter.publishing.standing import Pointer, read_current_listing
 from exporter.stores.store import Store
-from exporter.tree.run_listing import RunListing
+from exporter.tree.documents import ManifestFile
+from exporter.tree.run_listing import RunListing, listed_files
+
+_LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptHistories:
-    """The lengths of bucket, and the newest documents of all histories in these."""
+    """The lengths of bucket, and as an iterable the newest documents of all histories in these."""
 
     lengths: frozenset[str] = frozenset()
-    files: RunListing = field(default_factory=lambda: RunListing.of([]))
+    listing: RunListing | None = None
+
+    def __iter__(self) -> Iterator[ManifestFile]:
+        for frame in () if self.listing is None else self.listing.frames():
+            yield from listed_files(frame.filter(_LENGTH.is_in(self.lengths)))
 
 
 def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -> KeptHistories:
     """The newest documents of the published run in these lengths, but for a length of which any document is lost."""
     try:
-        frame = read_current_listing(store, published).frame if lengths else None
+        listing = read_current_listing(store, published) if lengths else None
     except StoreError:
-        frame = None
-    if frame is None:
+        listing = None
+    if listing is None:
         return KeptHistories()
-    key, length = pl.col("key"), pl.col("length")
-    files = frame.with_columns(key.str.extract(r"/history/(\w+)\.json$").alias("length"))
-    files = files.filter(length.is_in(list(lengths)))
-    folders = files.select(key.str.extract(r"^(\w+/\w+/)")).to_series().unique().sort()
-    infos = (info for folder in folders for info in store.list(folder) if "/history/" in info.key)
-    sizes = {"key": pl.String(), "bytes": pl.Int64()}
-    standing = pl.DataFrame(((info.key, info.size) for info in infos), sizes, orient="row")
-    lost = files.join(standing, on=list(sizes), how="anti")["length"].unique().to_list()
-    files = files.filter(~length.is_in(lost))
-    return KeptHistories(frozenset(files["length"].unique()), RunListing(files.drop("length")))
+    folder = pl.col("key").str.extract(r"^(\w+/\w+/)")
+    folders = {
+        name for part in listing.frames() for name in part.filter(_LENGTH.is_not_null()).select(folder).to_series()
+    }
+    infos = (info for name in sorted(folders) for info in store.list(name) if "/history/" in info.key)
+    standing = {hash((info.key, info.size)) for info in infos}  # of some ten for each pool
+    whole, lost = set[str](), set[str]()
+    for part in listing.frames():
+        for key, size, length in part.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in")).rows():
+            (whole if hash((key, size)) in standing else lost).add(length)
+    return KeptHistories(frozenset(whole - lost), listing)

@@ -40,7 +40,7 @@ from exporter.history.manifest import (
 )
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.kept_histories import KeptHistories, kept_histories
-from exporter.publishing.retention import forget_superseded
+from exporter.publishing.retention import clock_problem, note_run
 from exporter.publishing.standing import Published, read_current_listing, read_intent, read_published, refuse_not_newer
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
@@ -127,6 +127,7 @@ class Publication:
         self._store, self._published = store, published
         self._documents, self._listings = documents, listings
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
+        self._began = now()
         self._listing = ListingBuilder()
         self._page_digests: dict[int, int] = {}
         self._pages = self._kept = Written()
@@ -141,8 +142,9 @@ class Publication:
         if self._published is None:
             return KeptHistories()
         kept = kept_histories(self._store, self._published.pointer, lengths(self._published.pointer.observed_ledger))
-        self._listing.extend(kept.files)
-        self._kept = Written(unchanged=len(kept.files))
+        for file in kept:
+            self._listing.add(file.key, file.kind, file.bytes, file.sha256)
+            self._kept += Written(unchanged=1)
         return kept
 
     def write(self, files: Iterable[RenderedFile]) -> None:
@@ -175,7 +177,9 @@ class Publication:
         pointer = _checked_status(status, run.summary)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
             store.put(key, records[key].data)
-        forget_superseded(store, run.summary.manifest_key)
+        closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
+        alone = not run.pages.unchanged and clock_problem(self._began, closed) is None
+        note_run(store, run.summary.manifest_key, self._began if alone else None)
         store.put(INTENT_KEY, _intent(run.summary))
         if self.history_manifest is not None:
             replace_history(store, self.history_manifest, self._withdrawn, run.summary.published_at)
@@ -235,8 +239,8 @@ def begin_publication(
         observed_ledger: the ledger of the run.
         history: the Parquet file of the run and its entry.
         replaced_ledger: the newest ledger that was published or begun, where this run may be below it.
-        now: the wall clock. It is read once, and nothing but the status document, the run's manifest and the
-            intent depends on it.
+        now: the wall clock. Nothing but the status document, the run's manifest, the intent and the sweep's record
+            depends on it.
 
     Raises:
         LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
@@ -280,15 +284,15 @@ def _summarize(
     listing: RunListing, observed_ledger: int, published: Published | None, published_at: datetime
 ) -> tuple[list[RenderedFile], RunSummary]:
     """Make the listing's file and the run's manifest, and what the status document says of the run."""
-    run_id = listing.run_id(observed_ledger)
-    files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.to_parquet(), FileKind.DOCUMENT)
+    run_id, (file_count, size) = listing.run_id(observed_ledger), listing.size
+    files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.parquet, FileKind.DOCUMENT)
     manifest = render_document(
         RunManifest(
             run_id=run_id,
             observed_ledger=observed_ledger,
             published_at=_time(published_at),
-            file_count=listing.size[0],
-            bytes=listing.size[1],
+            file_count=file_count,
+            bytes=size,
             files_key=files.key,
             files_sha256=files.sha256,
         )
@@ -371,7 +375,7 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
 def _chosen(listing: RunListing, run_id: str, max_files: int | None) -> list[ManifestFile]:
     if max_files is None or len(listing) <= max_files:
         return list(listing)
-    return list(RunListing(listing.frame[random.Random(run_id).sample(range(len(listing)), max_files)]))
+    return list(listing.at(random.Random(run_id).sample(range(len(listing)), max_files)))
 
 
 def _compare(stored: StoredObject | None, file: ManifestFile) -> None:

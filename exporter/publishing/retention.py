@@ -19,6 +19,9 @@ runs' own times: a run that died half-way may have been followed a day later. So
 found not to be the published one, and is not recorded yet, is superseded from now on. Runs that died count as
 well, because some of their documents may have been read. Where the record is lost, every run counts as superseded
 from now on: kept too long, never too short.
+
+The record also spares a sweep the listings of most runs, of which there may be hundreds: those whose documents were
+held against a later run's already, and those that cannot have an old page.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from itertools import islice
 
 import msgspec
 import polars as pl
+from msgspec import structs
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
@@ -80,10 +84,19 @@ class Runs:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Since when (unix seconds) earlier runs are superseded, by the key of their manifest; and history files."""
+    """What is known of runs, by the keys of their manifests, and of files of the history.
+
+    Attributes:
+        superseded: since when (unix seconds) earlier runs are.
+        history: since when files of the history are.
+        began: when publishing began, by a clock near the ledger, of runs that found none of their pages there already.
+        settled: runs of which no document is left that a later run did not have.
+    """
 
     superseded: dict[str, int]
     history: dict[str, int] = {}
+    began: dict[str, int] = {}
+    settled: list[str] = []
 
 
 def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> Runs:
@@ -106,7 +119,9 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     known = record.superseded
     # A later time was recorded under a wrong clock.
     superseded = {key: min(known.get(key, present), present) for key in earlier}
-    _write_record(store, _Record(superseded, record.history))
+    began = {key: since for key, since in record.began.items() if key in superseded or key == current}
+    settled = [key for key in record.settled if key in superseded]
+    _write_record(store, _Record(superseded, record.history, began, settled))
     last = int((moment - retention).timestamp())
     return Runs(
         current,
@@ -115,19 +130,30 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     )
 
 
-def forget_superseded(store: Store, key: str) -> None:
-    """Take a run out of the record, because it is being published after all.
+def note_run(store: Store, key: str, began: datetime | None) -> None:
+    """Take a run into the record that is being published, maybe after all.
 
-    Call it before the first document of the run is replaced. It concerns a run that died, was recorded, and is now
-    begun again at the same ledger.
+    Call it before the first document of the run is replaced. A run that died, was recorded, and is now begun again at
+    the same ledger is superseded no more.
+
+    Args:
+        store: where it is published to.
+        key: of its manifest.
+        began: when it began; None where a page of it stood already, and may be older, or the clock cannot be trusted.
 
     Raises:
         StoreError: the record cannot be read or written.
     """
     record = _read_record(store)
-    if key in record.superseded:
-        del record.superseded[key]
-        _write_record(store, record)
+    others = {name: since for name, since in record.began.items() if name != key}
+    noted = structs.replace(
+        record,
+        superseded={name: since for name, since in record.superseded.items() if name != key},
+        began=others if began is None else others | {key: int(began.timestamp())},
+        settled=[name for name in record.settled if name != key],
+    )
+    if noted != record:
+        _write_record(store, noted)
 
 
 def record_superseded_history(store: Store, keys: Iterable[str], moment: datetime) -> None:
@@ -139,7 +165,8 @@ def record_superseded_history(store: Store, keys: Iterable[str], moment: datetim
         StoreError: the record cannot be read or written.
     """
     record = _read_record(store)
-    _write_record(store, _Record(record.superseded, record.history | dict.fromkeys(keys, int(moment.timestamp()))))
+    history = record.history | dict.fromkeys(keys, int(moment.timestamp()))
+    _write_record(store, structs.replace(record, history=history))
 
 
 def superseded_history(store: Store) -> Mapping[str, int]:
@@ -152,7 +179,7 @@ def forget_history(store: Store, keys: Iterable[str]) -> None:
     record, gone = _read_record(store), set(keys)
     if gone & record.history.keys():
         kept = {key: since for key, since in record.history.items() if key not in gone}
-        _write_record(store, _Record(record.superseded, kept))
+        _write_record(store, structs.replace(record, history=kept))
 
 
 def _write_record(store: Store, record: _Record) -> None:
@@ -225,11 +252,18 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 return SweepResult(refused=str(error))
             if isinstance(plan, str):
                 return SweepResult(refused=plan)
+            documents = store.delete(plan.stale_documents)
             if ageless is not None:
-                return SweepResult(documents=store.delete(plan.stale_documents), ageless=ageless)
+                return SweepResult(documents=documents, ageless=ageless)
+            record = _read_record(store)
+            _write_record(store, structs.replace(record, settled=[*plan.runs.retained, *plan.runs.expired]))
+            try:
+                pages = _remove_pages(store, plan.runs, record.began, before)
+            except _UncertainError as error:
+                return SweepResult(documents=documents, refused=str(error))
             return SweepResult(
-                documents=store.delete(plan.stale_documents),
-                pages=_remove_pages(store, plan.runs, before),
+                documents=documents,
+                pages=pages,
                 runs=_remove_runs(store, plan.runs),
                 history=_remove_history(store, plan.history, before),
                 leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
@@ -253,7 +287,8 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     kept, stale = _documents(current), set[str]()
-    for key in (*runs.retained, *runs.expired):
+    settled = _read_record(store).settled
+    for key in (key for key in (*runs.retained, *runs.expired) if key not in settled):
         try:
             listing = standing.read_listing(store, key)
         except StoreError:
@@ -266,23 +301,34 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 
 def _documents(listing: RunListing) -> pl.DataFrame:
-    return listing.frame.lazy().filter(pl.col("kind") == FileKind.DOCUMENT.value).select("key").collect()
+    return listing.where(pl.col("kind") == FileKind.DOCUMENT.value).select("key")
 
 
-def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
+class _UncertainError(Exception):
+    """It cannot be told which pages are needed."""
+
+
+def _remove_pages(store: Store, runs: Runs, began: Mapping[str, int], before: datetime) -> int:
     """Remove pages last written before a time, except those of the published and of retained runs.
 
-    Age alone says nothing: a page may be written once and named by many runs.
+    Age alone says nothing: a page may be written once and named by many runs. But a run that found none of its pages
+    there, and began after that time by any clock, has none that is older.
     """
     removed = 0
+    last = int((before + CLOCK_TOLERANCE).timestamp())
+    holding = [key for key in (runs.current, *runs.retained) if began.get(key, 0) <= last]
     old = (info.key for prefix in _EXPIRING for info in store.list(prefix) if info.modified < before)
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys})
-        for key in (runs.current, *runs.retained):
-            listing = standing.read_listing(store, key)
+        for key in holding:
+            try:
+                listing = standing.read_listing(store, key)
+            except StoreError as error:
+                raise _UncertainError(str(error)) from error
             if listing is None:
-                raise StoreError(f"{key} vanished while pages were removed; nothing more was removed")
-            batch = batch.join(listing.frame, on="key", how="anti")
+                raise _UncertainError(f"{key} vanished while pages were removed; nothing more was removed")
+            for frame in listing.frames():
+                batch = batch.join(frame, on="key", how="anti")
             if batch.is_empty():
                 break
         removed += store.delete(batch["key"].sort())

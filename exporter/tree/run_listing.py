@@ -1,20 +1,24 @@
-"""The files of a run as columns, in memory and as the Parquet file that a run's manifest names."""
+"""The files of a run as the Parquet file that a run's manifest names; made and read in parts."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Iterable, Iterator
+import sqlite3
+import weakref
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Struct
 
-from exporter.errors import CheckError
+from exporter.errors import CheckError, StoreError
 from exporter.tree.documents import ManifestFile
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CHUNK_FILES = 10_000
-"""So many files are held as objects before they become columns, and stand in a row group."""
+"""So many files are held as objects or columns, and stand in a row group."""
 
 _SCHEMA = {
     "key": pl.String(),
@@ -22,6 +26,7 @@ _SCHEMA = {
     "bytes": pl.Int64(),
     "sha256": pl.Binary(),
 }
+_IN_FILE = pa.schema({"key": pa.string(), "kind": pa.string(), "bytes": pa.int64(), "sha256": pa.binary()})
 _KEY = f"^{KEY_SEGMENT}(/{KEY_SEGMENT})*$"
 
 
@@ -29,18 +34,39 @@ class RunListing:
     """Every file of a run with its kind, size and SHA-256, ascending by key.
 
     Attributes:
-        frame: the columns ``key``, ``kind``, ``bytes`` and ``sha256`` (32 bytes).
+        parquet: the file; some 30 bytes for each that it lists.
     """
 
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self.frame = frame
+    def __init__(self, parquet: bytes) -> None:
+        self.parquet = parquet
 
     def __len__(self) -> int:
-        return self.frame.height
+        return int(self._file().metadata.num_rows)
 
     def __iter__(self) -> Iterator[ManifestFile]:
-        for key, kind, size, digest in self.frame.iter_rows():
-            yield ManifestFile(key, kind, size, digest.hex())
+        for frame in self.frames():
+            yield from listed_files(frame)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The files in parts of at most `CHUNK_FILES`: ``key``, ``kind``, ``bytes``, ``sha256`` (32 bytes)."""
+        for batch in self._file().iter_batches(CHUNK_FILES, columns=[*_SCHEMA]):
+            yield pl.DataFrame(pl.from_arrow(batch)).select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
+
+    def where(self, wanted: pl.Expr) -> pl.DataFrame:
+        """The files of which something holds, as one frame."""
+        return pl.concat([pl.DataFrame(schema=_SCHEMA), *(frame.filter(wanted) for frame in self.frames())])
+
+    def whole(self) -> pl.DataFrame:
+        """All files as one frame, for who has the room."""
+        return self.where(pl.lit(value=True))
+
+    def at(self, positions: Collection[int]) -> Iterator[ManifestFile]:
+        """The files at these places."""
+        wanted, start = pl.Series(sorted(positions), dtype=pl.Int64), 0
+        for frame in self.frames():
+            own = wanted.filter(wanted.is_between(start, start + frame.height, "left")) - start
+            yield from listed_files(frame[own])
+            start += frame.height
 
     @classmethod
     def of(cls, files: Iterable[ManifestFile]) -> RunListing:
@@ -53,10 +79,10 @@ class RunListing:
     @property
     def size(self) -> tuple[int, int]:
         """How many files there are, and how many bytes they have together."""
-        return self.frame.height, int(self.frame["bytes"].sum())
+        return len(self), sum(int(frame["bytes"].sum()) for frame in self.frames())
 
     def sha256_of(self, key: str) -> str | None:
-        found = self.frame.filter(pl.col("key") == key)["sha256"]
+        found = self.where(pl.col("key") == key)["sha256"]
         return found[0].hex() if len(found) else None
 
     def run_id(self, observed_ledger: int) -> str:
@@ -66,36 +92,48 @@ class RunListing:
         key: the file's own SHA-256, two spaces, the key, a line feed (what ``sha256sum`` prints).
         """
         digest = hashlib.sha256()
-        for key, sha256 in self.frame.select("key", "sha256").iter_rows():
-            digest.update(f"{sha256.hex()}  {key}\n".encode())
+        for frame in self.frames():
+            for key, sha256 in frame.select("key", "sha256").iter_rows():
+                digest.update(f"{sha256.hex()}  {key}\n".encode())
         return f"{observed_ledger}-{digest.hexdigest()[:12]}"
-
-    def to_parquet(self) -> bytes:
-        buffer = io.BytesIO()
-        self.frame.write_parquet(
-            buffer, compression="zstd", compression_level=3, statistics=False, row_group_size=CHUNK_FILES
-        )
-        return buffer.getvalue()
 
     @classmethod
     def from_parquet(cls, data: bytes) -> RunListing:
-        """Read a Parquet file. Raises `CheckError` for what is no listing."""
+        """Take a Parquet file. Raises `CheckError` for what is no listing."""
+        listing, before = cls(data), ""
         try:
-            frame = pl.read_parquet(io.BytesIO(data), columns=list(_SCHEMA)).cast(_SCHEMA)  # type: ignore[arg-type]
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+            for frame in listing.frames():
+                _check(frame, before)
+                before = str(frame["key"].last() or before)
+        except (
+            pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError,
+        ) as error:  # fmt: skip
             raise CheckError(f"is no listing of files: {error}") from error
-        key, digest = pl.col("key"), pl.col("sha256")
-        expected = {
-            "a file without key, kind, size or digest": ~pl.any_horizontal(pl.all().is_null()),
-            "a malformed key": key.str.contains(_KEY) & (key.str.len_bytes() <= MAX_KEY_BYTES),
-            "a size below 0": pl.col("bytes") >= 0,
-            "a digest that is no SHA-256": digest.bin.size() == 32,
-            "keys that do not ascend, each once": (key > key.shift()).fill_null(value=True),
-        }
-        for what, holds in expected.items():
-            if not frame.select(holds.all()).item():
-                raise CheckError(f"is no listing of files: it has {what}")
-        return cls(frame)
+        return listing
+
+    def _file(self) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(self.parquet))
+
+
+def listed_files(frame: pl.DataFrame) -> Iterator[ManifestFile]:
+    """The rows of a part of a listing."""
+    for key, kind, size, digest in frame.iter_rows():
+        yield ManifestFile(key, kind, size, digest.hex())
+
+
+def _check(frame: pl.DataFrame, before: str) -> None:
+    """Raise `CheckError` for files that no listing has after the key ``before``, which is empty at its beginning."""
+    key, digest = pl.col("key"), pl.col("sha256")
+    expected = {
+        "a file without key, kind, size or digest": ~pl.any_horizontal(pl.all().is_null()),
+        "a malformed key": key.str.contains(_KEY) & (key.str.len_bytes() <= MAX_KEY_BYTES),
+        "a size below 0": pl.col("bytes") >= 0,
+        "a digest that is no SHA-256": digest.bin.size() == 32,
+        "keys that do not ascend, each once": key > key.shift(fill_value=before),
+    }
+    for what, holds in expected.items():
+        if not frame.select(holds.all()).item():
+            raise CheckError(f"is no listing of files: it has {what}")
 
 
 class ManifestOfAnyAge(Struct, frozen=True):
@@ -124,30 +162,59 @@ def listing_of(manifest: ManifestOfAnyAge, data: bytes | None) -> RunListing:
 
 
 class ListingBuilder:
-    """Makes a `RunListing` of files that come in any order; until then most are held as compressed columns."""
+    """Makes a `RunListing` of files that come in any order.
+
+    They wait in an unnamed database, which goes to the folder for temporary files once it is large. Every method raises
+    `StoreError` when that is full.
+    """
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
         self._rows: list[tuple[str, str, int, bytes]] = []
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._database.close)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("CREATE TABLE files (key TEXT, kind TEXT, bytes INTEGER, sha256 BLOB)")
 
     def add(self, key: str, kind: str, size: int, sha256: str) -> None:
         self._rows.append((key, kind, size, bytes.fromhex(sha256)))
         if len(self._rows) >= CHUNK_FILES:
-            self._end_chunk()
-
-    def extend(self, listing: RunListing) -> None:
-        self._chunks.append(listing.to_parquet())
+            self._keep(self._rows)
+            self._rows.clear()
 
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
-        self._end_chunk()
-        chunks, self._chunks = self._chunks, []
-        frame = pl.concat(pl.read_parquet(io.BytesIO(chunks.pop())) for _ in range(len(chunks))).sort("key")
-        twice = frame.filter(pl.col("key") == pl.col("key").shift())
-        if twice.height:
-            raise CheckError(f"{twice['key'][0]}: rendered twice in one run")
-        return RunListing(frame)
+        self._keep(self._rows)
+        sink, before = pa.BufferOutputStream(), ""
+        with (
+            _reported(),
+            pq.ParquetWriter(
+                sink, _IN_FILE, compression="zstd", compression_level=3, write_statistics=False, use_dictionary=["kind"]
+            ) as writer,
+        ):
+            rows = self._database.execute("SELECT key, kind, bytes, sha256 FROM files ORDER BY key")
+            while chunk := rows.fetchmany(CHUNK_FILES):
+                columns = list(zip(*chunk, strict=True))
+                for key in columns[0]:
+                    if key == before:
+                        raise CheckError(f"{key}: rendered twice in one run")
+                    before = key
+                writer.write_batch(pa.record_batch(columns, schema=_IN_FILE))
+        self._database.close()
+        return RunListing(sink.getvalue().to_pybytes())
 
-    def _end_chunk(self) -> None:
-        self._chunks.append(RunListing(pl.DataFrame(self._rows, schema=_SCHEMA, orient="row")).to_parquet())
-        self._rows.clear()
+    def _keep(self, rows: Iterable[tuple[str, str, int, bytes]]) -> None:
+        with _reported():
+            self._database.execute("BEGIN")
+            self._database.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", rows)
+            self._database.execute("COMMIT")
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"cannot keep the list of the run's files in the folder for temporary files: {error}; free space there, or "
+            "set TMPDIR"
+        ) from error

@@ -515,7 +515,7 @@ class TestConsistentLies:
     def test_unlisted_record(self, files: Files) -> None:
         """A run's id is the digest of its files; another one is found, and so are other counts and another listing."""
         key, files_key = status_of(files)["manifest_key"], manifest_of(files)["files_key"]
-        files[files_key] = RunListing.of(listed_of(files)[1:]).to_parquet()
+        files[files_key] = RunListing.of(listed_of(files)[1:]).parquet
         digest = sha256(files[files_key]).hexdigest()
 
         with pytest.raises(CheckError, match=f"{files_key} does not have the digest that the run's manifest gives"):

@@ -160,7 +160,7 @@ def seal_listing(files: Files, status: Any, listed: list[ManifestFile]) -> None:
     manifest["run_id"] = status["run_id"] = listing.run_id(manifest["observed_ledger"])
     manifest["file_count"], manifest["bytes"] = listing.size
     manifest["files_key"] = f"v1/runs/{status['run_id']}.parquet"
-    files[manifest["files_key"]] = listing.to_parquet()
+    files[manifest["files_key"]] = listing.parquet
     manifest["files_sha256"] = sha256(files[manifest["files_key"]]).hexdigest()
     status["manifest_key"] = f"v1/runs/{status['run_id']}.json"
     files[status["manifest_key"]] = encoded(manifest)

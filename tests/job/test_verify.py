@@ -221,7 +221,7 @@ def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path:
     files = [file for file in listed if file.key != status["evidence_key"]]
     files.append(ManifestFile(honest["evidence_key"], "page", len(evidence), sha256(evidence).hexdigest()))
     listed = RunListing.of(files)
-    run_id, parquet = listed.run_id(127), listed.to_parquet()
+    run_id, parquet = listed.run_id(127), listed.parquet
     manifest |= {
         "run_id": run_id, "files_key": f"v1/runs/{run_id}.parquet", "files_sha256": sha256(parquet).hexdigest(),
         "bytes": listed.size[1],

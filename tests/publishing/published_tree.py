@@ -28,7 +28,7 @@ START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 MARKETS: Mapping[str, int] = {"CAAA": 3, "CBBB": 2}
 """How many pools each market has in the usual run."""
 
-CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256")
+CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256", "ledger_close_time", "began")
 """What differs between two publications of the same run at other times."""
 
 
@@ -120,7 +120,7 @@ def status_of(summary: RunSummary) -> SystemStatus:
         network="local",
         network_name="local",
         observed_ledger=summary.observed_ledger,
-        ledger_close_time="2026-11-21T09:59:55Z",
+        ledger_close_time=timestamp(int(summary.published_at.timestamp()) - 5),
         generated_at=timestamp(int(summary.published_at.timestamp())),
         next_expected_at=None,
         market_count=2,

@@ -16,7 +16,7 @@ import pytest
 
 from exporter.errors import CheckError, ConfigError, LostRaceError, SourceError, StoreError
 from exporter.publishing.publish import RunSummary
-from exporter.publishing.retention import sweep
+from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.publishing.standing import LedgerNotNewerError, check_newer
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
@@ -50,7 +50,7 @@ def phase(call: Call) -> int:
         return 4
     if call.key.startswith(("v1/pages/", "history/")):
         return 1
-    if call.key.startswith("v1/runs/"):
+    if call.key.startswith("v1/runs/") or call.key == SUPERSEDED_KEY:
         return 2
     return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 4, POINTER_KEY: 6}.get(call.key, 5)
 

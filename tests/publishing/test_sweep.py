@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 import exporter.publishing.retention
 from exporter.errors import StoreError
+from exporter.publishing.publish import begin_publication
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
 from exporter.publishing.standing import RUNS_PREFIX, manifest_keys
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.documents import timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.publishing.published_tree import (
@@ -182,6 +189,73 @@ def test_pages_that_many_runs_share() -> None:
         clock.advance(timedelta(hours=23))
 
 
+def recorded(store: Store) -> dict[str, Any]:
+    stored = store.get(SUPERSEDED_KEY)
+    assert stored is not None
+    record: dict[str, Any] = json.loads(stored.data)
+    return record
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 6, 13, 24, 30]),
+        st.sampled_from([{"CAAA": 3, "CBBB": 2}, {"CAAA": 2}, {"CBBB": 3, "CCCC": 1}]),
+        st.sampled_from(["publish", "publish", "publish", "die", "clock"]),
+        st.booleans(),
+    ),
+    min_size=3,
+    max_size=14,
+)
+"""Hours that pass, the markets of the run, what becomes of it, and whether it has the page that many runs share."""
+
+
+@given(STEPS)
+def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool]]) -> None:
+    """The same files are left whether a sweep reads the listings of all runs or only those that the record demands."""
+    shared = RenderedFile("v1/pages/shared.json", b"{}", FileKind.PAGE)
+    left = []
+    for is_spared in (True, False):
+        clock, left_after = TestClock(), list[set[str]]()
+        store = MemoryStore(clock=clock)
+        for number, (hours, markets, what, shares) in enumerate(steps):
+            clock.advance(timedelta(hours=hours))
+            run = make_run(100 + number, markets)
+            files = (*run.files, *([shared] if shares else []))
+            bucket = BucketSimulator(store)
+            if what == "die":
+                bucket.fail_from(operations_until(store, run, INTENT_KEY) - number % 3, StoreError("no"))
+            wrong, closed = TestClock(), timestamp(int(clock().timestamp()) - 5)
+            wrong.now = clock() + timedelta(hours=9 if what == "clock" else 0)
+            with suppress(StoreError), begin_publication(bucket, run.ledger, run.history, now=wrong) as publication:
+                publication.write(files)
+                sealed = publication.seal()
+                publication.complete(sealed, structs.replace(status_of(sealed.summary), ledger_close_time=closed))
+            if not is_spared and store.get(SUPERSEDED_KEY) is not None:
+                store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"began": {}, "settled": []}).encode())
+            sweep(store, RETENTION, now=clock)
+            left_after.append(set(keys_of(store)) - {SUPERSEDED_KEY})
+        left.append(left_after)
+
+    for number, (spared, all_read) in enumerate(zip(*left, strict=True)):
+        assert (number, set()) == (number, spared ^ all_read)
+
+
+def test_a_sweep_reads_few_listings() -> None:
+    """With a run every ten minutes, some 150 are retained; a sweep reads the listings of a dozen of them."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for number in range(170):
+        publish_run(store, make_run(100 + number, {"CAAA": 2}), clock)
+        bucket = BucketSimulator(store)
+        pages = sweep(bucket, RETENTION, now=clock).pages
+        clock.advance(timedelta(minutes=10))
+    read = [call.key for call in bucket.calls if call.operation == "get" and call.key.endswith(".parquet")]
+
+    assert pages > 0
+    assert len(manifest_keys(store)) > 140
+    assert len(read) <= 12
+
+
 def test_a_dead_run_that_is_published_later_is_retained() -> None:
     """A run that died, was recorded, and was published much later has its readers' time from then on."""
     clock = TestClock()
@@ -332,14 +406,14 @@ def test_what_a_damaged_manifest_names() -> None:
     assert SweepResult() == result
     assert_whole(store, make_run(100))
 
-    put_earlier_manifest(store, ["../outside"])
-    assert f"{RUNS_PREFIX}99-abc.json cannot be understood" in (sweep(store, RETENTION, now=clock).refused or "")
+    put_earlier_manifest(store, ["../outside"], "98-abc")
+    assert f"{RUNS_PREFIX}98-abc.json cannot be understood" in (sweep(store, RETENTION, now=clock).refused or "")
 
 
-def put_earlier_manifest(store: Store, names: list[str]) -> None:
+def put_earlier_manifest(store: Store, names: list[str], run_id: str = "99-abc") -> None:
     """A run's manifest as versions before wrote it, which lists the files itself, as documents."""
     files = [{"key": key, "kind": "document", "bytes": 1, "sha256": "0" * 64} for key in names]
-    store.put(f"{RUNS_PREFIX}99-abc.json", json.dumps({"run_id": "99-abc", "files": files}).encode())
+    store.put(f"{RUNS_PREFIX}{run_id}.json", json.dumps({"run_id": run_id, "files": files}).encode())
 
 
 def test_a_run_of_an_earlier_version() -> None:
@@ -396,7 +470,7 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     assert SweepResult(documents=result.documents, ageless=result.ageless) == result
     gone = {"v1/markets/CBBB.json", *(f"v1/assets/market/CBBB/{name}.json" for name in ("index", "limit/1"))}
     assert gone == before - set(keys_of(store))
-    assert store.get(SUPERSEDED_KEY) is None
+    assert {} == recorded(store)["superseded"]
 
     clock.advance(-wrong)
     assert SweepResult() == sweep(store, RETENTION, now=clock, closed=closed)

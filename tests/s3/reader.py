@@ -154,7 +154,7 @@ class Reader:
         data = self._get(POINTER_KEY)
         manifest = None if data is None else self._get(msgspec.json.decode(data, type=Pointer).manifest_key)
         listing = None if manifest is None else self._listing(manifest)
-        if listing is None or key not in listing.frame["key"]:
+        if listing is None or listing.sha256_of(key) is None:
             return False
         return self._get(key) is None
 

@@ -26,7 +26,7 @@ def test_files_in_any_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chu
     monkeypatch.setattr(exporter.tree.run_listing, "CHUNK_FILES", chunk)
     files = [listed(f"v1/{number * 7 % 10}.json", "page" if number % 2 else "document") for number in range(10)]
     listing = RunListing.of(files)
-    data = listing.to_parquet()
+    data = listing.parquet
     ascending = sorted(files, key=lambda file: file.key)
     lines = "".join(f"{file.sha256}  {file.key}\n" for file in ascending)
 
@@ -35,7 +35,7 @@ def test_files_in_any_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chu
     assert f"7-{hashlib.sha256(lines.encode()).hexdigest()[:12]}" == listing.run_id(7)
     assert files[0].sha256 == listing.sha256_of(files[0].key)
     assert None is listing.sha256_of("v1/x.json")
-    assert data == RunListing.of(reversed(files)).to_parquet()
+    assert data == RunListing.of(reversed(files)).parquet
     (tmp_path / "run.parquet").write_bytes(data)
     query = f"SELECT key, kind::VARCHAR, bytes, lower(hex(sha256)) FROM '{tmp_path}/run.parquet' ORDER BY key"
     found = duckdb.connect().execute(query).fetchall()
@@ -82,7 +82,7 @@ def test_what_is_no_listing(change: dict[str, list[object]], reason: str) -> Non
 @pytest.mark.parametrize("cut", [0, 10, -10])
 def test_bytes_that_are_no_parquet(cut: int) -> None:
     """What is cut off or no Parquet at all is refused; so is a file without one of the columns."""
-    data = RunListing.of([listed("a")]).to_parquet()
+    data = RunListing.of([listed("a")]).parquet
     for damaged in (data[:cut], b"{}", pl_bytes(pl.DataFrame({"key": ["a"]}))):
         with pytest.raises(CheckError, match="is no listing"):
             RunListing.from_parquet(damaged)
