@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options
+from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options, spare_memory
 from exporter.console import Console
 from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError
 
@@ -46,6 +46,7 @@ def check(
     Exit code 0: all is well, and something was looked at; 4: something is wrong, and standard output names it; 3: it
     cannot be read.
     """
+    spare_memory()
     console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
         if on_chain is (uri is not None):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,28 @@ if TYPE_CHECKING:
     from exporter.config import Configuration
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+_ALLOCATORS = {
+    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0",  # of Polars
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_LARGE_BYTES = 1 << 20
+
+
+def spare_memory() -> None:
+    """Have what is free given back to the system soon. Call it before Polars and Arrow are imported.
+
+    By their defaults Polars and Arrow keep some of it to the end, and glibc raises its bounds with each large block
+    that is freed, such that the next ones leave holes in its heap.
+    """
+    for name, value in _ALLOCATORS.items():
+        os.environ.setdefault(name, value)
+    with suppress(OSError, AttributeError):  # another C library has no such function
+        set_option = ctypes.CDLL(None).mallopt
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            set_option(option, _LARGE_BYTES)
 
 
 class _File(click.Path):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import click
 
-from exporter.cli.common import FILE, configuration_of, ending, log_format_option, out_option, source_options
+from exporter.cli.common import (
+    FILE,
+    configuration_of,
+    ending,
+    log_format_option,
+    out_option,
+    source_options,
+    spare_memory,
+)
 from exporter.console import Console
 from exporter.errors import ConfigError
-
-ALLOCATORS = {
-    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0",  # of Polars
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-}
-"""What is free goes back to the system soon; by their defaults Polars and Arrow would keep some of it to the end."""
 
 
 @click.command()
@@ -56,8 +57,7 @@ def run(
     With --archive no RPC is asked: the ledger is a checkpoint of the network's history archives that enough trusted
     organisations signed (docs/proofs.md), and prices are those that the oracles' own entries tell.
     """
-    for name, value in ALLOCATORS.items():
-        os.environ.setdefault(name, value)  # they are read once, when Polars and Arrow are imported
+    spare_memory()
     console = Console(log_format)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings

@@ -26,7 +26,7 @@ held against a later run's already, and those that cannot have an old page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -286,9 +286,11 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     current = standing.read_current_listing(store, published.pointer)
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
-    kept, stale = _documents(current), set[str]()
+    stale = set[str]()
     settled = _read_record(store).settled
-    for key in (key for key in (*runs.retained, *runs.expired) if key not in settled):
+    due = [key for key in (*runs.retained, *runs.expired) if key not in settled]
+    kept = set(map(hash, _documents(current))) if due else set()  # a tenth of the memory of the keys themselves
+    for key in due:
         try:
             listing = standing.read_listing(store, key)
         except StoreError:
@@ -296,12 +298,13 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
                 continue
             raise
         if listing is not None:
-            stale.update(_documents(listing).join(kept, on="key", how="anti")["key"])
+            stale.update(key for key in _documents(listing) if hash(key) not in kept)
     return _Plan(runs, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
 
 
-def _documents(listing: RunListing) -> pl.DataFrame:
-    return listing.where(pl.col("kind") == FileKind.DOCUMENT.value).select("key")
+def _documents(listing: RunListing) -> Iterator[str]:
+    for frame in listing.frames():
+        yield from frame.filter(pl.col("kind") == FileKind.DOCUMENT.value)["key"]
 
 
 class _UncertainError(Exception):

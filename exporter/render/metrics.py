@@ -1,6 +1,7 @@
 """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text format, too.
 
-Every number is printed from the exact integers. What is not known has no line.
+Every number is printed from the exact integers. What is not known has no line. Monitors refuse bodies of many
+megabytes, so of a network with very many pools those of the highest value have lines.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from exporter.tree.files import FileKind, RenderedFile
 
 MAX_DECIMALS = 1_000
 """No token has more; an amount of one that says so is left out."""
+
+MOST_POOLS = 2_000
+"""So many pools have lines, of about 2 kB each."""
 
 _LABELS = ("market", "pool", "protocol", "symbol")
 
@@ -64,11 +68,19 @@ def _parts(tables: Tables) -> Iterator[str]:
         "pools": ("Pools that were read.", tables.pools.height),
         "pools_unread": ("Markets and pools that could not be read.", len(tables.unread)),
         "pools_unpriced": ("Pools without a valid price.", len(tables.unpriced)),
+        "pools_not_shown": (
+            "Pools that were read, but have no lines here, because so many others have more value.",
+            max(tables.pools.height - MOST_POOLS, 0),
+        ),
     }
     for name, (text, number) in of_run.items():
         yield f"{_head(name, text)}lending_{name} {number}\n"
     labels = [pl.concat_str(pl.lit(f'{name}="'), _escaped(pl.col(name)), pl.lit('"')) for name in _LABELS]
-    pools = tables.pools.with_columns(pl.concat_str(labels, separator=",").alias("labels"))
+    pools = tables.pools
+    if pools.height > MOST_POOLS:
+        value = pl.col("tvl_usd_cents").fill_null(-1)
+        pools = pools.filter(value.rank("ordinal", descending=True) <= MOST_POOLS)  # equal ones in their order
+    pools = pools.with_columns(pl.concat_str(labels, separator=",").alias("labels"))
 
     def said(name: str, more: str, value: pl.Expr) -> pl.Expr:
         """The line of each pool; empty where there is no value."""

@@ -8,6 +8,7 @@ that its contract has closed to suppliers is no offer, and left out of the pools
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -41,9 +42,12 @@ def render_yields(rows: pl.DataFrame) -> Iterator[RenderedFile]:
     }
     encode = msgspec.json.Encoder().encode
     for name, (shown, shape) in offers.items():
-        data = b",".join([encode(shape(row)) for row in shown.select(_COLUMNS).iter_rows(named=True)])
-        document = b'{"status":"success","data":[%b]}' % data
-        yield RenderedFile(YIELDS.key(yields=name), document, FileKind.DOCUMENT)
+        data = BytesIO()
+        data.write(b'{"status":"success","data":[')
+        for number, row in enumerate(shown.select(_COLUMNS).iter_rows(named=True)):
+            data.write(b"," + encode(shape(row)) if number else encode(shape(row)))
+        data.write(b"]}")
+        yield RenderedFile(YIELDS.key(yields=name), data.getvalue(), FileKind.DOCUMENT)
 
 
 def _pool(row: _Row) -> Mapping[str, object]:

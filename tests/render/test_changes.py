@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
+import exporter.render.metrics
 from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -212,6 +213,22 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
     assert f"{10**23}.0000001" in text
     plain = {family.name: len(family.samples) for family in prometheus_families(text)}
     assert plain == {name: len(family.samples) for name, family in families.items()}
+
+
+def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the highest value have lines, in the order of the pools, and the number of the others is told."""
+    monkeypatch.setattr(exporter.render.metrics, "MOST_POOLS", 3)
+    worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
+    rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]
+    text = render_metrics(tables(7, rows)).data.decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
+
+    first_of_the_others = min(X, Y, contract(30))
+    assert sorted([A, B, first_of_the_others]) == [
+        sample.labels["market"] for sample in families["lending_pool_utilization_ratio"].samples
+    ]
+    assert 2 == families["lending_pools_not_shown"].samples[0].value
+    assert 5 == families["lending_pools"].samples[0].value
 
 
 @pytest.mark.parametrize(
