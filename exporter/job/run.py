@@ -8,6 +8,7 @@ published before as it was, except where publishing itself says otherwise.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -209,7 +210,7 @@ def execute(
             facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
             damage = tell_damage(store, tables.ledger, console, report)
             series = bring_up_to_date(store, tables.ledger, facts)
-        with step("publish", "rendering and publishing") as facts:
+        with step("publish", "rendering and publishing") as facts, without_collecting():
             result, looked = publish(
                 settings, store, tables, part, series, evidence, replaced_ledger=replaced_ledger, now=now,
                 console=console,
@@ -432,6 +433,18 @@ def publish(
             checker.add_rendered(file)
         looked = checker.finish()
         return publication.complete(sealed, status), looked
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Leave cycles of objects alone: rendering makes none worth looking for among all that is held."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _expected_files(store: Store) -> int | None:

@@ -114,7 +114,7 @@ def largest(quick: bool = False) -> list[Finding]:
     pools = 30 if quick else LARGEST
     folder, where = publishing_folder()
     with localnet(pools) as url:
-        found = run_job(url, folder)
+        found = run_job(url, folder, writes_bare=False)
     title = f"whole job, {pools:,} pools, {where}"
     facts = {"processor_s": round(found.cost.cpu_seconds, 1), "files": found.files}
     return [
@@ -130,8 +130,11 @@ def publishing_folder() -> tuple[Path | None, str]:
     return None, "published to the disk"
 
 
-def run_job(url: str, parent: Path | None = None, *options: str) -> JobRun:
-    """Run the job once, publishing into a new folder. Raises RuntimeError with what it said when it fails."""
+def run_job(url: str, parent: Path | None = None, *options: str, writes_bare: bool = True) -> JobRun:
+    """Run the job once, publishing into a new folder. Raises RuntimeError with what it said when it fails.
+
+    ``writes_bare`` is for trees that fit into memory several times.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
         config, report = Path(folder) / "config.toml", Path(folder) / "report.json"
         config.write_text(_CONFIG, encoding="utf-8")
@@ -141,8 +144,9 @@ def run_job(url: str, parent: Path | None = None, *options: str) -> JobRun:
         if cost.exit_code != 0:
             raise RuntimeError(f"the job ended with code {cost.exit_code}:\n{cost.output}")
         told, tree = json.loads(report.read_text(encoding="utf-8")), Path(folder) / "public"
-        bare = bare_seconds(tree, Path(folder) / "bare") if parent is not None and tree.exists() else math.nan
-        return JobRun(told, cost, bare)
+        if not writes_bare or parent is None or not tree.exists():
+            return JobRun(told, cost)
+        return JobRun(told, cost, bare_seconds(tree, Path(folder) / "bare"))
 
 
 def _time(title: str, runs: list[JobRun]) -> Finding:
