@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jsonschema_rs
@@ -147,8 +148,7 @@ class TreeChecker:
     def use_schemas(self, openapi: bytes) -> None:
         """Validate all documents that are added from now on against the schemas of an OpenAPI document, too."""
         try:
-            document = decode_json(openapi, OpenApiDocument)
-            self._schemas = Schemas(document.components["schemas"])
+            self._schemas = schemas_of(openapi)
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
@@ -327,6 +327,12 @@ class Schemas:
                 return
             place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
             yield f"is not as the OpenAPI document says: ${place}: {_first_line(error)}"
+
+
+@lru_cache(maxsize=1)
+def schemas_of(openapi: bytes) -> Schemas:
+    """The schemas of an OpenAPI document. Raises what `use_schemas` names as a fault."""
+    return Schemas(decode_json(openapi, OpenApiDocument).components["schemas"])
 
 
 def _first_line(error: Exception) -> str:

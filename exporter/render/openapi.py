@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -157,8 +158,9 @@ refused with 400 where they have a value: """
 )
 
 
+@cache
 def openapi_document() -> OpenApiDocument:
-    """The description of the API."""
+    """The description of the API, the same in every run of a version."""
     return OpenApiDocument(
         openapi="3.1.0",
         info={

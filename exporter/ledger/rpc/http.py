@@ -99,11 +99,12 @@ class HttpPoster:
             raise RuntimeError("the RPC client is closed")
         client = self._clients.get(endpoint)
         if client is None:
-            if self._tls is None and self._transport is None:
+            is_secure = endpoint.url.scheme == "https"
+            if is_secure and self._tls is None and self._transport is None:
                 self._tls = httpx.create_ssl_context()  # takes a while, so one serves all clients
             client = self._clients[endpoint] = httpx.AsyncClient(
                 transport=self._transport,
-                verify=self._tls or True,
+                verify=self._tls or is_secure,
                 trust_env=not endpoint.loopback,  # a proxy of the environment does not lead to this machine
                 follow_redirects=False,
                 limits=httpx.Limits(max_connections=self._limits.max_in_flight),
