@@ -257,7 +257,7 @@ def execute(
     with step("sweep", "removing what has expired") as facts:
         swept = sweep(store, timedelta(hours=settings.output.retention_hours), now=now, closed=tables.close_time)
         if swept.refused is not None:
-            console.warning(f"nothing was swept: {swept.refused}")
+            console.warning(f"nothing {'more ' if swept.documents else ''}was swept: {swept.refused}")
         if swept.ageless is not None and present:
             console.warning(f"nothing was removed for its age: {swept.ageless}")
         facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)

@@ -10,9 +10,9 @@ In this order, so that a sweep that dies is completed by the next one:
    that died, which the history's manifest does not name; versions of the Delta table's log that could not be read in
    full any more; and temporary files.
 
-Nothing at all is removed while it is uncertain what is needed: when the pointer, the manifest it names, that of a
-retained run or the history's cannot be read, when a run has begun to replace documents and not finished, or when a
-publisher is at work.
+Nothing is removed while it is uncertain what is needed: when the pointer, the manifest it names, the history's, or that
+of a retained run whose listing is asked for cannot be read, when a run has begun to replace documents and not finished,
+or when a publisher is at work.
 
 Readers of a run can go on for the retention time after it was superseded. When that was cannot be told from the
 runs' own times: a run that died half-way may have been followed a day later. So a record is kept: a run that is
@@ -26,8 +26,8 @@ held against a later run's already, and those that cannot have an old page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -76,11 +76,15 @@ class Runs:
         current: the published run.
         retained: superseded for less than the retention time; their pages stay. Ascending.
         expired: superseded for longer. Ascending.
+        settled: those of both of which no document is left that a later run did not have.
+        began: when publishing began of runs that found none of their pages there already, in unix seconds.
     """
 
     current: str
     retained: tuple[str, ...]
     expired: tuple[str, ...]
+    settled: Collection[str] = ()
+    began: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -127,6 +131,8 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
         current,
         tuple(key for key, since in superseded.items() if since >= last),
         tuple(key for key, since in superseded.items() if since < last),
+        settled,
+        began,
     )
 
 
@@ -255,10 +261,10 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             documents = store.delete(plan.stale_documents)
             if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
-            record = _read_record(store)
-            _write_record(store, structs.replace(record, settled=[*plan.runs.retained, *plan.runs.expired]))
+            settled = [*plan.runs.retained, *plan.runs.expired]
+            _write_record(store, structs.replace(_read_record(store), settled=settled))
             try:
-                pages = _remove_pages(store, plan.runs, record.began, before)
+                pages = _remove_pages(store, plan.runs, before)
             except _UncertainError as error:
                 return SweepResult(documents=documents, refused=str(error))
             return SweepResult(
@@ -287,8 +293,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     stale = set[str]()
-    settled = _read_record(store).settled
-    due = [key for key in (*runs.retained, *runs.expired) if key not in settled]
+    due = [key for key in (*runs.retained, *runs.expired) if key not in runs.settled]
     kept = set(map(hash, _documents(current))) if due else set()  # a tenth of the memory of the keys themselves
     for key in due:
         try:
@@ -311,7 +316,7 @@ class _UncertainError(Exception):
     """It cannot be told which pages are needed."""
 
 
-def _remove_pages(store: Store, runs: Runs, began: Mapping[str, int], before: datetime) -> int:
+def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     """Remove pages last written before a time, except those of the published and of retained runs.
 
     Age alone says nothing: a page may be written once and named by many runs. But a run that found none of its pages
@@ -319,7 +324,7 @@ def _remove_pages(store: Store, runs: Runs, began: Mapping[str, int], before: da
     """
     removed = 0
     last = int((before + CLOCK_TOLERANCE).timestamp())
-    holding = [key for key in (runs.current, *runs.retained) if began.get(key, 0) <= last]
+    holding = [key for key in (runs.current, *runs.retained) if runs.began.get(key, 0) <= last]
     old = (info.key for prefix in _EXPIRING for info in store.list(prefix) if info.modified < before)
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys})

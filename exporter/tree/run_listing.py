@@ -34,7 +34,7 @@ class RunListing:
     """Every file of a run with its kind, size and SHA-256, ascending by key.
 
     Attributes:
-        parquet: the file; some 30 bytes for each that it lists.
+        parquet: the file; some 40 bytes for each that it lists.
     """
 
     def __init__(self, parquet: bytes) -> None:
