@@ -13,11 +13,14 @@ BLOCK = 1_000
 
 
 class Terms:
-    """What the run's own Parquet file has of each pool beside its snapshot, as documents write it."""
+    """What the run's own Parquet file has of each pool beside its snapshot, as documents write it.
+
+    Each pool has one document, so each is asked for once; then nothing is kept any more.
+    """
 
     def __init__(self, key: str, frame: pl.DataFrame) -> None:
         self.key = key
-        self._frame = frame
+        self._frame, self._due = frame, frame.height
         self._first, self._block = 0, list[tuple[Any, ...]]()
 
     def at(self, place: int) -> list[object]:
@@ -25,4 +28,7 @@ class Terms:
         if not self._first <= place < self._first + len(self._block):
             self._first = place - place % BLOCK
             self._block = self._frame.slice(self._first, BLOCK).rows()
+        self._due -= 1
+        if not self._due:
+            self._frame = self._frame.clear()
         return [as_written(value) for value in self._block[place - self._first]]

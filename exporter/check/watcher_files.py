@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ _ATOM = "{http://www.w3.org/2005/Atom}"
 _SAMPLE = re.compile(r"[a-z_]+(?:\{[^\n]*\})? [0-9]+(?:\.[0-9]+)?")
 _RUN_LEDGER = "lending_run_ledger "
 _END = b"# EOF\n"
+_PART_BYTES = 1 << 20
 
 
 class _Row(msgspec.Struct):
@@ -71,7 +73,10 @@ class Watchers:
 
     def read_yields(self, data: bytes) -> None:
         """Take a file of yields apart. Raises `ValueError` where a reader could not."""
-        data.decode()  # fields that are not kept are not looked at for it
+        text = codecs.getincrementaldecoder("utf-8")()
+        for start in range(0, len(data), _PART_BYTES):  # fields that are not kept are not looked at for it
+            text.decode(data[start : start + _PART_BYTES])
+        text.decode(b"", final=True)
         decode_json(data, _Yields)
 
     def check(self) -> None:

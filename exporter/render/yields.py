@@ -35,7 +35,7 @@ _Row = Mapping[str, Any]
 
 def render_yields(rows: pl.DataFrame) -> Iterator[RenderedFile]:
     """Both files, of the rows of ``/v1/pools``."""
-    priced = rows.filter(pl.col("supplied_usd_cents").is_not_null())
+    priced = rows.select(*_COLUMNS, "can_supply").filter(pl.col("supplied_usd_cents").is_not_null())
     offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {
         "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
         "borrow": (priced, _borrow),

@@ -52,9 +52,10 @@ def test_no_room_for_temporary_files() -> None:
     """When the database that the files wait in cannot grow, the error says where it is and what to do."""
     builder = ListingBuilder()
     builder._database.execute("PRAGMA max_page_count = 3")
+    for number in range(CHUNK_FILES - 1):
+        builder.add(f"v1/{number}.json", "document", 1, "0" * 64)
     with pytest.raises(StoreError, match=r"list of the run's files.*disk is full.*TMPDIR"):
-        for number in range(2 * CHUNK_FILES):
-            builder.add(f"v1/{number}.json", "document", 1, "0" * 64)
+        builder.add("v1/last.json", "document", 1, "0" * 64)
 
 
 GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha256": [b"1" * 32] * 2}
