@@ -12,7 +12,7 @@ import gc
 import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -197,8 +197,10 @@ def execute(
         with step("compute", "computing") as facts:
             content, entries = read.evidence.encode(), len(read.evidence.entries)
             evidence = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
+            # The ledger as it was read is the largest thing in memory, and nothing below needs it.
+            read = replace(read, evidence=replace(read.evidence, entries={}, calls={}))
             tables, proof = read.tables(), read.proof
-            del read  # the ledger as it was read is the largest thing in memory, and nothing below needs it
+            del read
             facts.update(evidence=len(content), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             surprises = tell_missing(settings, tables, console, report)
