@@ -110,7 +110,10 @@ def compute(
             unread = [*reading.unread, *_all_unread(reading, described(error))]
         tables.unread += unread
     pools = pl.concat([tables.pools, *frames])
-    tables.pools = pools.sort("market", "pool")
+    order = pools.select(pl.arg_sort_by("market", "pool")).to_series()
+    frames.clear()
+    # Column by column, so that there is never a second copy of all of them.
+    tables.pools = pl.DataFrame([pools.drop_in_place(name).gather(order) for name in pools.columns])
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
     for reading in readings:
