@@ -312,6 +312,10 @@ class TestReading:
             (balance_of("A", 5, 5, 6), ("lp_tokens", "status_after_update")),
             (balance_of("A", -5, 5, 0), ("lp_tokens", "status_after_update")),
             (entry(contract("backstop"), symbol("LPTknVal"), vec(i128(1))), ("threshold_met", "status_after_update")),
+            (
+                entry(contract("backstop"), symbol("LPTknVal"), vec(i128(-1), i128(5))),
+                ("threshold_met", "status_after_update"),
+            ),
             (instance(contract("backstop"), (), UNKNOWN_CODE), ("lp_token", "blnd", "value_usd_cents")),
         ],
     )

@@ -59,7 +59,9 @@ class TestReading:
         ledger = market()
         for value, status in ((pause(True), "paused"), (None, "active")):
             ledger.change("S", {variant("Pause"): value})
-            assert [status] == ledger.compute([candidate("S")]).markets["status"].to_list()
+            tables = ledger.compute([candidate("S")])
+            assert [status] == tables.markets["status"].to_list()
+            assert {status} == set(tables.pools["market_status"])
 
     def test_window(self) -> None:
         """The window of time is that of the pool's configuration."""
