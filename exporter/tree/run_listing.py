@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import sqlite3
 import weakref
 from collections.abc import Collection, Iterable, Iterator
@@ -184,7 +185,7 @@ class ListingBuilder:
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
         self._keep(self._rows)
-        sink, before = pa.BufferOutputStream(), ""
+        sink, before = io.BytesIO(), ""
         with (
             _reported(),
             pq.ParquetWriter(
@@ -200,7 +201,7 @@ class ListingBuilder:
                     before = key
                 writer.write_batch(pa.record_batch(columns, schema=_IN_FILE))
         self._database.close()
-        return RunListing(sink.getvalue().to_pybytes())
+        return RunListing(sink.getvalue())
 
     def _keep(self, rows: Iterable[tuple[str, str, int, bytes]]) -> None:
         with _reported():
