@@ -129,7 +129,6 @@ class Publication:
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
         self._began = now()
         self._listing = ListingBuilder()
-        self._page_digests: dict[int, int] = {}
         self._pages = self._kept = Written()
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replacing)
         """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
@@ -159,7 +158,7 @@ class Publication:
         """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet.
 
         Raises:
-            CheckError: a document was rendered twice, or the history's entry is not of its file.
+            CheckError: a file was rendered twice, or the history's entry is not of its file.
         """
         parquet = self._store.put_new_many(self._history_file())
         records, summary = _summarize(self._listing.finish(), self._observed_ledger, self._published, self._now())
@@ -195,13 +194,6 @@ class Publication:
                 raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
             _refuse_stray(file)
             if file.kind is FileKind.PAGE:
-                # Two filters can share a page. Hashes are enough to know it by: other bytes have another digest.
-                name, digest = hash(file.key), hash((file.sha256, len(file.data)))
-                if name in self._page_digests:
-                    if self._page_digests[name] != digest:
-                        raise CheckError(f"{file.key}: rendered twice in one run")
-                    continue
-                self._page_digests[name] = digest
                 yield file.key, file.data
             else:
                 (self._listings if is_listing(file.key) else self._documents).add(file)

@@ -68,11 +68,13 @@ def make_run(ledger: int, markets: Mapping[str, int] = MARKETS) -> MadeRun:
     heads = {"v1/assets/index.json": (everything, 2), "v1/assets/limit/1.json": (everything, 1)}
     heads |= {f"v1/assets/market/{market}/index.json": (pools[market], 2) for market in pools}
     heads |= {f"v1/assets/market/{market}/limit/1.json": (pools[market], 1) for market in pools if markets[market] > 1}
-    pages: list[RenderedFile] = []
+    pages: dict[str, RenderedFile] = {}
     documents: list[RenderedFile] = []
     for key, (rows, size) in sorted(heads.items()):
         *chain, head = _chain(rows, size)
-        pages += [RenderedFile(f"v1/pages/{page_token(page)}.json", page, FileKind.PAGE) for page in chain]
+        for page in chain:  # two listings can share one
+            name = f"v1/pages/{page_token(page)}.json"
+            pages[name] = RenderedFile(name, page, FileKind.PAGE)
         limit = key.replace("index.json", "limit/1.json")
         stands_for = () if limit in heads else ("limit/1.json",)
         documents.append(RenderedFile(key, head, FileKind.DOCUMENT, stands_for=stands_for))
@@ -80,7 +82,8 @@ def make_run(ledger: int, markets: Mapping[str, int] = MARKETS) -> MadeRun:
         data = json.dumps({"market": market, "observed_ledger": ledger, "pools": names}).encode()
         documents.append(RenderedFile(f"v1/markets/{market}.json", data, FileKind.DOCUMENT))
     documents.append(RenderedFile("index.html", f"<p>Ledger {ledger}".encode(), FileKind.DOCUMENT))
-    return MadeRun(ledger, (*pages, *documents), _history(ledger), {key: rows for key, (rows, _) in heads.items()})
+    files = (*pages.values(), *documents)
+    return MadeRun(ledger, files, _history(ledger), {key: rows for key, (rows, _) in heads.items()})
 
 
 def _chain(rows: Sequence[str], size: int) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter.errors import CheckError, ConfigError, LostRaceError, SourceError, StoreError
+from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
 from exporter.publishing.publish import RunSummary
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.publishing.standing import LedgerNotNewerError, check_newer
@@ -386,16 +386,17 @@ def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:
     assert make_run(100).document("index.html") == bucket.get("index.html").data  # type: ignore[union-attr]
 
 
-def test_a_document_rendered_twice() -> None:
-    """Two documents under one key are refused; two equal pages are one page."""
+def test_a_file_rendered_twice() -> None:
+    """A page or a document that is in the stream twice is refused, and no run is published."""
     run = make_run(100)
     document = next(file for file in run.files if file.kind is FileKind.DOCUMENT)
     page = next(file for file in run.files if file.kind is FileKind.PAGE)
-    with pytest.raises(CheckError, match=f"{document.key}: rendered twice"):
-        publish(MemoryStore(), (*run.files, document), status_of, observed_ledger=100)
-    with pytest.raises(CheckError, match=r"\.json: rendered twice"):
+    for twice in (document, page):
+        with pytest.raises(CheckError, match=f"{twice.key}: rendered twice"):
+            publish(store := MemoryStore(), (*run.files, twice), status_of, observed_ledger=100)
+        assert not store.has(POINTER_KEY)
+    with pytest.raises(ImmutableKeyError, match=page.key):
         publish(MemoryStore(), (*run.files, msgspec.structs.replace(page, data=b"{}")), status_of, observed_ledger=100)
-    publish(MemoryStore(), (*run.files, page), status_of, observed_ledger=100)
 
 
 @pytest.mark.parametrize("field", ["run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"])
