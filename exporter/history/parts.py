@@ -141,9 +141,9 @@ class Part:
             return [self]
         frames = {name: self.get(name) for name in self.frames}
         keys = list(self.form.keys)
-        places = pl.concat([frame.select(keys) for frame in frames.values()]).unique().sort(keys).rows()
-        step = -(-len(places) // wanted)
-        firsts = [self.first, *((one, other) for one, other in places[step::step])]
+        places = pl.concat([frame.select(keys) for frame in frames.values()]).unique().sort(keys)
+        step = -(-places.height // wanted)
+        firsts = [self.first, *((one, other) for one, other in places.gather_every(step, step).iter_rows())]
         parts = [Part(self.form, self.scratch, first) for first in firsts]
         for name, frame in frames.items():
             for part, rows in Parts(parts).split(frame):
