@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from exporter.check.listed import Keys, Listed
+from exporter.check.listed import Listed
 from exporter.check.row_terms import Terms
 from exporter.check.walks import Run
 from exporter.errors import CheckError, counted
+from exporter.tree.key_set import KeySet
 
 _Model = TypeVar("_Model")
 
@@ -170,7 +171,7 @@ class Whole:
     """What the run's manifest lists, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
     looked: Looked = field(default_factory=Looked)
-    seen: Keys = field(default_factory=Keys)
+    seen: KeySet = field(default_factory=KeySet)
     links: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
     documents: dict[type, tuple[str, Any]] = field(default_factory=dict)

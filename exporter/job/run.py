@@ -420,10 +420,12 @@ def publish(
             lambda ledger: series.still_open(ledger, tables.close_time) if replaced_ledger is None else ()
         )
         checker.take_over(kept)
+        standing = kept.lengths
+        del kept  # it holds the listing of the run before
         checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:
-            for file in chain([evidence], render(settings, store, tables, part, series, history, kept.lengths)):
+            for file in chain([evidence], render(settings, store, tables, part, series, history, standing)):
                 progress.advance()
                 checker.add_rendered(file)
                 yield file

@@ -44,6 +44,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import FAMILIES, HISTORY_PREFIX, RUN_FILES, Sweep
 from exporter.tree.files import FileKind
+from exporter.tree.key_set import KeySet
 from exporter.tree.run_listing import RunListing
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
@@ -294,7 +295,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     stale = set[str]()
     due = [key for key in (*runs.retained, *runs.expired) if key not in runs.settled]
-    kept = set(map(hash, _documents(current))) if due else set()  # a tenth of the memory of the keys themselves
+    kept = KeySet(_documents(current)) if due else KeySet()
     for key in due:
         try:
             listing = standing.read_listing(store, key)
@@ -303,7 +304,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
                 continue
             raise
         if listing is not None:
-            stale.update(key for key in _documents(listing) if hash(key) not in kept)
+            stale.update(key for key in _documents(listing) if key not in kept)
     return _Plan(runs, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
 
 

@@ -1,17 +1,17 @@
-"""Keys that were seen, as hashes."""
+"""A set of very many keys."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.check.listed import Keys
+from exporter.tree.key_set import KeySet
 
 
 @given(st.lists(st.text(max_size=3)))
 def test_keys_are_a_set(added: list[str]) -> None:
     """Keys know what was added, once each, and nothing else."""
-    keys, known = Keys(), set[str]()
+    keys, known = KeySet(), set[str]()
     for key in added:
         assert keys.add(key) is (key not in known)
         known.add(key)
@@ -22,7 +22,7 @@ def test_keys_are_a_set(added: list[str]) -> None:
 
 def test_keys_as_they_grow() -> None:
     """None is lost when there are so many that they need more room, more than once."""
-    keys = Keys()
+    keys = KeySet()
     for number in range(20_000):
         assert keys.add(f"v1/pages/{number}.json")
     assert len(keys) == 20_000
