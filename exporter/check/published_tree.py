@@ -49,6 +49,9 @@ MAX_INTENT_BYTES = 64 * 1024
 TOGETHER = 64
 """So many files are asked for together."""
 
+LISTED_TOGETHER = 20_000
+"""Of so many listed files those of one part are picked at a time: a large tree has no second copy of its listing."""
+
 ROUNDS = 3
 """So often a check begins anew because another run was published under it."""
 
@@ -135,8 +138,8 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
         chosen = listed.frame.filter(pl.col("key").is_in([*chosen["key"], *walked]))
     first = pl.col("key").str.starts_with(HISTORY_PREFIX)  # what documents are held against
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
-    for part in (first, ~first & ~last, last):
-        files = chosen.filter(part)
+    parts = (first, ~first & ~last, last)
+    for files in (some.filter(part) for part in parts for some in chosen.iter_slices(LISTED_TOGETHER)):
         stated = files.select("bytes", "sha256").iter_rows()
         async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
             for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
