@@ -34,8 +34,6 @@ from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.values import CONTRACT
 
-FORMATS = ("parquet", "csv", "arrow")
-
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
 """How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
 
@@ -229,7 +227,7 @@ async def export_history(
         source: an open tree.
         selection: which rows.
         target: the file to write; one that is there is replaced when all is written.
-        form: one of `FORMATS`.
+        form: ``parquet``, ``csv`` or ``arrow``.
         on_file: is called when a file of the history was taken in.
         manifest: the history's manifest, when it was read already.
         raw: in CSV, leave texts as they are that a spreadsheet would run as a formula. Otherwise they get a ``'`` in

@@ -14,7 +14,7 @@ import polars as pl
 from exporter.tables import LEAST_VALUE
 
 TOTALS_FRAME: dict[str, pl.DataType] = {
-    "scope": pl.String(),  # one of `SCOPES`
+    "scope": pl.String(),  # ``market``, ``token``, ``protocol`` or ``network``
     "id": pl.String(),
     "start": pl.Int64(),  # unix seconds
     "supplied_usd_cents": pl.String(),  # digits: a sum may have more than 128 bits; null when nothing was priced
@@ -34,9 +34,6 @@ TOTALS_FRAME: dict[str, pl.DataType] = {
 
 NETWORK = "network"
 """The scope of everything, and its only id."""
-
-SCOPES = {"market": "market", "token": "token_address", "protocol": "protocol", NETWORK: None}
-"""What totals are of, each with the column that holds its id."""
 
 _COLUMNS = (
     "start", "market", "token_address", "protocol", "supply_apy_bps", "borrow_apy_bps", "supplied_usd_cents",

@@ -371,7 +371,7 @@ def test_an_insolvent_market_takes_no_supply() -> None:
             "supplied": st.integers(0, 10**29), "borrowed": st.integers(0, 10**29), "cash": st.integers(0, 10**9),
             "supply_index": st.integers(RAY // 2, 2 * RAY), "borrow_index": st.integers(RAY, 3 * RAY),
             "revenue": st.integers(0, 10**27), "asset_decimals": st.sampled_from((0, 7)),
-            "max_utilization": st.one_of(st.integers(0, RAY + 1), st.sampled_from((RAY // 2, 95 * RAY // 100))),
+            "max_utilization": st.one_of(st.integers(0, RAY + 1), st.sampled_from((RAY // 2, 95 * RAY // 100, RAY))),
         }
     ),
     st.integers(0, 10**9), st.integers(0, 10**29),

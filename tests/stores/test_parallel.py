@@ -16,6 +16,7 @@ from exporter.stores.store import StoredObject, in_parallel, read_many
 @pytest.mark.parametrize("where", ["work", "stream", "reader"])
 def test_an_error_ends_it(where: str) -> None:
     """An error of the work, the stream or the reader ends it when what was begun has ended; the rest never begins."""
+    before = set(threading.enumerate())
     stop = threading.Event()
     begun: list[int] = []
     ended: list[int] = []
@@ -45,7 +46,7 @@ def test_an_error_ends_it(where: str) -> None:
     assert stop.is_set()
     assert 80 >= len(begun)
     assert set(begun) - {50} <= set(ended) | {50}
-    assert [] == [thread for thread in threading.enumerate() if thread.name.startswith("s3_")]
+    assert set() == {thread for thread in threading.enumerate() if thread.name.startswith("store")} - before
 
 
 class DistantStore(MemoryStore):
