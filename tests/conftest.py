@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -25,6 +27,9 @@ settings.register_profile("fast", max_examples=50, deadline=None, suppress_healt
 settings.register_profile("ci", settings.get_profile("fast"), derandomize=True, database=None, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("fast"), max_examples=2_000)
 settings.load_profile("ci" if os.environ.get("CI") else "fast")
+
+# Each store of a test has a session of boto3, and each session reads the same descriptions of services: 60 ms.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

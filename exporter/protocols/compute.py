@@ -113,7 +113,7 @@ def compute(
     order = pools.select(pl.arg_sort_by("market", "pool")).to_series()
     frames.clear()
     # Column by column, so that there is never a second copy of all of them.
-    tables.pools = pl.DataFrame([pools.drop_in_place(name).gather(order) for name in pools.columns])
+    tables.pools = pl.DataFrame([pools.drop_in_place(name)[order] for name in pools.columns])
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
     for reading in readings:
@@ -124,10 +124,12 @@ def compute(
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
+    reached = tables.pools.select((pl.col(name) >= bound).any().alias(name) for name, bound in BOUNDS.items())
     tables.bounded = [
-        Bounded(market, pool, name, str(bound))
-        for name, bound in BOUNDS.items()
-        for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
+        Bounded(market, pool, name, str(BOUNDS[name]))
+        for name, is_reached in reached.row(0, named=True).items()
+        if is_reached
+        for market, pool in tables.pools.filter(pl.col(name) >= BOUNDS[name]).select("market", "pool").iter_rows()
     ]
     tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
     reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")

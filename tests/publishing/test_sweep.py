@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -209,6 +209,7 @@ STEPS = st.lists(
 """Hours that pass, the markets of the run, what becomes of it, and whether it has the page that many runs share."""
 
 
+@settings(max_examples=20)
 @given(STEPS)
 def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool]]) -> None:
     """The same files are left whether a sweep reads the listings of all runs or only those that the record demands."""
