@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import msgspec
 import polars as pl
@@ -24,6 +24,9 @@ OTHERWISE = (
     "is not what the files of the history make of it; where files came to it after the run (a backfill), the next run "
     "makes it anew"
 )
+
+MADE_TOGETHER = 10_000
+"""Of so many documents the digests are Python's at a time."""
 
 
 class MadeAgain:
@@ -78,14 +81,14 @@ class MadeAgain:
 
     def _compare(self, now: pl.DataFrame) -> None:
         whole = self._whole
-        made = pl.DataFrame(
-            [(file.key, bytes.fromhex(file.sha256)) for file in self._series.heads()],
-            schema={"key": pl.String, "made": pl.Binary}, orient="row",
-        )  # fmt: skip
-        for key, sha256, found in whole.listed.histories().join(made, on="key", how="full", coalesce=True).iter_rows():
-            if sha256 != found:
-                missing = "is of nothing in the history" if found is None else OTHERWISE
-                whole.faults.add(key, "is missing" if sha256 is None else missing)
+        made = pl.DataFrame(schema={"key": pl.String, "made": pl.Binary})
+        rows = ((file.key, bytes.fromhex(file.sha256)) for file in self._series.heads())
+        while part := list(islice(rows, MADE_TOGETHER)):
+            made.extend(pl.DataFrame(part, made.schema, orient="row"))
+        compared = whole.listed.histories().join(made, on="key", how="full", coalesce=True)
+        for key, sha256, found in compared.filter(pl.col("sha256").ne_missing(pl.col("made"))).iter_rows():
+            missing = "is of nothing in the history" if found is None else OTHERWISE
+            whole.faults.add(key, "is missing" if sha256 is None else missing)
         for address, ledger in self._series.first_seen.items():
             stated = whole.first_seen.get(address, ledger)
             if stated != ledger:
