@@ -17,7 +17,7 @@ import pytest
 from exporter.check.published_tree import check_tree
 from exporter.check.whole import TreeFaultsError
 from exporter.tree.documents import page_token
-from tests.check.trees import Change, Files, assert_named, change, encoded, keys, lie, seal
+from tests.check.trees import Change, Files, add_listed, assert_named, change, encoded, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
@@ -245,6 +245,21 @@ class TestBuckets:
 
         for key in wrong:
             assert_named(files, key, "is not what the files of the history make of it")
+
+    def test_a_history_less(self, files: Files) -> None:
+        """A history that the files make and that the run does not list is named."""
+        missing = next(iter(keys(files, "v1/protocols/", "/history/1h.json")))
+        del files[missing]
+        seal(files)
+
+        assert_named(files, missing, "is missing")
+
+    def test_a_history_more(self, files: Files) -> None:
+        """A listed history of a protocol that no file knows is named."""
+        history = json.loads(files[next(iter(keys(files, "v1/protocols/", "/history/5m.json")))])
+        add_listed(files, "v1/protocols/nobody/history/5m.json", encoded(history | {"id": "nobody"}))
+
+        assert_named(files, "v1/protocols/nobody/history/5m.json", "is of nothing in the history")
 
     def test_what_else_follows_from_the_files(self, files: Files) -> None:
         """Periods of a pool and the ledger at which a token came first are made again from the files."""
