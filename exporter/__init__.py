@@ -7,7 +7,10 @@
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
+
+FORMAT = 1
+"""The format number of the trees that this version makes (`exporter.tree.format`)."""
 
 _HOME = {
     "Certificate": "ledger.view",

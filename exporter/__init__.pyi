@@ -14,4 +14,5 @@ from exporter.ledger.view import Certificate as Certificate
 from exporter.protocols.compute import Tables as Tables
 
 __version__: str
+FORMAT: int
 __all__: list[str]

@@ -24,6 +24,9 @@ from exporter.protocols import PROTOCOLS
 
 MAX_CONFIG_BYTES = 1 << 20
 
+MAX_LEDGER_AGE = 15 * 60
+"""Seconds; the default of every network but the local one."""
+
 ACCEPTED: dict[str, str] = {
     "network.name": f"one of {', '.join(NETWORKS)}",
     "network.passphrase": "the passphrase of a network, as text",
@@ -31,7 +34,8 @@ ACCEPTED: dict[str, str] = {
     "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
     "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
     "network.request_timeout_seconds": "a number from 1 to 600",
-    "network.read_deadline_seconds": "a number from 1 to 3600: the longest a whole reading may take",
+    "network.read_deadline_seconds": "a number from 1 to 86400: the longest a whole reading may take",
+    "network.max_ledger_age": "a whole number of seconds up to 31536000: how old the RPC's ledger may be; 0: any age",
     "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
     "network.router": "true, or false to ask for every price with a request of its own",
@@ -40,15 +44,16 @@ ACCEPTED: dict[str, str] = {
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
-    "output.precompressed": "true, or false to write no gzip twins of the texts in a folder",
     "output.report": "the path of the run report to write",
     "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, told to readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
     "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
     "discovery.enabled": "true, or false for only the markets named in [[markets]]",
     "markets": "tables [[markets]] with a protocol and an address",
-    "markets.protocol": "one of alula, blend, k2, peridot, slender, xoxno",
+    "markets.protocol": f"one of {', '.join(PROTOCOLS)}",
     "markets.address": "the strkey of a market contract (C...)",
+    "max_unpriced_share": "a number from 0 to 1: of the pools that had a price in the last 7 days, the share without "
+    "one above which a run ends with exit code 7",
     "allow_unread": 'a list of "MARKET" or "MARKET/POOL" that are known to be dead',
 }
 """What each key accepts, in the words of error messages and docs/configuration.md."""
@@ -66,14 +71,21 @@ ENVIRONMENT: dict[str, str] = {
 """Environment variables and the key each one sets; RPC URLs are separated by white space or commas."""
 
 _READ_ELSEWHERE = (
-    "EXPORTER_CONFIG", "EXPORTER_PYTHON", "EXPORTER_PAGES", "EXPORTER_MAINNET_SNAPSHOT", "EXPORTER_REAL_DATA",
-)  # fmt: skip
+    "EXPORTER_CONFIG",
+    "EXPORTER_PYTHON",
+    "EXPORTER_PAGES",
+    "EXPORTER_MAINNET_SNAPSHOT",
+    "EXPORTER_REAL_DATA",
+)
 # The tests' own, and what Kubernetes sets in every container beside a service that is called "exporter".
 _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the ledger is read from. ``passphrase`` None means that of the named network."""
+    """Where the ledger is read from. ``passphrase`` None means that of the named network.
+
+    ``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for the network "local".
+    """
 
     name: str = "mainnet"
     passphrase: str | None = None
@@ -81,21 +93,21 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
     requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 8.0
     request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
-    read_deadline_seconds: Annotated[float, Meta(ge=1, le=3600)] = 300.0
+    read_deadline_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
     router: bool = True
     prefer_checkpoint: bool = False
+    max_ledger_age: Annotated[int, Meta(ge=0, le=31_536_000)] | None = None
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the tree goes, and its shape."""
 
     uri: str = "./public"
-    page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 10, 20, 50, 100, 200)
+    page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 5, 10, 20, 50, 100, 200)
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
     retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
-    precompressed: bool = False
     report: str = "run-report.json"
 
 
@@ -134,6 +146,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     history: HistorySettings = field(default_factory=HistorySettings)
     discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
     markets: tuple[MarketSettings, ...] = ()
+    max_unpriced_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     allow_unread: tuple[str, ...] = ()
 
     def may_be_unread(self, place: str) -> bool:
@@ -143,6 +156,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def passphrase(self) -> str:
         return self.network.passphrase or NETWORKS[self.network.name].passphrase
+
+    @property
+    def max_ledger_age(self) -> int:
+        """How many seconds ago the ledger of an RPC may have closed; 0: no limit."""
+        if self.network.max_ledger_age is not None:
+            return self.network.max_ledger_age
+        return 0 if self.passphrase == NETWORKS["local"].passphrase else MAX_LEDGER_AGE
 
 
 class Configuration(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Every error that the exporter raises on purpose, the exit code that each ends a command with, and words of messages.
 
-Codes 0 (done, or nothing to do) and 7 (published, but some pool or market could not be read) are outcomes of a
-finished run, no errors. Messages name the thing that is wrong and say what to do. No message may carry an endpoint's
-URL, because it may hold a key; name endpoints by their label.
+Codes 0 (done, or nothing to do), 7 (published, but some pool or market could not be read) and 9 (not contradicted, but
+not all of it is proven) are outcomes of a finished command, no errors. Messages name the thing that is wrong and say
+what to do. No message may carry an endpoint's URL, because it may hold a key; name endpoints by their label.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ EXIT_LOST_RACE = 5
 EXIT_PUBLISHED_CHECK = 6
 EXIT_UNREAD = 7
 EXIT_REFUTED = 8
+EXIT_UNPROVEN = 9
 
 
 class ExporterError(Exception):
@@ -50,6 +51,10 @@ class AllEndpointsFailedError(SourceError):
 
 class RequestRefusedError(SourceError):
     """The RPC says the request itself is wrong; no endpoint and no repetition can help."""
+
+
+class FormatError(ConfigError):
+    """A published tree has another format number than this version of the exporter."""
 
 
 class NetworkMismatchError(SourceError):

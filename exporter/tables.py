@@ -56,7 +56,7 @@ PROTOCOL_COLUMNS: dict[str, pl.DataType] = {
 """What a protocol's `project` gives, one row a pool."""
 
 TERMS: dict[str, pl.DataType] = {
-    "can_supply": pl.Boolean(),  # whether the contract's own gates let anybody do this now; null: can_reason says why
+    "can_supply": pl.Boolean(),  # whether the contract lets anybody do this now; null: can_reason says why
     "can_withdraw": pl.Boolean(),
     "can_borrow": pl.Boolean(),
     "can_repay": pl.Boolean(),
@@ -66,6 +66,7 @@ TERMS: dict[str, pl.DataType] = {
     "available_to_withdraw": pl.Int128(),  # token base units that the pool can pay out, to all suppliers together
     "available_to_borrow": pl.Int128(),
     "available_to_supply": pl.Int128(),  # null without a bound
+    "min_first_supply": pl.Int128(),  # token base units: an account's first supply of less fails; null: any amount
     "risk_scope": pl.String(),  # market, reserve or spoke: what the columns below hold for; null: not known
     "collateral_factor_bps": pl.Int64(),  # of the value of collateral, what counts when a debt is opened
     "liquidation_threshold_bps": pl.Int64(),  # of the value of collateral, what counts against liquidation
@@ -170,6 +171,9 @@ BACKSTOPS: dict[str, pl.DataType] = {
     "emission_expiration": pl.Int64(),  # unix seconds
     "emission_apr_bps": pl.Int64(),  # for the tokens that are not queued
     "emission_reason": pl.String(),  # a `RewardReason`
+    "emission_source": pl.String(),  # emitter, backfill or none; null: not known
+    "emission_funded": pl.Boolean(),  # whether the backstop has what it promised, so that a claim succeeds
+    "backfill_remaining": pl.Int128(),  # base units of emission_token, while emission_source is backfill
 }
 """The backstops frame: one row for each market that names one."""
 
@@ -181,6 +185,7 @@ class RewardReason(StrEnum):
     NONE = "none"  # 0: the protocol pays none
     NO_EMISSIONS = "no_emissions"  # 0: none was ever set up here, or it is of nothing
     EXPIRED = "expired"  # 0: it is over, or paused
+    NOT_FUNDED = "not_funded"  # null: it is promised, and cannot be claimed
     NOTHING_SUPPLIED = "nothing_supplied"  # null: nobody is there to be paid
     NOTHING_BORROWED = "nothing_borrowed"
     NO_BACKSTOP = "no_backstop"

@@ -11,6 +11,12 @@ from click.testing import CliRunner
 from exporter.cli import main
 
 PATH = Path(__file__).parent.parent / "docs" / "cli.md"
+INTRODUCTION = """# Command line
+
+After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help,
+which `-h` and `--help` print.
+"""
+NO_OPTIONS = "\n\nOptions:"
 
 
 def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
@@ -22,11 +28,12 @@ def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 def render() -> str:
     """The page: the help of the program, of each of its commands, and of the commands of these."""
-    parts = ["# Command line\n\nMade by `scripts/docs` from the commands' own help.\n"]
+    parts = [INTRODUCTION]
     for names in _commands(main):
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert result.exit_code == 0, result.output
-        parts.append(f"## {' '.join(('exporter', *names))}\n\n```\n{result.output.rstrip()}\n```\n")
+        shown = "\n".join(line for line in result.output.rstrip().splitlines() if not line.startswith("  -h, --help "))
+        parts.append(f"## {' '.join(('exporter', *names))}\n\n```\n{shown.removesuffix(NO_OPTIONS)}\n```\n")
     return "\n".join(parts)
 
 

@@ -61,9 +61,9 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=57, documents=386, aliases=14, pages=174, histories=94, document_bytes=2973881, page_bytes=219139)
+SMALL = RunSize(pools=57, documents=420, aliases=14, pages=174, histories=94, document_bytes=3159574, page_bytes=219340)
 LARGE = RunSize(
-    pools=507, documents=2309, aliases=77, pages=1642, histories=638, document_bytes=20225831, page_bytes=2476066
+    pools=507, documents=2437, aliases=77, pages=1642, histories=638, document_bytes=21843258, page_bytes=2476345
 )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from exporter.config import Settings, load
 from exporter.console import Console, Silence
+from exporter.job.from_archive import FromArchive
 from exporter.job.on_chain import ChainCheck, check_chain
-from exporter.job.reading import open_source
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
+from exporter.job.sources import RpcEndpoints, Source, StoredLedger
 from exporter.stores import open_store
 from exporter.stores.store import Store
 
@@ -21,8 +22,12 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) -> Settings:
-    """Settings of a run against the embedded network; ``output__uri`` stands for output.uri."""
-    values: dict[str, Any] = {"network.name": "local", "network.requests_per_second": 10_000.0}
+    """Settings of a run against the embedded network; ``output__uri`` means output.uri."""
+    values: dict[str, Any] = {
+        "network.name": "local",
+        "network.requests_per_second": 10_000.0,
+        "network.max_ledger_age": 0,  # the clock of tests is their own
+    }
     if out is not None:
         values["output.uri"] = str(out)
     if url is not None:
@@ -35,7 +40,8 @@ def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:
     """What ``exporter check --on-chain`` finds with these settings."""
 
     async def work() -> ChainCheck:
-        async with open_source(settings, snapshot) as opened:
+        source: Source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
+        async with source.open(settings) as opened:
             return await check_chain(settings, opened)
 
     return asyncio.run(work())
@@ -48,10 +54,14 @@ def run(
     now: datetime = NOW,
     said: io.StringIO | None = None,
     report: RunReport | None = None,
+    snapshot: Path | None = None,
+    archive: FromArchive | None = None,
     **options: Any,
 ) -> tuple[int, dict[str, Any]]:
     """One run, into the settings' output unless a store is given; gives its exit code and the facts of its report."""
     report = report or RunReport(None)
     console = Silence() if said is None else Console("text", said)
-    store = store or open_store(settings.output.uri, precompressed=settings.output.precompressed)
-    return execute(settings, store, console, report, now=lambda: now, **options).exit_code, report.facts
+    store = store or open_store(settings.output.uri)
+    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(snapshot))
+    done = execute(settings, store, RunLog(console, report), source, now=lambda: now, **options)
+    return done.exit_code, report.facts

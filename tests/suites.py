@@ -18,6 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("build") / "suites"
+FOUND = "found.md"
+"""In the folder of results: what failed, as the alarm's issue shows it; missing where nothing did."""
+MAX_FOUND, MAX_FOUND_LENGTH = 10, 3_000
+"""How many failures are kept of a suite, and how many characters of the end of each, where the example is."""
 
 ARGUMENTS = {"test-real": ["--fetch", "build/real"]}
 """What a suite is called with, so that it finds what it reads."""
@@ -33,9 +37,8 @@ PASSED, FAILED, NOT_RUN, DIED = "passed", "failed", "not run", "could not be run
 
 
 def names(root: Path = ROOT) -> list[str]:
-    """Every suite: the scripts that are named for what they test, and the cross-check."""
-    found = [path.name for path in (root / "scripts").glob("test-*")]
-    return sorted([*found, "cross-check-blend-sdk"])
+    """Every suite: the scripts that are named for what they test."""
+    return sorted(path.name for path in (root / "scripts").glob("test-*"))
 
 
 def install(name: str) -> None:
@@ -71,6 +74,7 @@ def run(name: str) -> int:
         "failed": counts["failed"],
         "why": said if not counts["run"] and not skipped else "",
         "skipped": dict(skipped.most_common()),
+        "found": found_in(report),
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1))
     return code
@@ -87,6 +91,25 @@ def tests_of(report: Path) -> tuple[Counter[str], Counter[str]]:
         counts["run"] += 1
         counts["failed"] += case.find("failure") is not None or case.find("error") is not None
     return counts, skipped
+
+
+def found_in(report: Path) -> list[str]:
+    """The failures of a JUnit report, each with the end of what pytest says of it, in Markdown."""
+    found = []
+    for case in ET.parse(report).iter("testcase") if report.is_file() else ():
+        failure = case.find("failure")
+        if (failure := case.find("error") if failure is None else failure) is not None:
+            text = (failure.text or "")[-MAX_FOUND_LENGTH:]
+            found.append(f"{case.get('classname')}::{case.get('name')}\n\n~~~~\n{text}\n~~~~\n")
+    return found[:MAX_FOUND]
+
+
+def write_found(table: str, root: Path = ROOT) -> None:
+    """Leave the table and all failures for the alarm."""
+    results = (RESULTS / f"{name}.json" for name in names(root))
+    found = [item for path in results if path.is_file() for item in json.loads(path.read_text())["found"]]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / FOUND).write_text("\n".join([table, *found]))
 
 
 def summary(root: Path = ROOT) -> tuple[str, bool]:
@@ -120,6 +143,9 @@ def main(arguments: list[str]) -> int:
         case ["--summary"]:
             table, well = summary()
             print(table)
+            (RESULTS / FOUND).unlink(missing_ok=True)
+            if not well:
+                write_found(table)
             if told := os.environ.get("GITHUB_STEP_SUMMARY"):
                 with Path(told).open("a") as file:
                     file.write(table)

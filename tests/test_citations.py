@@ -18,9 +18,10 @@ MODULE = re.compile(r"(?:`+|-m )((?:exporter|tests)(?:\.[A-Za-z_]\w*)+)\b(?!/)")
 
 ELSEWHERE = {
     "exporter/_site_templates",  # in the wheel
-    "exporter/protocols/pawn", "tests/protocols/test_pawn_reader.py",  # what a test of the recipe makes
+    "exporter/protocols/pawn",
+    "tests/protocols/test_pawn_reader.py",  # what a test of the recipe makes
     "scripts/NAME",
-}  # fmt: skip
+}
 
 
 def text_files(root: Path) -> Iterator[tuple[Path, str]]:

@@ -29,7 +29,7 @@ class TestLoad:
 
         assert NETWORKS["mainnet"].passphrase == settings.passphrase
         assert "./public" == settings.output.uri
-        assert (1, 10, 20, 50, 100, 200) == settings.output.page_sizes
+        assert (1, 5, 10, 20, 50, 100, 200) == settings.output.page_sizes
 
     def test_precedence(self, tmp_path: Path) -> None:
         """A flag beats the environment, which beats the file; each key tells its origin."""
@@ -68,9 +68,13 @@ class TestLoad:
 
     @pytest.mark.parametrize(
         ("mistyped", "meant"),
-        [("EXPORTER_RPC_URL", "EXPORTER_RPC_URLS"), ("EXPORTER_OUTPUT", "EXPORTER_OUT"),
-         ("EXPORTER_MAX_INFLIGHT", "EXPORTER_MAX_IN_FLIGHT"), ("EXPORTER_CONFIGURATION", "EXPORTER_CONFIG")],
-    )  # fmt: skip
+        [
+            ("EXPORTER_RPC_URL", "EXPORTER_RPC_URLS"),
+            ("EXPORTER_OUTPUT", "EXPORTER_OUT"),
+            ("EXPORTER_MAX_INFLIGHT", "EXPORTER_MAX_IN_FLIGHT"),
+            ("EXPORTER_CONFIGURATION", "EXPORTER_CONFIG"),
+        ],
+    )
     def test_a_mistyped_variable_is_refused(self, mistyped: str, meant: str) -> None:
         """A variable of ours that nobody reads is an error that names the nearest one that is read, and no value."""
         with pytest.raises(
@@ -84,9 +88,13 @@ class TestLoad:
     def test_variables_of_others_are_left_alone(self) -> None:
         """Empty ones, those of the scripts and tests, and those that Kubernetes makes of a service are no mistakes."""
         others = {
-            "EXPORTER_OUTPUT": "", "EXPORTER_PYTHON": "python3", "EXPORTER_TEST_S3_ENDPOINT": "http://127.0.0.1:1",
-            "EXPORTER_SERVICE_HOST": "10.0.0.1", "EXPORTER_PORT": "tcp://10.0.0.1:80", "EXPORTER_PORT_80_TCP": "x",
-        }  # fmt: skip
+            "EXPORTER_OUTPUT": "",
+            "EXPORTER_PYTHON": "python3",
+            "EXPORTER_TEST_S3_ENDPOINT": "http://127.0.0.1:1",
+            "EXPORTER_SERVICE_HOST": "10.0.0.1",
+            "EXPORTER_PORT": "tcp://10.0.0.1:80",
+            "EXPORTER_PORT_80_TCP": "x",
+        }
 
         assert {} == load(None, environment=others).origins
 

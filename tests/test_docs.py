@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
+from exporter.past.archive.trusted_organisations import checker_digests
+from tests import checker_digests as digests
 from tests import cli_reference, protocols_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -57,3 +59,13 @@ def test_every_decision_is_listed() -> None:
     listed = re.findall(r"\((\d{4}-[a-z0-9-]+\.md)\)", (DOCS / "adr" / "README.md").read_text())
 
     assert sorted(path.name for path in (DOCS / "adr").glob("0*.md")) == listed
+
+
+def test_the_digests_of_the_verifier() -> None:
+    """The page of proofs has the digests of the program and of its lists; scripts/docs writes them."""
+    page = (DOCS / "proofs.md").read_text()
+
+    assert ["stellar_proof.py", "trusted/mainnet.json", "trusted/testnet.json"] == list(checker_digests())
+    assert digests.written(page) == page
+    for digest in checker_digests().values():
+        assert digest in page

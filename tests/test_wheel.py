@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 import exporter
+from exporter import FORMAT
 
 # Imported only by the commands that need them, so that the command line answers at once.
 HEAVY_PACKAGES = {"httpx", "msgspec", "polars", "pyarrow", "starlette", "stellar_sdk", "uvicorn"}
@@ -109,10 +110,10 @@ def test_a_type_checker_sees_the_types(command: Path, project_root: Path, tmp_pa
 
 
 def test_version_from_an_empty_folder(command: Path, tmp_path: Path) -> None:
-    """``exporter --version`` tells the package's version, started in an empty folder."""
+    """``exporter --version`` prints the version and the format, started in an empty folder."""
     printed = run(command, "--version", cwd=tmp_path).stdout
 
-    assert exporter.__version__ in printed
+    assert f"exporter {exporter.__version__}, format {FORMAT}\n" == printed
     assert [] == list(tmp_path.iterdir())
 
 

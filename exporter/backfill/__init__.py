@@ -1,1 +1,1 @@
-"""History out of ledger snapshot files: each file one ledger, in any order, on any number of workers."""
+"""History out of the network's own past, the ledger lake, on any number of workers."""

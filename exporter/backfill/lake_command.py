@@ -1,4 +1,4 @@
-"""What ``exporter backfill`` does with ``--lake`` and ``--tables``."""
+"""What ``exporter backfill`` does."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from time import monotonic
 
 from exporter.backfill.executors import started
 from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult, Pace
+from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, counted
 from exporter.history.export import Moment, parse_moment
-from exporter.ledger.codec import strkey
-from exporter.past.lake.boundaries import LakeLedgers, Ledgers, find_range
-from exporter.past.lake.extracted_tables import Tables
+from exporter.past.lake.boundaries import LakeLedgers, find_range
 from exporter.past.lake.objects import Lake, LakeConfig, decode_config
 from exporter.stores import open_store
 
@@ -35,7 +34,7 @@ def parse_every(text: str) -> int:
 
 def run_lake_backfill(
     settings: Settings,
-    uri: str | None,
+    uri: str,
     workers: int | None,
     scheduler: str | None,
     console: Console,
@@ -44,35 +43,34 @@ def run_lake_backfill(
     end: str | None = None,
     every: str | None = None,
     archive: str | None = None,
+    trust: Path | None = None,
     start_snapshot: Path | None = None,
     lake_config: str | None = None,
-    tables: Path | None = None,
     changes: str | None = None,
     on_gap: str | None = None,
     range_ledgers: int | None = None,
 ) -> int:
-    """Backfill from a lake, or from tables that others made of one, and say what came of it; gives the exit code."""
-    if (uri is None) == (tables is None) or (uri is None and lake_config is not None):
-        raise ConfigError("give either a ledger lake (--lake, --lake-config) or what others extracted (--tables)")
+    """Backfill from a lake, and say what came of it; gives the exit code."""
     begun, at_once = started(workers, scheduler)
     if archive is not None and start_snapshot is not None:
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
+    if trust is not None and archive is None:
+        raise ConfigError("--trust is for --archive, which is not given")
     seconds = parse_every(every or "1h")
     begins = Moment() if start is None else parse_moment(start, "--from")
     ends = Moment() if end is None else parse_moment(end, "--to")
     config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
-    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
-    store.try_writing()  # before the work that would be lost
+    store = open_store(settings.output.uri)
+    try_output(store)
     kept = open_store(changes or CHANGES)
     kept.try_writing()
 
-    extracted = None if tables is None else Tables.open(tables)
-    ledgers: Ledgers = extracted or LakeLedgers(_lake(uri or "", config, settings))
+    ledgers = LakeLedgers(_lake(uri, config, settings))
     first, last, begin_time, end_time = find_range(ledgers, begins, ends)
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
     elif archive is not None:
-        state = archive_start(archive, first, settings.passphrase)
+        state = archive_start(archive, first, settings.passphrase, settings.network.read_deadline_seconds, trust)
     else:
         state = empty_start(ledgers)
     if state.ledger > first:
@@ -83,9 +81,18 @@ def run_lake_backfill(
             )
         first, begin_time = state.ledger, state.close_time
     plan = LakePlan(
-        settings, uri or "", config, state, first, last, begin_time, end_time, seconds, on_gap or STOP,
-        range_ledgers or RANGE_LEDGERS, extracted,
-    )  # fmt: skip
+        settings,
+        uri,
+        config,
+        state,
+        first,
+        last,
+        begin_time,
+        end_time,
+        seconds,
+        on_gap or STOP,
+        range_ledgers or RANGE_LEDGERS,
+    )
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {ledgers.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
         pace, told = Pace(), [monotonic()]
@@ -100,10 +107,13 @@ def run_lake_backfill(
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
-        facts.update(confirmed=sum(result.tally.confirmed.values()), differing=sum(result.tally.differing.values()))
-    if extracted is not None:
-        for contract in sorted(map(strkey.encode_contract, result.silent))[:SHOWN]:
-            console.warning(f"no entry of {contract} is known: are its rows in {extracted.label}?", contract=contract)
+        tally = result.tally
+        for name, counts in (
+            ("confirmed", tally.confirmed),
+            ("differing", tally.differing),
+            ("untried", tally.untried),
+        ):
+            facts[name] = sum(counts.values())
     return _exit_code(result, settings, console)
 
 

@@ -25,8 +25,10 @@ from time import monotonic
 import msgspec
 
 from exporter.backfill.executors import Started, run_all
-from exporter.backfill.job import ledgers_of, merge_patiently, publish_transitions
+from exporter.backfill.merge import finish_history, ledgers_of, merge_patiently
 from exporter.backfill.segments import (
+    DONE,
+    FAILED,
     INCOMPLETE,
     EventNames,
     Segment,
@@ -37,22 +39,21 @@ from exporter.backfill.segments import (
     used_by,
 )
 from exporter.backfill.start_state import StartState
-from exporter.backfill.work import DONE, FAILED
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
 from exporter.discovery import Surroundings
 from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
-from exporter.job.reading import OpenSource, read_protocols, view_limits
+from exporter.job.reading import read_protocols, view_limits
+from exporter.job.sources import OpenSource
 from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before
 from exporter.past.lake.close_meta import STATE
 from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
-from exporter.past.lake.extracted_tables import Tables, extract_rows
-from exporter.past.lake.objects import LakeConfig
+from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
 from exporter.past.lake.replay import ReplayedState
 from exporter.past.lake.wrongly_archived import wrongly_archived
@@ -94,8 +95,6 @@ class LakePlan:
     every: int
     on_gap: str = STOP
     range_ledgers: int = RANGE_LEDGERS
-    tables: Tables | None = None
-    """In place of the lake: what others extracted of one."""
 
 
 @dataclass(slots=True)
@@ -111,9 +110,6 @@ class LakeResult:
     failed: dict[int, str] = field(default_factory=dict)
     unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
     gaps: list[change_files.Gap] = field(default_factory=list)
-    silent: frozenset[bytes] = frozenset()
-    """Contracts that are watched and have no entry at the end."""
-
     tally: Tally = field(default_factory=Tally)
     ledgers: int = 0
     touched: int = 0
@@ -209,10 +205,12 @@ class LakeJob:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
             names = EventNames(self._deployments)
             program = partial(
-                read_protocols, settings=plan.settings, modules=PROTOCOLS,
+                read_protocols,
+                settings=plan.settings,
+                modules=PROTOCOLS,
                 opened=OpenSource(source, self._network, list(plan.start.instances), plan.start.label, None),
                 around=Surroundings(self._deployments),
-            )  # fmt: skip
+            )
             reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
             used = used_by(reading.result, source, self._deployments)
             used = Watched(used.contracts | names.contracts, used.keys, names.contracts)
@@ -242,8 +240,7 @@ class LakeJob:
     def _keys(self, watched: Watched, first: int, last: int) -> tuple[str, str]:
         digest = digest_of_watch(watched.contracts, watched.keys, watched.events_of)
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
-        source = "" if self.plan.tables is None else f"-{self.plan.tables.digest}"
-        name = f"changes/{network}-{digest}{source}/{first}-{last}"
+        name = f"changes/{network}-{digest}/{first}-{last}"
         return f"{name}.changes.parquet", f"{name}.ledgers.parquet"
 
     def _extract(self, watched: Watched) -> None:
@@ -259,17 +256,23 @@ class LakeJob:
                     done += last - first + 1
                     continue
                 yield RangeOfLedgers(
-                    plan.lake, plan.config, self._network.passphrase, first, last, watched.contracts, watched.keys,
+                    plan.lake,
+                    plan.config,
+                    self._network.passphrase,
+                    first,
+                    last,
+                    watched.contracts,
+                    watched.keys,
                     watched.events_of,
-                )  # fmt: skip
+                    LOOK_AHEAD_BYTES // self._at_once,  # no more ranges are extracted at a time
+                )
 
-        extractor = extract if plan.tables is None else partial(extract_rows, plan.tables)
-        for work, extracted in run_all(self._start, extractor, todo(), self._at_once):
+        for work, extracted in run_all(self._start, extract, todo(), self._at_once):
             if extracted.facts.gaps and plan.on_gap == STOP:
                 gap = extracted.facts.gaps[0]
                 raise LakeError(
-                    f"{_shown(gap)}: {gap.reason}. Nothing is lost: begin again when it is there, or with "
-                    "--on-gap skip to go on without the ledgers that cannot be known then"
+                    f"{_shown(gap)}: {gap.reason}. Nothing is lost: run the same command again once that is "
+                    "solved, or with --on-gap skip to go on without the ledgers that cannot be known then"
                 )
             changes, ledgers = self._keys(watched, work.first, work.last)
             self._changes.put(changes, extracted.changes)
@@ -395,9 +398,20 @@ class LakeJob:
         for name, group in groupby(wanted, key=itemgetter(0)):
             closes = tuple(close for _, close in group)
             begun = Segment(
-                name, plan.settings, state.ledger, state.protocol, state.stored(), b"", b"", closes, watched,
-                self._deployments, tuple(start.instances), tuple(names.found), wrong,
-            )  # fmt: skip
+                name,
+                plan.settings,
+                state.ledger,
+                state.protocol,
+                state.stored(),
+                b"",
+                b"",
+                closes,
+                watched,
+                self._deployments,
+                tuple(start.instances),
+                tuple(names.found),
+                wrong,
+            )
             kept = change_files.ChangesWriter()
             ledger, _, protocol = closes[-1]
             while item is not None and item.ledger <= ledger:
@@ -409,8 +423,6 @@ class LakeJob:
                 state.take(ledger, protocol, ())
             changes, ledgers_file = kept.finish(change_files.RangeFacts(begun.ledger + 1, ledger))
             yield replace(begun, changes=changes, ledgers=ledgers_file)
-        known = state.keys()
-        self.result.silent = watched.contracts - {key[8:40] for key in known}
 
     def _ledgers(self, after: int) -> Iterator[change_files.LedgerChanges]:
         """The ledgers after one that have changes, of all watches together, in order."""
@@ -456,9 +468,12 @@ class LakeJob:
         if complete and not merged.refused:
             journal = self._journal()
             journal.segments[f"{self._network.name}/{segment.name}"] = _Done(
-                segment.ledger + 1, segment.boundaries[-1][0], tuple(item[0] for item in segment.boundaries),
-                tuple(sorted(parts)), outcome.tally,
-            )  # fmt: skip
+                segment.ledger + 1,
+                segment.boundaries[-1][0],
+                tuple(item[0] for item in segment.boundaries),
+                tuple(sorted(parts)),
+                outcome.tally,
+            )
             self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
     def _journal(self) -> _Journal:
@@ -474,11 +489,11 @@ class LakeJob:
         for done in self._journal().segments.values():
             tally.add(done.tally)
         transitions = []
-        for name in sorted({*tally.confirmed, *tally.differing}):
+        for name in sorted({*tally.confirmed, *tally.differing, *tally.untried}):
             protocol, _, code = name.partition("/")
-            counts = tally.confirmed.get(name, 0), tally.differing.get(name, 0)
+            counts = (each.get(name, 0) for each in (tally.confirmed, tally.differing, tally.untried))
             transitions.append(Transitions(protocol, None if code == UNKNOWN_CODE else code, *counts))
-        publish_transitions(self._store, transitions)
+        finish_history(self._store, transitions)
 
 
 def _shown(gap: change_files.Gap) -> str:

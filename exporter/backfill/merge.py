@@ -7,19 +7,26 @@ its rows; the old one stays for the retention time, as after any compaction.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import TypeVar
 
 import msgspec
 import polars as pl
 
-from exporter.errors import CheckError, StoreError
+from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.standing import read_intent, read_published, unfinished_run
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.documents import HistoryFile, HistoryManifest, Transitions
+
+WAIT_SECONDS = 600.0
+"""So long a backfill waits for a publisher that is at work."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -94,10 +101,22 @@ def merge_into_history(
             manifest = _with_rebuilt(store, manifest, key, belonging)
             superseded += [key, *(part.file.key for part in belonging)]
         if added and manifest is not None:
-            replace_history(store, manifest, superseded, now())
+            replace_history(store, manifest, superseded, now(), rollups=False)
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result
+
+
+def try_output(store: Store) -> None:
+    """Find out before the work whether its result could be kept.
+
+    Raises:
+        FormatError: the tree is of another format.
+        StoreError: the store cannot be read, or cannot be written.
+    """
+    read_published(store)
+    read_history_manifest(store)
+    store.try_writing()
 
 
 def _refuse_other_network(store: Store, manifest: HistoryManifest | None, network: str) -> None:
@@ -120,9 +139,47 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
     """The manifest with one compacted file made anew, the rows of the parts among its own."""
     holder = next(file for file in manifest.files if file.key == key)
     entries = [part.entry for part in parts]
-    if {entry.schema_version for entry in entries} != {holder.schema_version}:
-        raise CheckError(f"{key} is of schema version {holder.schema_version}, which this version does not write")
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])
     store.put_new(rebuilt.entry.key, rebuilt.data)
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]
     return msgspec.structs.replace(manifest, files=files)
+
+
+def merge_patiently(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
+    """Merge as soon as no publisher is at work; see `merge_into_history`."""
+    return _patiently(lambda: merge_into_history(store, parts, network))
+
+
+def finish_history(store: Store, transitions: list[Transitions], *, now: Clock = utc_now) -> None:
+    """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove.
+
+    It waits until no publisher is at work.
+    """
+
+    def finish() -> None:
+        with store.exclusive():
+            manifest = read_history_manifest(store)
+            if manifest is not None:
+                changed = msgspec.structs.replace(manifest, transitions=transitions)
+                replace_history(store, changed, (), now(), most_reads=None)
+
+    _patiently(finish)
+
+
+def _patiently(work: Callable[[], Result]) -> Result:
+    deadline, pause = monotonic() + WAIT_SECONDS, 0.5
+    while True:
+        try:
+            return work()
+        except LostRaceError:
+            if monotonic() + pause > deadline:
+                raise
+        sleep(pause)
+        pause = min(2 * pause, 15.0)
+
+
+def ledgers_of(store: Store) -> Callable[[int], bool]:
+    """Whether the history may have a ledger; raises `StoreError`."""
+    manifest = read_history_manifest(store)
+    spans = [] if manifest is None else [(file.first_ledger, file.last_ledger) for file in manifest.files]
+    return lambda ledger: any(first <= ledger <= last for first, last in spans)

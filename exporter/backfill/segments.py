@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from exporter.backfill.together import Modules, projected_together
-from exporter.backfill.work import DONE, EMPTY, FAILED, Outcome
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery import Surroundings
 from exporter.errors import DecodeError, ExporterError
+from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
-from exporter.job.reading import OpenSource, read_protocols, view_limits
+from exporter.job.reading import read_protocols, view_limits
+from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
@@ -39,8 +40,26 @@ from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
 
 _DATA = b"\0\0\0\x06"
+FAILED = "failed"
+EMPTY = "empty"
+DONE = "done"
 INCOMPLETE = "incomplete"
 """The state of a boundary whose reading looked at what is not watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a boundary.
+
+    ``state`` is `DONE` with a ``part``, `EMPTY` where the ledger has no market, `FAILED` with ``problem``, or
+    `INCOMPLETE`. ``unread`` names what could not be read, as ``MARKET`` or ``MARKET/POOL``.
+    """
+
+    state: str
+    ledger: int = 0
+    part: HistoryPart | None = None
+    unread: tuple[str, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

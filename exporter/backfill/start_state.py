@@ -12,7 +12,7 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
-from exporter.past.lake.boundaries import Ledgers, ledger_at
+from exporter.past.lake.boundaries import LakeLedgers, ledger_at
 
 SOROBAN_PROTOCOL = 20
 
@@ -58,21 +58,41 @@ def snapshot_start(path: Path, passphrase: str) -> StartState:
     )
 
 
-def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
-    """The newest checkpoint of a history archive at or before a ledger. Raises `ArchiveError`, `ConfigError`."""
-    from exporter.past.archive.archive_files import FolderFiles
-    from exporter.past.archive.archive_places import RemoteFiles
-    from exporter.past.archive.checkpoint import HistoryArchive
+def archive_start(
+    uri: str, ledger: int, passphrase: str, seconds: float = 300.0, trust: Path | None = None
+) -> StartState:
+    """The newest checkpoint of a history archive at or before a ledger, which enough organisations signed.
 
-    archive = HistoryArchive(RemoteFiles(uri) if "://" in uri else FolderFiles(Path(uri)))
+    Each reading of a checkpoint may take ``seconds``. ``trust`` is a file with the organisations to trust; without it
+    those that are known for the network are.
+
+    Raises:
+        ArchiveError: the archive cannot be read, or its checkpoint is not proven by signatures.
+        ConfigError: nobody is known to trust, or the archive begins later.
+        NetworkMismatchError: it is another network's.
+    """
+    from exporter.past.archive.archive_files import FolderFiles
+    from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
+    from exporter.past.archive.checkpoint import HistoryArchive
+    from exporter.past.archive.checkpoint_proof import make_proof
+    from exporter.past.archive.trusted_organisations import trust_of
+
+    trusted = trust_of(passphrase, trust)
+
+    def opened() -> HistoryArchive:
+        deadline = Deadline(seconds, "network.read_deadline_seconds")
+        return HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(Path(uri)))
 
     def at(checkpoint_ledger: int) -> StartState:
+        archive = opened()
         checkpoint = archive.checkpoint(checkpoint_ledger)
         stated = checkpoint.state.passphrase
         if stated is not None and stated != passphrase:
             raise NetworkMismatchError(f"--archive is of the network {stated!r}, not of {passphrase!r}")
+        checkpoint = make_proof(Archives([archive]), checkpoint_ledger, trusted)[0]
 
         def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
+            archive = opened()  # each reading has its own time
             named = [strkey.encode_contract(contract) for contract in sorted(contracts)]
             return archive.entries(checkpoint, named, sorted(keys), code=False).entries
 
@@ -94,7 +114,7 @@ def archive_start(uri: str, ledger: int, passphrase: str) -> StartState:
     return at(before)
 
 
-def empty_start(ledgers: Ledgers) -> StartState:
+def empty_start(ledgers: LakeLedgers) -> StartState:
     """Nothing, before the ledger that brought Soroban to the network: no contract is older.
 
     Raises:

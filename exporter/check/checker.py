@@ -119,9 +119,10 @@ class TreeChecker:
             links: where the web page leads inside the tree, where that is known.
         """
         whole = self.whole
-        if not whole.seen.add(key):
+        if key in whole.seen:
             whole.faults.add(key, "is there twice")
             return
+        whole.seen.add(key)
         kind = kind_of(key)
         whole.looked.files[kind.value] += 1
         whole.looked.bytes[kind.value] += len(data)
@@ -171,7 +172,7 @@ class TreeChecker:
             CheckError: nothing was added at all.
         """
         whole = self.whole
-        if not len(whole.seen):
+        if not whole.seen:
             raise CheckError("there is nothing to check: not one file was looked at")
         status = whole.one(SystemStatus)
         if status is None:
@@ -238,9 +239,9 @@ class TreeChecker:
         elif family is YIELDS:
             self._watchers.read_yields(data)
         elif family is RUN:
-            if self._files.add_manifest(key, data, sha256):
-                whole.looked.documents["RunManifest"] += 1
-                return "RunManifest"
+            self._files.add_manifest(key, data, sha256)
+            whole.looked.documents["RunManifest"] += 1
+            return "RunManifest"
         elif key.endswith(".json"):
             return self._read_document(key, data, written)
         elif key.endswith(".atom"):

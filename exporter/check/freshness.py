@@ -13,11 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from exporter.errors import ConfigError, SourceError, StoreError, counted, lasting, printable
+from exporter.errors import SourceError, StoreError, counted, lasting, printable
 from exporter.stores import open_store
 from exporter.stores.tree_sources import StoreSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY
+from exporter.tree.format import refuse_other_format
 
 MAX_POINTER_BYTES = 64 * 2**20
 """Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""
@@ -29,12 +30,15 @@ DEFAULT_MAX_LAG_SECONDS = 3600
 """How far the ledger's close may lie before the publishing. Reading and rendering take their time; an RPC that
 stopped following the network has none."""
 
+UNPROMISED_MAX_AGE = timedelta(days=1)
+"""How old a run may be that does not say when the next one is to be expected."""
+
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """A run that was published later than that from now was published by a wrong clock, or is judged by one."""
 
 
 class PublishedStatus(msgspec.Struct, frozen=True):
-    """What is judged of the status document; fields that are not needed are ignored, of whatever version."""
+    """What is judged of the status document; fields that are not needed are ignored."""
 
     run_id: str
     observed_ledger: int
@@ -51,7 +55,8 @@ class Bounds:
     """How old a published run may be. Seconds each.
 
     Attributes:
-        max_age: since it was published; None: what the run itself promised, plus ``grace``.
+        max_age: since it was published; None: what the run itself promised, plus ``grace``, and where it promised
+            nothing `UNPROMISED_MAX_AGE`.
         grace: after the time at which the next run was to be expected; None: as long again as from run to run.
         max_lag: from the close of its ledger to its publishing.
     """
@@ -78,11 +83,7 @@ def age(status: PublishedStatus, moment: datetime) -> int:
 
 
 def judge(status: PublishedStatus, bounds: Bounds, moment: datetime) -> list[str]:
-    """Everything that is wrong with a published run at a moment; empty when it is fresh.
-
-    Raises:
-        ConfigError: the run promises nothing, and no ``max_age`` is given.
-    """
+    """Everything that is wrong with a published run at a moment; empty when it is fresh."""
     problems = []
     if status.generated_at > moment + CLOCK_TOLERANCE:
         problems.append(
@@ -110,10 +111,7 @@ def _latest(status: PublishedStatus, bounds: Bounds) -> datetime:
         if bounds.max_age is not None:
             return status.generated_at + timedelta(seconds=bounds.max_age)
         if status.next_expected_at is None:
-            raise ConfigError(
-                "the published run does not say when the next one is to be expected; give --max-age, or let runs tell "
-                "it with schedule.interval_minutes"
-            )
+            return status.generated_at + UNPROMISED_MAX_AGE
         interval = status.next_expected_at - status.generated_at
         return status.next_expected_at + (interval if bounds.grace is None else timedelta(seconds=bounds.grace))
     except OverflowError:
@@ -124,7 +122,7 @@ async def read_status(uri: str) -> PublishedStatus:
     """Read the pointer of a tree: of a folder, of a bucket, or over HTTP below a base URL.
 
     Raises:
-        ConfigError: the URI can be none of a tree.
+        ConfigError: the URI can be none of a tree, or the tree is of another format.
         SourceError: there is no pointer, or it cannot be read in time or understood; the message says which.
     """
     async with _open(uri) as source:
@@ -151,6 +149,7 @@ def _open(uri: str) -> AbstractAsyncContextManager[TreeSource]:
 
 def _decode(uri: str, data: bytes) -> PublishedStatus:
     try:
+        refuse_other_format(f"{uri}: {POINTER_KEY}", data)
         status = decode_json(data, PublishedStatus)
     except msgspec.DecodeError as error:
         raise SourceError(f"{POINTER_KEY} of {uri} is no status document: {printable(str(error))[:200]}") from None

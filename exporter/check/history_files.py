@@ -120,8 +120,6 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
             f"has rows of ledgers {facts.ledgers[0]} to {facts.ledgers[1]}, but {file.first_ledger} to "
             f"{file.last_ledger} in the history's manifest"
         )
-    if facts.metadata.get("schema_version") != str(file.schema_version):
-        yield f"is of schema version {facts.metadata.get('schema_version')}, not {file.schema_version}"
     yield from _date_faults(file, facts)
     if file.last_ledger == status.observed_ledger:
         yield from _newest_faults(whole, status, facts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from exporter.tree.key_set import KeySet
 from exporter.tree.run_listing import RunListing
 
 
@@ -13,7 +12,7 @@ class Listed:
 
     def __init__(self, listing: RunListing | None = None) -> None:
         self.frame = (RunListing.of(()) if listing is None else listing).whole()
-        self._keys = KeySet(self.frame["key"])
+        self._keys = frozenset(self.frame["key"])
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys

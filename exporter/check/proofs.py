@@ -54,7 +54,7 @@ def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
             yield f"{place}.checkpoint is {proof.checkpoint}, which is not the one after {proof.observed_ledger}"
         if proof.proof_key != PROOF.key(sha256=proof.proof_sha256):
             yield f"{place}.proof_key is {proof.proof_key}, which is not that of its digest"
-        parts = proof.confirmed + proof.changed_since + proof.not_looked_up
+        parts = proof.confirmed + proof.changed_since + proof.not_looked_up + proof.short_lived + proof.absent
         if parts != proof.entries:
             yield f"{place}.entries is {proof.entries}, but its parts sum up to {parts}"
         if not proof.organisations_needed <= proof.organisations_signed <= proof.organisations_trusted:
@@ -69,8 +69,11 @@ def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
         return
     signed, trusted, needed = signed_by(proven, trust), len(trust.organisations), trust.needed
     if (proven.ledger, signed, trusted, needed) != (
-        proof.checkpoint, proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed,
-    ):  # fmt: skip
+        proof.checkpoint,
+        proof.organisations_signed,
+        proof.organisations_trusted,
+        proof.organisations_needed,
+    ):
         yield (
             f"proves ledger {proven.ledger}, signed by {signed} of {trusted} organisations where {needed} must, "
             f"which is not what {PROOFS.template} says"

@@ -107,6 +107,9 @@ ERRORS = (
     ("v1/assets?token=XLM", 400),
     ("v1/assets?sort=tvl", 400),
     ("v1/markets?page=2", 400),
+    ("v1/tokens?symbol=USDC", 400),
+    ("v1/pools?limit=5", 400),
+    (f"v1/pools?market={_STRANGER}&token={_STRANGER}", 400),
     ("v1/assets?cursor=unknown", 404),
     ("v1/markets/XLM", 400),
     (f"v1/markets/{_STRANGER}", 404),
@@ -150,7 +153,11 @@ async def check_public_urls(
         for url in public_urls(key, sorted(status.page_sizes), listed)
     ]
     if EMPTY_PAGE_KEY in digests:
-        for url in (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"):
+        for url in (
+            f"v1/assets?market={_STRANGER}",
+            f"v1/assets?token={_STRANGER}&limit=0",
+            f"v1/pools?token={_STRANGER}",
+        ):
             expected.append(_Expected(url, EMPTY_PAGE_KEY, digests[EMPTY_PAGE_KEY]))
     await asyncio.gather(
         *(_check_file(source, whole, wanted, sizes) for wanted in expected),

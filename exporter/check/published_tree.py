@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from random import Random
 from typing import TypeVar
@@ -17,18 +18,18 @@ from exporter.check.checker import TreeChecker
 from exporter.check.listed import Listed
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
-from exporter.check.table_log import table_faults
+from exporter.check.rollup_files import rollup_faults
 from exporter.check.walks import ALL, Listing, Run, decode_row
 from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import AssetsPage, HistoryManifest, Intent, ProofList, SystemStatus, encode
+from exporter.tree.documents import AssetsPage, HistoryManifest, Intent, ProofList, RunManifest, SystemStatus, encode
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     INTENT_KEY,
-    LOG_PREFIX,
+    MONTH_ROLLUP,
     OPENAPI_KEY,
     POINTER_KEY,
     PROOF,
@@ -38,8 +39,9 @@ from exporter.tree.families import (
     page_key,
 )
 from exporter.tree.files import FileKind
+from exporter.tree.format import refuse_other_format
 from exporter.tree.read_back import parse_back
-from exporter.tree.run_listing import ManifestOfAnyAge, listing_of
+from exporter.tree.run_listing import listing_of
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """Of a document that no manifest gives the size of."""
@@ -112,16 +114,13 @@ async def _required(source: TreeSource, key: str) -> bytes:
 
 
 async def _check(source: TreeSource, pointer: bytes, sample: int | None, progress: Callable[[int], None]) -> Looked:
+    with suppress(msgspec.DecodeError):  # which is said next
+        refuse_other_format(f"{source.uri}: {POINTER_KEY}", pointer)
     status = _decoded(POINTER_KEY, pointer, SystemStatus)
     manifest_bytes = await _required(source, status.manifest_key)
-    try:
-        manifest = decode_json(manifest_bytes, ManifestOfAnyAge)
-    except msgspec.DecodeError as error:
-        raise CheckError(f"{status.manifest_key}: does not decode as RunManifest: {error}") from error
-    records = {status.manifest_key: manifest_bytes}
-    if manifest.files is None:
-        records[manifest.files_key] = await _required(source, manifest.files_key)
-    listed = Listed(listing_of(manifest, records.get(manifest.files_key)))
+    manifest = _decoded(status.manifest_key, manifest_bytes, RunManifest)
+    records = {status.manifest_key: manifest_bytes, manifest.files_key: await _required(source, manifest.files_key)}
+    listed = Listed(listing_of(manifest, records[manifest.files_key]))
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
     listing, walked = await _find_listing(source, status, listed, whole=sample is None)
@@ -150,11 +149,9 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
                 checker.add(key, data, sha256=found.hexdigest())
                 if (len(data), found.digest()) != (size, sha256):
                     checker.whole.faults.add(key, "does not have the bytes that the run's manifest gives for it")
-                if not source.twin_fits(key, data):
-                    checker.whole.faults.add(f"{key}.gz", f"is not of the bytes of {key}, and sent instead of it")
             await _read_wanted(source, checker, progress)
     await _read_history(source, checker, listed, sample, drawn, progress)
-    await _read_table(source, checker)
+    await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
     if isinstance(source, HttpSource):
         await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
@@ -254,6 +251,8 @@ async def _read_history(
         if any(kind_of(key) is FileKind.HISTORY for key in listed.frame["key"]):
             checker.whole.faults.add(HISTORY_MANIFEST_KEY, "is missing")
         return
+    with suppress(msgspec.DecodeError):  # which the checker notes
+        refuse_other_format(f"{source.uri}: {HISTORY_MANIFEST_KEY}", data)
     checker.add(HISTORY_MANIFEST_KEY, data, of_run=False)
     history = checker.whole.one(HistoryManifest)
     if history is None:
@@ -269,23 +268,28 @@ async def _read_history(
                 checker.whole.faults.add(key, "is missing")
 
 
-async def _read_table(source: TreeSource, checker: TreeChecker) -> None:
-    """The history as a Delta table, where its log can be listed. A publisher at work may be between the two."""
-    faults: list[str] = []
+async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
+    """The rollups of the history. A publisher at work may be between them and the manifest."""
+    faults: list[tuple[str, str]] = []
+    loop = asyncio.get_running_loop()
+
+    def read(key: str) -> bytes | None:
+        return asyncio.run_coroutine_threadsafe(source.get(key, MAX_DOCUMENT_BYTES), loop).result()
+
     for _ in range(ROUNDS):
-        there = source.keys(HISTORY_PREFIX)
         data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
-        if there is None or data is None or not any(key.startswith(LOG_PREFIX) for key in there):
-            return  # of an earlier version
-        log = {key: await source.get(key, MAX_DOCUMENT_BYTES) for key in sorted(there) if key.startswith(LOG_PREFIX)}
         try:
-            manifest = _decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
+            manifest = None if data is None else _decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
         except CheckError:
             return  # which the checker has noted
-        faults = list(table_faults(log, manifest, there))
+        if manifest is None:
+            return
+        there = source.keys(MONTH_ROLLUP.prefix)
+        faults = await asyncio.to_thread(lambda: list(rollup_faults(manifest, read, there, whole=whole)))  # noqa: B023
         if not faults:
             return
-    checker.whole.faults.add_all(LOG_PREFIX, faults)
+    for key, fault in faults:
+        checker.whole.faults.add(key, fault)
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:

@@ -48,9 +48,13 @@ def backstop_faults(backstop: MarketBackstop) -> Iterator[str]:
         if backstop.queued_part != str(part):
             yield f"$.backstop.queued_part is {backstop.queued_part!r}, but its shares give {str(part)!r}"
     yield from _amounts(
-        "$.backstop.emission", backstop.emission_per_second, backstop.emission_per_year, backstop.emission_decimals,
-        backstop.emission_apr_bps, backstop.emission_reason,
-    )  # fmt: skip
+        "$.backstop.emission",
+        backstop.emission_per_second,
+        backstop.emission_per_year,
+        backstop.emission_decimals,
+        backstop.emission_apr_bps,
+        backstop.emission_reason,
+    )
 
 
 def _amounts(

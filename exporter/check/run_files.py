@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 
 from exporter.check.whole import Whole
-from exporter.tree.decoding import decode_json
-from exporter.tree.documents import SystemStatus
+from exporter.tree.documents import RunManifest, SystemStatus
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
-from exporter.tree.run_listing import ManifestOfAnyAge, RunListing
+from exporter.tree.run_listing import RunListing
 
 
 class RunFiles:
@@ -21,7 +20,7 @@ class RunFiles:
 
     def __init__(self) -> None:
         self._seen = 0
-        self._manifest: ManifestOfAnyAge | None = None
+        self._manifest: RunManifest | None = None
         self._sha256: dict[str, str] = {}
         self._listed: tuple[int, str, tuple[int, int]] | None = None
         self._kinds: Counter[str] = Counter()
@@ -31,22 +30,16 @@ class RunFiles:
         """Take in a file that the manifest must list."""
         self._seen += hash((key, kind, size, sha256))
 
-    def add_manifest(self, key: str, data: bytes, sha256: str) -> bool:
-        """Take in the manifest; False for one of an earlier version. Raises `CheckError` or `ValueError` for none."""
-        self._manifest, self._sha256[key] = decode_json(data, ManifestOfAnyAge), sha256
-        if self._manifest.files is None:
-            parse_back(key, data)
-            return True
-        self._add_listing(RunListing.of(self._manifest.files))
-        return False
+    def add_manifest(self, key: str, data: bytes, sha256: str) -> None:
+        """Take in the manifest. Raises `CheckError` or `ValueError` for what is none."""
+        manifest = parse_back(key, data)
+        assert isinstance(manifest, RunManifest)  # by its key
+        self._manifest, self._sha256[key] = manifest, sha256
 
     def add_listing(self, key: str, data: bytes, sha256: str) -> None:
         """Take in the listing of the files. Raises `CheckError` for what is none."""
         self._sha256[key] = sha256
-        self._add_listing(RunListing.from_parquet(data))
-
-    def _add_listing(self, listing: RunListing) -> None:
-        total = 0
+        listing, total = RunListing.from_parquet(data), 0
         for file in listing:
             total += hash((file.key, file.kind, file.bytes, file.sha256))
             self._kinds[file.kind] += 1
@@ -69,7 +62,7 @@ class RunFiles:
             )
         if manifest.published_at != status.generated_at:
             whole.faults.add(POINTER_KEY, f"$.generated_at is {status.generated_at}, not the manifest's")
-        if manifest.files is None and manifest.files_key not in whole.seen:
+        if manifest.files_key not in whole.seen:
             whole.faults.add(manifest.files_key, "is missing, though the run's manifest names it")
         if self._listed is None:
             return
@@ -77,11 +70,10 @@ class RunFiles:
         whole.faults.add_all(key, self._misplaced)
         if manifest.run_id != (made := f"{manifest.observed_ledger}-{digest}"):
             whole.faults.add(key, f"$.run_id is {manifest.run_id}, but the files listed give {made}")
-        if manifest.files is None:
-            if self._sha256.get(manifest.files_key) != manifest.files_sha256:
-                whole.faults.add(manifest.files_key, "does not have the digest that the run's manifest gives for it")
-            if (manifest.file_count, manifest.bytes) != size:
-                whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {size}")
+        if self._sha256.get(manifest.files_key) != manifest.files_sha256:
+            whole.faults.add(manifest.files_key, "does not have the digest that the run's manifest gives for it")
+        if (manifest.file_count, manifest.bytes) != size:
+            whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {size}")
         if total != self._seen and not whole.partial and not whole.faults.total:
             whole.faults.add(key, "lists other files, or other bytes of them, than were seen")
         for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.looked.pools else ())):

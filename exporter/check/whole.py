@@ -16,7 +16,6 @@ from exporter.check.listed import Listed
 from exporter.check.row_terms import Terms
 from exporter.check.walks import Run
 from exporter.errors import CheckError, counted
-from exporter.tree.key_set import KeySet
 
 _Model = TypeVar("_Model")
 
@@ -171,7 +170,7 @@ class Whole:
     """What the run's manifest lists, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
     looked: Looked = field(default_factory=Looked)
-    seen: KeySet = field(default_factory=KeySet)
+    seen: set[str] = field(default_factory=set)
     links: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
     documents: dict[type, tuple[str, Any]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from exporter import __version__
+from exporter import FORMAT, __version__
 from exporter.cli.backfill import backfill
 from exporter.cli.check import check
 from exporter.cli.common import KeylessGroup
@@ -22,14 +22,14 @@ from exporter.cli.verify import verify
 
 
 @click.group(cls=KeylessGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="exporter")
+@click.version_option(__version__, prog_name="exporter", message=f"%(prog)s %(version)s, format {FORMAT}")
 def main() -> None:
     """Exact snapshots of every lending market on Soroban, as files.
 
     Exit codes: 0 done or nothing to do; 1 unexpected; 2 usage or configuration; 3 the source failed, lags, or is
-    older than what is published; 4 the rendered tree failed its checks and was not published; 5 another writer won;
-    6 published, but the check afterwards failed; 7 published, but something could not be read; 8 what is published is
-    not what the network's validators signed.
+    older than what is published; 4 the tree failed its checks and was not published; 5 another writer won; 6 published,
+    but the check afterwards failed; 7 published, but something could not be read; 8 not what validators signed; 9 not
+    contradicted, but not all is proven.
     """
 
 

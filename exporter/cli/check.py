@@ -22,29 +22,32 @@ SHOWN_WITHOUT = 20
 @click.command()
 @click.argument("uri", required=False)
 @click.option(
-    "--sample", type=click.IntRange(1, 1_000_000), help="Look at this many files of each kind instead of at all."
+    "--sample", type=click.IntRange(1, 1_000_000), help="Check this many files of each kind, and one page walk."
 )
-@click.option("--on-chain", is_flag=True, help="Instead of a tree, check the numbers against the contracts' own views.")
+@click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
 @source_options
-@click.option(
-    "--out", help="With --on-chain: a tree (folder or s3://BUCKET/PREFIX); what runs into it found is compared, too."
-)
+@click.option("--out", help="With --on-chain: a tree whose remembered markets are compared, too.")
 @log_format_option
 def check(
-    uri: str | None, sample: int | None, on_chain: bool, config: Path | None, network: str | None,
-    rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None, log_format: str,
-) -> None:  # fmt: skip
+    uri: str | None,
+    sample: int | None,
+    on_chain: bool,
+    config: Path | None,
+    network: str | None,
+    rpc_urls: tuple[str, ...],
+    snapshot: Path | None,
+    out: str | None,
+    log_format: str,
+) -> None:
     """Check a published tree, or the exporter's own numbers.
 
-    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root. Every file of the published run is read,
-    every link and cursor followed, every sum and digest computed again; with --sample only some, and one walk over all
-    pools.
+    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Reads every file of the published run,
+    follows every link and cursor, and recomputes every sum and digest.
 
-    With --on-chain there is no URI: markets are read as `exporter run` reads them, and their contracts are asked for
-    the same numbers at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
+    With --on-chain and no URI, reads markets as `exporter run` does and compares them with the contracts' views at the
+    same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
 
-    Exit code 0: all is well, and something was looked at; 4: something is wrong, and standard output names it; 3: it
-    cannot be read.
+    Exit code 0: no fault; 3: it cannot be read; 4: standard output names the faults.
     """
     spare_memory()
     console, answers = Console(log_format), answers_to(log_format)
@@ -58,9 +61,11 @@ def check(
         import asyncio
 
         from exporter.job.on_chain import ask_chain
+        from exporter.job.sources import RpcEndpoints, StoredLedger
 
         settings = configuration_of(config, network, rpc_urls, out).settings
-        sys.exit(_tell_chain(asyncio.run(ask_chain(settings, snapshot)), console, answers))
+        source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
+        sys.exit(_tell_chain(asyncio.run(ask_chain(settings, source)), console, answers))
 
 
 def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:

@@ -89,13 +89,13 @@ source_options = options(
     config_option,
     network_option,
     click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
-    click.option("--snapshot", type=FILE, help="Read a ledger snapshot file, or a run's evidence, instead of an RPC."),
+    click.option("--snapshot", type=FILE, help="Read a ledger snapshot file or a run's evidence."),
 )
 """Options of every command that reads a ledger by a configuration."""
 
-out_option = click.option("--out", help="Where the tree goes: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
+out_option = click.option("--out", help="The output: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 log_format_option = click.option(
-    "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="How progress is told."
+    "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="Progress format."
 )
 
 

@@ -24,19 +24,16 @@ _FIRST_TIME = 1_790_000_000
 
 
 @click.command()
-@click.option(
-    "--out", default="./public", show_default=True, help="Where the tree goes: a folder or s3://BUCKET/PREFIX."
-)
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
-@click.option("--days", type=click.IntRange(0, 365), default=30, show_default=True, help="How long a past there is.")
-@click.option("--report", help="The file for the run report.  [default: run-report.json]")
+@click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
+@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Number of Blend pools.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed gives other markets.")
+@click.option("--days", type=click.IntRange(0, 365), default=30, show_default=True, help="Days of history.")
+@click.option("--report", help="The run report.  [default: run-report.json]")
 @log_format_option
 def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_format: str) -> None:
-    """Try a run against a made network; needs nothing else.
+    """Try a run against a simulated network.
 
-    Its markets, amounts and prices are made up, and every page says so. In a new output they have a past, replayed from
-    the network's own ledgers as `exporter backfill --lake` does.
+    Its markets, amounts and prices are made up, and every page says so. A new output also gets a past.
     """
     console = Console(log_format)
     with ending(console):
@@ -56,7 +53,7 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
         made = f"{pools} made Blend pools, {ALULA_MARKETS} Alula markets, and some of every other protocol"
         console.event("demo", f"an embedded network of {made}, at ledger {ledger}", ledger=ledger)
         store = open_store(out)
-        past = 0 if read_history_manifest(store) is not None else days * 86_400 // PAST_CLOSE_SECONDS
+        past = 0 if read_history_manifest(store, older=True) is not None else days * 86_400 // PAST_CLOSE_SECONDS
         flags: dict[str, Any] = {
             "network.name": "local",
             "network.requests_per_second": 1000.0,  # it is this machine that is asked

@@ -14,15 +14,12 @@ from exporter.console import Console
 @click.argument("platform", type=click.Choice(("nginx", "cloudfront", "cloudflare")))
 @config_option
 @click.option("--root", help="nginx: the folder of the tree.  [default: output.uri]")
-@click.option(
-    "--origin", metavar="URL", help="cloudflare: the URL that the tree's files are below, instead of a bound bucket."
-)
-@click.option("--out", default="./edge", show_default=True, help="The folder to write into.")
+@click.option("--origin", metavar="URL", help="cloudflare: the URL of the tree's files instead of a bound bucket.")
+@click.option("--out", default="./edge", show_default=True, help="The output folder.")
 def edge(platform: str, config: Path | None, root: str | None, origin: str | None, out: str) -> None:
-    """Write the rule that serves query strings from files.
+    """Write the rule that maps query strings to files.
 
-    It is for nginx, CloudFront or Cloudflare Workers. The rule holds the configured page sizes: write it again, and put
-    it in place, when these change. docs/edge.md says how, and what each platform cannot do.
+    The rule holds the configured page sizes: write and install it again when these change (docs/edge.md).
     """
     with ending(Console("text")):
         from exporter.serve.edge import render_edge, write_edge

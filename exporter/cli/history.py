@@ -22,8 +22,8 @@ def history() -> None:
 
 
 span_options = options(
-    click.option("--from", "start", metavar="WHEN", help="From this day, RFC 3339 time (UTC) or ledger on."),
-    click.option("--to", "end", metavar="WHEN", help="To before this day or time, or up to this ledger."),
+    click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger."),
+    click.option("--to", "end", metavar="WHEN", help="Before this day or time, or up to this ledger."),
 )
 
 
@@ -51,9 +51,9 @@ def _manifest(uri: str) -> HistoryManifest:
 @span_options
 @log_format_option
 def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None:
-    """Say which files the history has.
+    """List the files of the history.
 
-    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
+    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root.
     """
     answers = answers_to(log_format)
     with ending(Console(log_format)):
@@ -77,15 +77,15 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
     type=click.IntRange(0, 1200),
     default=2,
     show_default=True,
-    help="Leave this many whole months as a file for each day; earlier ones become a file each.",
+    help="Whole months that keep a file for each day.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @log_format_option
 def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
-    """Make one file of each closed day and of each older month.
+    """Join the files of each closed day and older month.
 
-    URI is a folder or s3://BUCKET/PREFIX. A run does this by itself unless history.compact is false. The files that
-    are no longer named stay for output.retention_hours, until a sweep.
+    URI: a folder or s3://BUCKET/PREFIX. A run does this unless history.compact is false. The joined files stay for
+    output.retention_hours.
     """
     console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
@@ -116,19 +116,25 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
 @span_options
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
-@click.option("--raw", is_flag=True, help="CSV: leave texts as they are that a spreadsheet would run as a formula.")
+@click.option("--raw", is_flag=True, help="CSV: no ' in front of formulas.")
 @log_format_option
 def export(
-    uri: str, out: Path, form: str | None, start: str | None, end: str | None, market: str | None, token: str | None,
-    raw: bool, log_format: str,
-) -> None:  # fmt: skip
-    """Write a part of the history into one file: Parquet, CSV or Arrow.
+    uri: str,
+    out: Path,
+    form: str | None,
+    start: str | None,
+    end: str | None,
+    market: str | None,
+    token: str | None,
+    raw: bool,
+    log_format: str,
+) -> None:
+    """Write part of the history into one file: Parquet, CSV or Arrow.
 
-    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root. Amounts stay exact: decimal(38,0), in
-    CSV plain digits. Every file that is read is compared with its digest in the history's manifest.
+    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Amounts are exact:
+    decimal(38,0), in CSV plain digits. Every file is compared with its digest.
 
-    Names of tokens and markets are whatever their contracts say. In CSV, a text that a spreadsheet would run as a
-    formula gets a ' in front; --raw leaves it as it is.
+    In CSV, a text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
     """
     console = Console(log_format)
     with ending(console):

@@ -11,36 +11,34 @@ from exporter.console import Console
 
 
 @click.command()
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="How many Blend pools.")
+@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Number of Blend pools.")
 @click.option(
-    "--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="How many Alula markets."
+    "--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="Number of Alula markets."
 )
 @click.option(
     "--other-protocols/--no-other-protocols",
     default=True,
     show_default=True,
-    help="Some markets of every other protocol, too.",
+    help="Add markets of the other protocols.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other markets.")
-@click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger of the made network.")
-@click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file instead of a made network.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed gives other markets.")
+@click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger.")
+@click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
 @click.option(
     "--advance-every-seconds",
     type=click.FloatRange(0.01, 3600),
-    help="Close a ledger each time this many seconds have passed.",
+    help="Seconds between ledgers.",
 )
-@click.option(
-    "--advance-every-requests", type=click.IntRange(1), help="Close a ledger each time this many calls have come."
-)
+@click.option("--advance-every-requests", type=click.IntRange(1), help="Calls between ledgers.")
 @click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds to wait before each answer.")
 @click.option(
     "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
 def localnet(host: str, port: int, **options: Any) -> None:
-    """Serve a made network, or a ledger snapshot file, as a Stellar RPC."""
+    """Serve a simulated network, or a ledger snapshot file, as a Stellar RPC."""
     with ending(Console("text")):
         from exporter.localnet.runner import serve_network
 

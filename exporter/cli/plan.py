@@ -17,7 +17,7 @@ from exporter.errors import without_keys
 def plan(
     config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None
 ) -> None:
-    """Say what a run would read and write, without doing either."""
+    """Print what a run would read and write."""
     with ending(Console("text")):
         from exporter.job.plan import describe
 

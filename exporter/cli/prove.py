@@ -2,56 +2,104 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from exporter.cli.common import FILE, answers_to, ending, log_format_option, options
 from exporter.console import Console
+from exporter.job.unproven import Reason, Unproven
 
 proof_options = options(
     click.option(
-        "--archive", "archives", multiple=True, metavar="URI",
-        help="A history archive: a folder, https:// or s3://; repeatable.  [default: those of the organisations]",
+        "--archive",
+        "archives",
+        multiple=True,
+        metavar="URI",
+        help="A history archive: a folder, https:// or s3://; repeatable.  [default: the organisations']",
     ),
+    click.option("--trust", type=FILE, help="The organisations to trust.  [default: the known ones]"),
     click.option(
-        "--trust", type=FILE, help="The organisations to trust.  [default: those that are known for the network]"
+        "--deadline",
+        type=click.FloatRange(1, 86_400),
+        default=300.0,
+        metavar="SECONDS",
+        help="Limit for reading the archives.  [default: 300]",
     ),
-    click.option(
-        "--full", is_flag=True, help="Look every entry up in all buckets (10 GB on mainnet), not in the newest alone."
-    ),
-)  # fmt: skip
+    click.option("--full", is_flag=True, help="Look up entries in all buckets (10 GB on mainnet)."),
+)
+
+
+def _reasons(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[Reason]:
+    names = [name.strip() for name in value.split(",")] if value else []
+    unknown = [name for name in names if name not in set(Reason)]
+    if unknown:
+        raise click.BadParameter(f"unknown reason {unknown[0]!r}; expected some of {', '.join(Reason)}")
+    return frozenset(map(Reason, names))
+
+
+allow_option = click.option(
+    "--allow-unproven",
+    "allowed",
+    default="",
+    metavar="REASONS",
+    callback=_reasons,
+    help="Unproven reasons to accept, separated by commas (docs/proofs.md).",
+)
+
+
+def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Reason]) -> int:
+    """Print what is not proven and what was allowed not to be; gives the exit code."""
+    code = unproven.exit_code(allowed)
+    if allowed:
+        answers.event("allowed", f"allowed not to be proven: {', '.join(sorted(allowed))}", allowed=sorted(allowed))
+    for reason, line in unproven.lines(allowed):
+        answers.event("unproven", line, reason=reason, **unproven.facts(reason), allowed=reason in allowed)
+    return code
 
 
 @click.command()
 @click.argument("uri")
 @proof_options
+@allow_option
 @log_format_option
-def prove(uri: str, archives: tuple[str, ...], trust: Path | None, full: bool, log_format: str) -> None:
-    """Prove the runs published at URI by what the network's validators signed.
+def prove(
+    uri: str,
+    archives: tuple[str, ...],
+    trust: Path | None,
+    deadline: float,
+    full: bool,
+    allowed: frozenset[Reason],
+    log_format: str,
+) -> None:
+    """Prove published runs by what validators signed.
 
-    URI is a folder or s3://BUCKET/PREFIX. The entries that each run left as its evidence are held against the next
-    checkpoint of the network's history archives, and the proofs are added to the tree. A checkpoint can be proven
-    when the next one is there, so the newest run is proven some twelve minutes after it at the latest.
+    URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
+    and adds the proofs to the tree. A run can be proven some twelve minutes after it.
 
-    Exit code 0: every run is proven, or has to wait; 3: the archives cannot be read; 8: a run's evidence is not the
-    state of the network. Then the RPC lied: publish nothing more from it.
+    Exit code 0: all is proven, or allowed not to be; 3: the archives cannot be read; 8: a run's evidence is not the
+    network's state, so publish nothing more from that RPC; 9: not contradicted, but not all is proven.
     """
     console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
         from exporter.job.prove import prove as prove_runs
         from exporter.stores import open_store
 
-        result = prove_runs(open_store(uri), archives, trust, console, full=full)
+        result = prove_runs(open_store(uri), archives, trust, console, full=full, deadline=deadline)
         for proof in result.added:
             answers.event(
                 "proven",
                 f"run {proof.run_id}: checkpoint {proof.checkpoint}, which {proof.organisations_signed} of "
                 f"{proof.organisations_trusted} organisations signed, proves {proof.confirmed} of {proof.entries} "
-                f"entries; {proof.changed_since} were changed before it, {proof.not_looked_up} not looked up",
-                run_id=proof.run_id, checkpoint=proof.checkpoint, entries=proof.entries, confirmed=proof.confirmed,
-            )  # fmt: skip
+                "entries",
+                run_id=proof.run_id,
+                checkpoint=proof.checkpoint,
+                entries=proof.entries,
+                confirmed=proof.confirmed,
+            )
         for run_id, reason in result.waiting.items():
             answers.event("waiting", f"run {run_id}: {reason}", run_id=run_id, reason=reason)
         if not result.added and not result.waiting:
             answers.event("nothing_to_do", "nothing to do: every run that can be proven is")
+        sys.exit(report_unproven(answers, result.unproven, allowed))

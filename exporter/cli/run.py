@@ -23,39 +23,43 @@ from exporter.errors import ConfigError
 @click.command()
 @source_options
 @out_option
-@click.option(
-    "--archive", "archives", multiple=True, metavar="URI", help="A history archive instead of an RPC; repeatable."
-)
+@click.option("--archive", "archives", multiple=True, metavar="URI", help="Read a history archive; repeatable.")
 @click.option(
     "--checkpoint",
     type=click.IntRange(63, 2**32 - 1),
     metavar="LEDGER",
     help="With --archive: 63, 127, …  [default: the newest that can be proven]",
 )
-@click.option(
-    "--trust", type=FILE, help="With --archive: the organisations to trust (docs/proofs.md), instead of the known."
-)
-@click.option(
-    "--kept", metavar="DIR", help="With --archive: where fetched buckets are kept.  [default: ./archive-buckets]"
-)
-@click.option("--report", help="The file for the run report.  [default: run-report.json]")
+@click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
+@click.option("--kept", metavar="DIR", help="With --archive: where buckets are kept.  [default: ./archive-buckets]")
+@click.option("--report", help="The run report.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
     "--replace-ledger",
     type=click.IntRange(1, 2**32 - 1),
     metavar="LEDGER",
-    help="Publish although this ledger stands published: one that the network never had.",
+    help="Undo the wrong run at this ledger and every later one.",
 )
 @log_format_option
 def run(
-    config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None,
-    archives: tuple[str, ...], checkpoint: int | None, trust: Path | None, kept: str | None, report: str | None,
-    dry_run: bool, replace_ledger: int | None, log_format: str,
-) -> None:  # fmt: skip
+    config: Path | None,
+    network: str | None,
+    rpc_urls: tuple[str, ...],
+    snapshot: Path | None,
+    out: str | None,
+    archives: tuple[str, ...],
+    checkpoint: int | None,
+    trust: Path | None,
+    kept: str | None,
+    report: str | None,
+    dry_run: bool,
+    replace_ledger: int | None,
+    log_format: str,
+) -> None:
     """Read every market at one ledger and publish the tree.
 
-    With --archive no RPC is asked: the ledger is a checkpoint of the network's history archives that enough trusted
-    organisations signed (docs/proofs.md), and prices are those that the oracles' own entries tell.
+    With --archive the ledger is a checkpoint that enough trusted organisations signed (docs/proofs.md), and prices come
+    from the oracles' entries.
     """
     spare_memory()
     console = Console(log_format)

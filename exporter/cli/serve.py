@@ -12,13 +12,11 @@ from exporter.errors import ConfigError
 
 
 @click.command()
-@click.option(
-    "--out", default="./public", show_default=True, help="The folder of a published tree; of a bucket, a copy of it."
-)
+@click.option("--out", default="./public", show_default=True, help="The folder of a published tree.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any free port.")
 def serve(out: str, host: str, port: int) -> None:
-    """Preview a published tree over HTTP, with all query parameters."""
+    """Preview a published tree over HTTP."""
     with ending(Console("text")):
         from exporter.serve.preview import run_server
 

@@ -23,27 +23,30 @@ if TYPE_CHECKING:
     "--max-age",
     type=click.IntRange(1, 31_536_000),
     metavar="SECONDS",
-    help="Stale when older than this, whatever the run promised.",
+    help="Stale when older than this.",
 )
-@click.option("--grace", type=click.IntRange(0, 31_536_000), metavar="SECONDS", help="How late the next run may be.")
+@click.option(
+    "--grace",
+    type=click.IntRange(0, 31_536_000),
+    metavar="SECONDS",
+    help="How late a run may be.  [default: the interval]",
+)
 @click.option(
     "--max-lag",
     type=click.IntRange(1, 31_536_000),
     metavar="SECONDS",
     default=3600,
     show_default=True,
-    help="How old the ledger may have been when it was published.",
+    help="How old the ledger may be when published.",
 )
 @log_format_option
 def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_format: str) -> None:
-    """Say how fresh a published tree is; fail when it is stale.
+    """Report how fresh a tree is; fail when it is stale.
 
-    URI is a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root; only its status document is read. A run
-    that was published with schedule.interval_minutes promises a newer one after that time, and as scheduled runs are
-    often late, --grace is as long again unless it is given.
+    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. A run is stale after
+    schedule.interval_minutes and --grace, or, without an interval, after a day.
 
-    Exit code 0: fresh; 3: stale, published of a ledger that was old already, missing, or unreadable; 2: the run
-    promises nothing, and there is no --max-age.
+    Exit code 0: fresh; 3: stale, of a ledger that was old when published, missing, or unreadable.
     """
     console = Console(log_format)
     with ending(console):
@@ -57,7 +60,7 @@ def tell_status(
 ) -> int:
     """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.
 
-    Raises `ConfigError` and `SourceError` as `read_status` and `judge` do.
+    Raises `ConfigError` and `SourceError` as `read_status` does.
     """
     import asyncio
 

@@ -171,14 +171,24 @@ def _read(file: Traversable) -> Iterator[Deployment]:
                 raise ValueError(f"{file.name}: {address} is not the strkey of a contract")
         contracts = tuple(
             KnownContract(
-                item.address, item.role, item.source or listed.source, item.date or listed.date, item.name,
+                item.address,
+                item.role,
+                item.source or listed.source,
+                item.date or listed.date,
+                item.name,
                 item.wasm_hash,
             )
             for item in listed.contracts
-        )  # fmt: skip
+        )
         pools = tuple(
-            KnownPool(item.market, item.pool, item.token, item.source or listed.source, item.date or listed.date,
-                      item.decimals)
+            KnownPool(
+                item.market,
+                item.pool,
+                item.token,
+                item.source or listed.source,
+                item.date or listed.date,
+                item.decimals,
+            )
             for item in listed.pools
-        )  # fmt: skip
+        )
         yield Deployment(content.protocol, listed.label, contracts, pools)

@@ -73,10 +73,15 @@ async def look_around(
     for candidate, ledger in events.candidates.items():
         memory.learn(
             KnownMarket(
-                protocol=candidate.protocol, address=candidate.address, pool=candidate.pool, origin=candidate.origin,
-                first_seen_ledger=ledger, confirmed=False, voucher=candidate.voucher,
+                protocol=candidate.protocol,
+                address=candidate.address,
+                pool=candidate.pool,
+                origin=candidate.origin,
+                first_seen_ledger=ledger,
+                confirmed=False,
+                voucher=candidate.voucher,
             )
-        )  # fmt: skip
+        )
     memory.streams.update(events.streams)
     return Surroundings(deployments, [*memory.candidates(), *events.candidates], [*notices, *events.notices])
 
@@ -108,10 +113,14 @@ def learn(
                 protocol, address, pool = place
                 memory.learn(
                     KnownMarket(
-                        protocol=protocol, address=address, pool=pool, origin=origin, first_seen_ledger=ledger,
+                        protocol=protocol,
+                        address=address,
+                        pool=pool,
+                        origin=origin,
+                        first_seen_ledger=ledger,
                         voucher=voucher if pool is None else None,
                     )
-                )  # fmt: skip
+                )
         for (label, role), address in reading.contracts.items():
             memory.contracts[reading.protocol, label, role] = address
     return sorted(discovered, key=lambda item: (item.protocol, item.market, item.pool or ""))

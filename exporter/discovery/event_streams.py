@@ -17,7 +17,7 @@ from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, Even
 from exporter.protocols.base import Candidate, ProtocolModule
 
 MAX_PAGES = 300
-"""Requests of one run. A page looks at 10,000 ledgers at most, so this is about half a year of them."""
+"""Requests of one run. A page looks at 10,000 ledgers at most, so this is 3 million of them."""
 
 MAX_EVENTS = 50_000
 """Events that are looked at in one run, those that nobody asked for included."""

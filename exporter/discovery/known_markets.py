@@ -80,9 +80,10 @@ class Memory:
     rewound: int | None = None
 
     def rewind(self, ledger: int) -> None:
-        """Forget that events were read beyond a ledger, as the network is not there yet: they are read again."""
+        """Forget what runs at this ledger and later ones found: it is found again, and events are read again."""
         self.rewound = ledger
-        self.streams = {place: read for place, read in self.streams.items() if read <= ledger + 1}
+        self.markets = {place: item for place, item in self.markets.items() if item.first_seen_ledger < ledger}
+        self.streams = {place: following for place, following in self.streams.items() if following <= ledger}
 
     def candidates(self) -> Iterator[Candidate]:
         return (market.candidate() for market in self.markets.values())
@@ -107,10 +108,10 @@ class Memory:
 
     def absorb(self, other: Memory) -> None:
         """Take in what another run remembered meanwhile; of what both read, what is further."""
-        for market in other.markets.values():
-            self.learn(market)
-        for place, ledger in other.streams.items():
-            if self.rewound is not None and ledger > self.rewound + 1:
-                continue
-            self.streams[place] = max(ledger, self.streams.get(place, 0))
+        for place, market in other.markets.items():
+            if place in self.markets or self.rewound is None or market.first_seen_ledger < self.rewound:
+                self.learn(market)
+        for stream, ledger in other.streams.items():
+            if self.rewound is None or ledger <= self.rewound:
+                self.streams[stream] = max(ledger, self.streams.get(stream, 0))
         self.contracts = other.contracts | self.contracts

@@ -17,9 +17,6 @@ from exporter.numbers.exact import printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL
 from exporter.tree.values import BUCKET_NAMES
 
-PAGE_BUCKETS = 48
-"""A page of a history covers so many lengths of its bucket, aligned as the buckets are."""
-
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
 _NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
 
@@ -44,8 +41,11 @@ OBSERVATIONS: dict[str, pl.DataType] = {
 }
 """What buckets are made of: one row a pool and ledger (`observations_of`)."""
 
-SOURCES = (*(name for name in OBSERVATIONS if name not in ("supplied_usd_cents", "borrowed_usd_cents", "active")),
-           "decimals", "market_status")  # fmt: skip
+SOURCES = (
+    *(name for name in OBSERVATIONS if name not in ("supplied_usd_cents", "borrowed_usd_cents", "active")),
+    "decimals",
+    "market_status",
+)
 """The columns of the pools frame, and of every history file, that observations are made of."""
 
 BUCKETS_FRAME: dict[str, pl.DataType] = {
@@ -84,13 +84,17 @@ _MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
 class Bucket:
     """A length of bucket: its name in the API, its seconds, and a time at which one begins.
 
-    ``pages`` is how many pages' worth of whole spans the newest document of a history has before its newest span.
+    A page of a history covers ``page_buckets`` of them, aligned as the buckets are. ``pages`` is how many pages' worth
+    of whole spans the newest document has before its newest span. Pages that ended more than ``kept`` seconds ago are
+    not published any more, and no document leads to them; None: they stay for good.
     """
 
     name: str
     seconds: int
     pages: int
+    page_buckets: int = 48
     origin: int = 0
+    kept: int | None = None
 
     def start(self, time: int) -> int:
         """When the bucket that holds a time began. Unix seconds, as everywhere here."""
@@ -98,7 +102,7 @@ class Bucket:
 
     def page_start(self, time: int) -> int:
         """When the page that holds a time began."""
-        return self._floor(time, self.seconds * PAGE_BUCKETS)
+        return self._floor(time, self.seconds * self.page_buckets)
 
     def starts(self, time: pl.Expr) -> pl.Expr:
         """`start` for a column."""
@@ -106,7 +110,7 @@ class Bucket:
 
     def page_starts(self, time: pl.Expr) -> pl.Expr:
         """`page_start` for a column."""
-        span = self.seconds * PAGE_BUCKETS
+        span = self.seconds * self.page_buckets
         return (time - self.origin) // span * span + self.origin
 
     def _floor(self, time: int, span: int) -> int:
@@ -114,15 +118,14 @@ class Bucket:
 
 
 BUCKETS: tuple[Bucket, ...] = (
-    Bucket("5m", 300, pages=6),  # a day
-    Bucket("15m", 900, pages=4),  # two days
+    Bucket("5m", 300, pages=0, page_buckets=36, kept=86_400),  # rewritten every five minutes, so at most 3 hours
     Bucket("1h", 3_600, pages=4),  # a week and a day
-    Bucket("6h", 21_600, pages=3),  # 36 days
     Bucket("1d", 86_400, pages=8),  # a year and 18 days
     Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
 )
 """Every length, ascending; what the newest document has at the least once so much was observed stands beside it."""
 
+HOUR, DAY = (next(bucket for bucket in BUCKETS if bucket.name == name) for name in ("1h", "1d"))
 LONGEST = BUCKETS[-1]
 
 assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES

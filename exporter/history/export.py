@@ -196,7 +196,7 @@ def scan_history(uri: str, start: str | None = None, end: str | None = None) -> 
                 for file in files:
                     if most == 0:
                         return
-                    frame = _rows(runner.run(_read(source, file)), file).filter(selection.rows())
+                    frame = rows_of(runner.run(_read(source, file)), file).filter(selection.rows())
                     if most is not None:
                         frame = frame.head(most)
                         most -= frame.height
@@ -242,7 +242,7 @@ async def export_history(
     condition = selection.rows()
     with _replacing(target) as temporary, _writing(temporary, form) as writer:
         for file in files:
-            frame = _rows(await _read(source, file), file).filter(condition)
+            frame = rows_of(await _read(source, file), file).filter(condition)
             if form == "csv" and not raw:
                 texts = pl.col(column_names(ParquetType.UTF8))
                 frame = frame.with_columns(
@@ -267,7 +267,7 @@ async def _read(source: TreeSource, file: HistoryFile) -> bytes:
     return data
 
 
-def _rows(data: bytes, file: HistoryFile) -> pl.DataFrame:
+def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
     """All rows of a file in the columns of this version: later ones are dropped, those that it has not are null."""
     try:
         frame = pl.read_parquet(io.BytesIO(data))

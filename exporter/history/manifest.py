@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from exporter.errors import CheckError, StoreError
-from exporter.history.schema import HISTORY_SCHEMA_VERSION
+from exporter import FORMAT
+from exporter.errors import CheckError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.format import refuse_other_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +45,17 @@ def file_ledgers(key: str) -> tuple[int, int] | None:
     return int(first), int(found[1].get("last", first))
 
 
-def decode_history_manifest(data: bytes) -> HistoryManifest:
-    """Take a manifest out of its bytes.
+def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:
+    """Take a manifest out of its bytes; ``older`` also one of an earlier format, as far as it names the same things.
 
     Raises:
-        msgspec.DecodeError: it is none, is of a later schema version than this one, or contradicts itself.
+        msgspec.DecodeError: it is none, or contradicts itself.
+        FormatError: it is of another format.
     """
-    manifest = decode_json(data, dict[str, Any])
-    try:
-        _refuse_newer("it", manifest["schema_version"], SCHEMA_VERSION)
-        for file in manifest["files"]:
-            _refuse_newer(file["key"], file["schema_version"], HISTORY_SCHEMA_VERSION)
-            file.setdefault("url", file_reference(file["key"]))  # version 0.1.0 wrote none
-    except (AttributeError, KeyError, TypeError) as error:
-        raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from error
-    decoded = msgspec.convert(manifest, HistoryManifest)
+    if refuse_other_format(HISTORY_MANIFEST_KEY, data, older=older):
+        decoded = _of_earlier_format(decode_json(data, dict[str, Any]))
+    else:
+        decoded = decode_json(data, HistoryManifest)
     ascending = sorted(decoded.files, key=lambda file: file.first_ledger)
     for file in ascending:
         if file_ledgers(file.key) != (file.first_ledger, file.last_ledger):
@@ -71,26 +68,37 @@ def decode_history_manifest(data: bytes) -> HistoryManifest:
     return decoded
 
 
-def _refuse_newer(what: str, version: int, known: int) -> None:
-    if version > known:
-        raise msgspec.DecodeError(f"{what} is of schema version {version}, and this exporter knows {known} at the most")
+def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
+    """A manifest with the files of an earlier one, so that publishing over an earlier format loses no history.
+
+    What a backfill counted (`transitions`) is left out: the next backfill counts it again.
+    """
+    fields = HistoryFile.__struct_fields__
+    files = [
+        {name: file[name] for name in fields if name in file}
+        for file in msgspec.convert(manifest.get("files"), list[dict[str, Any]])
+    ]
+    return msgspec.convert(
+        {"format": FORMAT, "observed_ledger": manifest.get("observed_ledger"), "files": files}, HistoryManifest
+    )
 
 
-def read_history_manifest(store: Store) -> HistoryManifest | None:
-    """Read the manifest that stands in the store; None when there is none.
+def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManifest | None:
+    """Read the manifest of the history in the store; None when there is none. ``older``: also of an earlier format.
 
     Raises:
         StoreError: it is there but cannot be understood.
+        FormatError: it is of another format.
     """
     stored = store.get(HISTORY_MANIFEST_KEY)
     if stored is None:
         return None
     try:
-        return decode_history_manifest(stored.data)
+        return decode_history_manifest(stored.data, older=older)
     except msgspec.DecodeError as error:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
-            "restore it from a copy, or upgrade the exporter if a newer version wrote it"
+            "restore it from a copy"
         ) from error
 
 
@@ -122,27 +130,34 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
             )
     extended = sorted({file.key: file for file in (*files, entry)}.values(), key=lambda file: file.first_ledger)
     return HistoryManifest(
-        schema_version=SCHEMA_VERSION,
+        format=FORMAT,
         observed_ledger=max(file.last_ledger for file in extended),
         files=extended,
+        rollups=[] if previous is None else previous.rollups,
         transitions=[] if previous is None else previous.transitions,
     )
 
 
-def history_below(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest | None:
-    """A manifest without the files of ledgers above those of ``entry``, which replaces what the network never had.
+def history_below(previous: HistoryManifest | None, before: int, entry: HistoryFile) -> HistoryManifest | None:
+    """A manifest without the files of ledgers from ``before`` on, but for the run's own ``entry``.
 
     Raises:
         StoreError: a file has ledgers of both kinds.
+        SourceError: another file that is to go has the key of ``entry``.
     """
     if previous is None:
         return None
-    kept = [file for file in previous.files if file.last_ledger < entry.first_ledger or file == entry]
+    kept = [file for file in previous.files if file.last_ledger < before or file == entry]
     for file in previous.files:
-        if file.first_ledger < entry.first_ledger <= file.last_ledger:
+        if file.first_ledger < before <= file.last_ledger:
             raise StoreError(
                 f"{file.key} has ledgers {file.first_ledger} to {file.last_ledger}, below and above "
-                f"{entry.first_ledger}: a compaction joined them. Put its parts back into the manifest"
+                f"{before}: a compaction joined them. Put its parts back into the manifest"
+            )
+        if file.key == entry.key and file != entry:
+            raise SourceError(
+                f"the run is at ledger {entry.first_ledger}, which it is to replace, and {file.key} is written once; "
+                "run again when the endpoints have a later ledger"
             )
     if not kept:
         return None

@@ -22,7 +22,6 @@ from exporter.history.schema import (
     FILE_SCHEMA,
     FRAME_SCHEMA,
     HISTORY_COLUMNS,
-    HISTORY_SCHEMA_VERSION,
     PARQUET_DTYPES,
     ParquetType,
     column_names,
@@ -38,9 +37,14 @@ COLUMNS_TOGETHER = 24
 """So many columns are read back at a time: all of them would be as large as the frame."""
 
 REPEATED = (
-    "decimals", "oracle_price", "price_timestamp", "collateral_factor_bps", "liquidation_threshold_bps",
-    "liability_factor_bps", "max_utilization_bps",
-)  # fmt: skip
+    "decimals",
+    "oracle_price",
+    "price_timestamp",
+    "collateral_factor_bps",
+    "liquidation_threshold_bps",
+    "liability_factor_bps",
+    "max_utilization_bps",
+)
 """Numbers that many pools of a run share."""
 
 _NAMED_IN_MESSAGE = 3
@@ -115,7 +119,6 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
     check_representable(pools)
     metadata = {
         "table": "pools",
-        "schema_version": str(HISTORY_SCHEMA_VERSION),
         "network": network,
         "observed_ledger": str(observed_ledger),
         "ledger_close_time": str(ledger_close_time),
@@ -145,7 +148,6 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
         sha256=hashlib.sha256(data).hexdigest(),
         first_ledger=observed_ledger,
         last_ledger=observed_ledger,
-        schema_version=HISTORY_SCHEMA_VERSION,
     )
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), entry)
 

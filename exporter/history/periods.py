@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.history.buckets import BUCKETS, floored_mean
-from exporter.history.parts import Parts
+from exporter.history.frames import Frames
 from exporter.history.shelves import Place, Shelf
 from exporter.tree.documents import AssetPeriod
 
@@ -30,28 +30,26 @@ class Period:
     count: int
 
 
-PERIODS = (Period("24h", "1h", 24), Period("7d", "1h", 168), Period("30d", "6h", 120))
+PERIODS = (Period("24h", "1h", 24), Period("7d", "1h", 168), Period("30d", "1d", 30))
 """Ascending. The newest documents hold so many buckets and a quarter more, where pools are observed regularly."""
 
 
-def periods_of(parts: Parts, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
+def periods_of(frames: Frames, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
     """The periods of each pool, in the order of the frame.
 
     Args:
-        parts: the histories of pools.
+        frames: the histories of pools.
         close_time: the close time of the run's ledger.
         pools: what the run observed, with a market, a pool, and the four numbers; sorted by market and pool.
     """
     lengths = {period.bucket for period in PERIODS}
-    for part, rows in parts.split(pools.select("market", "pool", *_FIELDS)):
-        shelves = {bucket.name: part.shelf(bucket) for bucket in BUCKETS if rows.height and bucket.name in lengths}
-        found = [_numbers(shelves[period.bucket], period, close_time) for period in PERIODS if rows.height]
-        for market, pool, *own in rows.iter_rows():
-            now = own[0], own[1], own[2], own[3]
-            yield [
-                _period(period, numbers.get((market, pool)), now)
-                for period, numbers in zip(PERIODS, found, strict=True)
-            ]
+    shelves = {bucket.name: frames.shelf(bucket) for bucket in BUCKETS if bucket.name in lengths}
+    found = [_numbers(shelves[period.bucket], period, close_time) for period in PERIODS]
+    for market, pool, *own in pools.select("market", "pool", *_FIELDS).iter_rows():
+        now = own[0], own[1], own[2], own[3]
+        yield [
+            _period(period, numbers.get((market, pool)), now) for period, numbers in zip(PERIODS, found, strict=True)
+        ]
 
 
 _Four = tuple[int | None, int | None, int | None, int | None]

@@ -14,9 +14,6 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-HISTORY_SCHEMA_VERSION = 1
-"""Raised when a column is renamed, removed, or changes its type or meaning. New columns do not raise it."""
-
 
 class ParquetType(StrEnum):
     """The types in use, as docs/history.md writes them."""
@@ -132,12 +129,12 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _int("rate_modifier_decimals", "decimals of rate_modifier"),
     _decimal("backstop_credit", "interest set aside for the backstop, accrued, in token base units"),
     _text("wasm_hash", "SHA-256 of the market contract's code, 64 hex digits; null when unknown", nullable=True),
-    _flag("can_supply", "whether the contract's gates let anybody supply, whatever caps leave; null when unknown"),
+    _flag("can_supply", "whether the contract lets anybody supply, whatever caps leave; null when unknown"),
     _flag("can_withdraw", "the same for withdrawing"),
     _flag("can_borrow", "the same for borrowing"),
     _flag("can_repay", "the same for repaying"),
     _flag("can_liquidate", "the same for liquidating debt of this pool"),
-    _text("can_reason", "why one of the five is not known", nullable=True),
+    _text("can_reason", "why one of the five is not known, or closed without a price", nullable=True),
     _text("pool_status", "the pool's own status in the protocol's own words; null when it has none", nullable=True),
     _decimal(
         "available_to_withdraw",
@@ -152,6 +149,11 @@ HISTORY_COLUMNS: tuple[HistoryColumn, ...] = (
     _decimal(
         "available_to_supply",
         "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap",
+        nullable=True,
+    ),
+    _decimal(
+        "min_first_supply",
+        "least that an account's first supply must have, in token base units; null: any amount",
         nullable=True,
     ),
     _text(
@@ -222,6 +224,9 @@ FRAME_SCHEMA: dict[str, pl.DataType] = {column.name: FRAME_DTYPES[column.type] f
 
 FILE_SCHEMA: dict[str, pl.DataType] = {column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS}
 """The columns of a history file as Polars has them."""
+
+ORDER = ("market", "pool", "observed_ledger")
+"""How the rows of a file of several runs are sorted."""
 
 ARROW_SCHEMA = pa.schema([(column.name, ARROW_TYPES[column.type]) for column in HISTORY_COLUMNS])
 """The same as pyarrow has them."""

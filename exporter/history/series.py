@@ -1,6 +1,6 @@
 """The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
-Of what was observed, a series keeps what later runs still need, in parts (`exporter.history.parts`):
+Of what was observed, a series keeps what later runs still need (`exporter.history.frames`):
 
 - the observations of the week that is open, of which every open bucket is made (a median needs them all);
 - for each length of bucket, the closed ones that the newest documents hold, and the page before these
@@ -28,28 +28,26 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
+from exporter import FORMAT
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, LONGEST, SOURCES, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.damage import refuse_other_rows
+from exporter.history.frames import Frames
 from exporter.history.manifest import data_of
-from exporter.history.parts import Part, Parts, Scratch
 from exporter.history.schema import FRAME_SCHEMA
 from exporter.history.shelves import POOLS, TOTALS, Place
-from exporter.history.totals import Totals, places_of
+from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
-from exporter.tree.documents import EXPORTER_VERSION, SCHEMA_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
-"""What is kept names its parts here. No part of the API: its ending is none that is served. It may be removed."""
+"""What is kept. No part of the API: its ending is not served. It may be removed."""
 
-PARTS_KEY = "state/history-buckets-{side}-{number}.bin"
-"""The parts. There are two sides, written in turn, so that a run that dies while it writes leaves the other whole."""
-
-RENDERED_BY = f"{EXPORTER_VERSION} {SCHEMA_VERSION}"
+RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """What renders documents: another version renders all of them anew."""
 
-STATE_VERSION = 3
+STATE_VERSION = 5
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
 
 BATCH_ROWS = 100_000
@@ -71,13 +69,8 @@ class Series:
     through_time: int = 0
     row_count: int = 0
     settled: int = 0
-    side: int = 0
-    scratch: Scratch = field(default_factory=Scratch)
-    pools: Parts = field(init=False)
-    totals: Parts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pools, self.totals = (Parts([Part(form, self.scratch)]) for form in (POOLS, TOTALS))
+    pools: Frames = field(default_factory=lambda: Frames(POOLS))
+    totals: Frames = field(default_factory=lambda: Frames(TOTALS))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Take in later observations; gives the pages that are complete by now, oldest first.
@@ -89,30 +82,22 @@ class Series:
 
         Raises:
             CheckError: they are of a ledger or a time before those that went in already.
-            StoreError: the folder for temporary files is full.
         """
         self._check_later(observations, ledger, close_time)
-        for part, rows in self.pools.split(observations):
-            if rows.height:
-                part.observe(rows)
+        if observations.height:
+            self.pools.observe(observations)
         for bucket in BUCKETS:
             begin, end = bucket.start(self.through_time), bucket.start(close_time)
             if begin == end:
                 continue
-            totals = Totals()
-            for part in self.pools:
-                closed = part.observed(begin, end)
-                if closed.height:
-                    rows = aggregate(closed, bucket)
-                    totals.add(rows)
-                    yield from part.close(bucket, rows)
-            for part, rows in self.totals.split(totals.frame()):
-                if rows.height:
-                    yield from part.close(bucket, rows)
-        for part in self.pools:
-            part.forget(before=LONGEST.start(close_time))
-        self.pools.cut()
-        self.totals.cut()
+            closed = self.pools.observed(begin, end)
+            if not closed.height:
+                continue
+            rows = aggregate(closed, bucket)
+            yield from self.pools.close(bucket, rows, close_time)
+            if bucket in TOTALS.buckets:
+                yield from self.totals.close(bucket, totals_of(rows), close_time)
+        self.pools.forget(before=LONGEST.start(close_time))
         self.through_ledger, self.through_time = ledger, close_time
         self.row_count += observations.height
 
@@ -127,38 +112,43 @@ class Series:
 
         Of the lengths in ``standing``, which are `still_open`, only those of histories that began since.
         """
-        first = pl.col("observed_ledger").min()
+        begun = self.pools.get("begun")
+        yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), standing)
         places: dict[Place, int] = {}
-        for part in self.pools:
-            begun = part.get("begun")
-            for market, token, protocol, ledger in (
-                begun.group_by("market", "token_address", "protocol").agg(first).iter_rows()
-            ):
-                for place in places_of(market, token, protocol):
-                    places[place] = min(ledger, places.get(place, ledger))
-            yield from self._heads(part, begun.select("market", "pool", "observed_ledger"), standing)
+        for market, _, token, protocol, ledger in begun.iter_rows():
+            for place in places_of(market, token, protocol):
+                places[place] = min(ledger, places.get(place, ledger))
         schema = {"scope": pl.String(), "id": pl.String(), "observed_ledger": pl.Int64()}
         frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
-        for part, begun in self.totals.split(frame):
-            yield from self._heads(part, begun, standing)
+        yield from self._heads(self.totals, frame, standing)
 
-    def _heads(self, part: Part, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
+    def _heads(self, frames: Frames, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)
-        shelves = {bucket.name: part.shelf(bucket) for bucket in BUCKETS if bucket.name not in standing or new.height}
-        rendered = [shelf.heads_of(new) if name in standing else shelf.heads(begun) for name, shelf in shelves.items()]
+        wanted = [bucket for bucket in frames.form.buckets if bucket.name not in standing or new.height]
+        rendered = [
+            frames.shelf(bucket).heads_of(new)
+            if bucket.name in standing
+            else frames.shelf(bucket).heads(begun, self.through_time)
+            for bucket in wanted
+        ]
         # All lengths of a place together: its documents share a folder, which a store then opens once.
         for files in zip_longest(*rendered):
             yield from (file for file in files if file is not None)
 
+    def priced_since(self, time: int) -> set[Place]:
+        """The pools that had a price at an observation since a time, or in the hour that it is in."""
+        start, found = HOUR.start(time), set[Place]()
+        closed = self.pools.shelf(HOUR).closed.filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
+        newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
+        for frame in (closed, newest):
+            found.update(frame.select("market", "pool").unique().iter_rows())
+        return found
+
     @property
     def first_seen(self) -> dict[str, int]:
         """The lowest ledger of each token."""
-        seen: dict[str, int] = {}
-        for part in self.pools:
-            tokens = part.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
-            for token, ledger in tokens.iter_rows():
-                seen[token] = min(ledger, seen.get(token, ledger))
-        return seen
+        tokens = self.pools.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
+        return dict(tokens.iter_rows())
 
     def _check_later(self, observations: pl.DataFrame, ledger: int, close_time: int) -> None:
         first = observations.select(pl.col("observed_ledger").min(), pl.col("ledger_close_time").min()).row(0)
@@ -172,30 +162,22 @@ class Series:
 
 
 class _State(msgspec.Struct, frozen=True):
-    """What is kept of a series beside its parts, of which it has the digests."""
+    """A series as it is kept."""
 
     version: int
     through_ledger: int
     through_time: int
     row_count: int
     rendered_by: str
-    side: int
-    pools: list[str]
-    totals: list[str]
-
-
-class _KeptPart(msgspec.Struct, frozen=True):
-    """A part as it is kept: its first place, and its frames as Parquet, each with its rows."""
-
-    first: Place
-    frames: dict[str, tuple[bytes, int]]
+    pools: dict[str, bytes]
+    totals: dict[str, bytes]
 
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
     """Load the series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise.
 
     Raises:
-        StoreError: the store cannot be read, or the folder for temporary files is full.
+        StoreError: the store cannot be read.
     """
     state = _decode(store.get(STATE_KEY), _State)
     if state is None or state.version != STATE_VERSION or state.through_ledger >= before:
@@ -206,28 +188,11 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
         and covered[-1].last_ledger == state.through_ledger
         and sum(file.rows for file in covered) == state.row_count
     )
+    if not fits:
+        return Series()
     settled = state.through_ledger if state.rendered_by == RENDERED_BY else 0
-    series = Series(state.through_ledger, state.through_time, state.row_count, settled, state.side)
-    return series if fits and _restore(store, state, series) else Series()
-
-
-def _restore(store: Store, state: _State, series: Series) -> bool:
-    """Fill the parts of a series; False when one is not there as it was kept."""
-    number = 0
-    for parts, digests in ((series.pools, state.pools), (series.totals, state.totals)):
-        found = []
-        for digest in digests:
-            stored = store.get(PARTS_KEY.format(side="ab"[state.side], number=number))
-            kept = _decode(stored, _KeptPart)
-            if stored is None or kept is None or stored.data[:32].hex() != digest:
-                return False
-            part = Part(parts.parts[0].form, series.scratch, kept.first)
-            for name, (data, rows) in kept.frames.items():
-                part.put_bytes(name, data, rows)
-            found.append(part)
-            number += 1
-        parts.parts = found
-    return True
+    frames = Frames(POOLS, state.pools), Frames(TOTALS, state.totals)
+    return Series(state.through_ledger, state.through_time, state.row_count, settled, *frames)
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
@@ -264,25 +229,20 @@ def save_series(store: Store, series: Series) -> int:
     """Keep a series for the next run; gives its size in bytes.
 
     Raises:
-        StoreError: the store refused it, or the folder for temporary files cannot be read.
+        StoreError: the store refused it.
     """
-    side = 1 - series.side
-    digests: list[str] = []
-    size = 0
-    for part in (*series.pools, *series.totals):
-        frames = {name: (series.scratch.get(number), rows) for name, (number, rows) in sorted(part.frames.items())}
-        data = _encode(_KeptPart(part.first, frames))
-        store.put(PARTS_KEY.format(side="ab"[side], number=len(digests)), data)
-        digests.append(data[:32].hex())
-        size += len(data)
-    pools = len(series.pools.parts)
     state = _State(
-        STATE_VERSION, series.through_ledger, series.through_time, series.row_count, RENDERED_BY, side, digests[:pools],
-        digests[pools:],
-    )  # fmt: skip
-    store.put(STATE_KEY, _encode(state))
-    series.side = side
-    return size
+        STATE_VERSION,
+        series.through_ledger,
+        series.through_time,
+        series.row_count,
+        RENDERED_BY,
+        series.pools.packed,
+        series.totals.packed,
+    )
+    data = _encode(state)
+    store.put(STATE_KEY, data)
+    return len(data)
 
 
 def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:

@@ -1,10 +1,12 @@
 """The closed buckets of one length: the newest document of each history, and the pages before it, which never change.
 
-A page covers a span of `exporter.history.buckets.PAGE_BUCKETS` lengths. The newest document of a history has the newest
+A page covers a span of `Bucket.page_buckets` lengths. The newest document of a history has the newest
 span that has any bucket, and of the spans before it that have any as many as `Bucket.pages` says. So it is never nearly
-empty, and follows from the buckets of its own history alone: no clock is in it, and it is other bytes only when one of
-them closed. A span that leaves it is complete and becomes a page, named by its content, so that the page is the same
-whenever and in however many steps it is made.
+empty, and changes only when a bucket of its length closes. A span that leaves it is complete and becomes a page, named
+by its content, so that the page is the same whenever and in however many steps it is made.
+
+Pages of a length with `Bucket.kept` are published for that long. The newest document leads to the page before it if
+that is still published, and a page to the one before it if that was when its own span began.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import Any
 
 import polars as pl
 
-from exporter.history.buckets import BUCKETS_FRAME, Bucket
+from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, Bucket
 from exporter.history.totals import TOTALS_FRAME
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
-from exporter.tree.families import BUCKET_PAGE, TOTALS_PAGE, Family
+from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
@@ -30,8 +32,9 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind of history: the frame of its buckets, whose first two columns are the place, and what they become."""
+    """A kind of history: its lengths, the frame of its buckets, which begins with the place, and the models."""
 
+    buckets: tuple[Bucket, ...]
     frame: Mapping[str, pl.DataType]
     bucket: type[HistoryBucket] | type[TotalsBucket]
     document: type[AssetHistory] | type[TotalsHistory]
@@ -43,24 +46,25 @@ class Form:
         return market, pool
 
 
-POOLS = Form(BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
-TOTALS = Form(TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
+POOLS = Form(BUCKETS, BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
+TOTALS = Form((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
 @dataclass(slots=True)
 class Shelf:
     """Histories of one form in buckets of one length.
 
-    ``closed`` has the buckets of the newest documents, sorted, ``cursors`` the page before each, by place.
+    ``closed`` has the buckets of the newest documents, sorted, ``cursors`` the page before each and when its span ended
+    (unix seconds), by place.
     """
 
     form: Form
     bucket: Bucket
     closed: pl.DataFrame
-    cursors: dict[Place, str]
+    cursors: dict[Place, tuple[str, int]]
 
-    def add(self, rows: pl.DataFrame) -> Iterator[RenderedFile]:
-        """Take in buckets that closed, all later than those that are there; gives the pages that are complete now."""
+    def add(self, rows: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
+        """Take in buckets that closed by a time, later than those that are there; gives the pages complete by then."""
         keys = self.form.keys
         rows = pl.concat([self.closed, rows.select(self.form.frame.keys())])
         rows = rows.with_columns(self.bucket.page_starts(pl.col("start")).alias("page"))
@@ -69,32 +73,39 @@ class Shelf:
         if older.height:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
             for place, pages in groupby(self._wire(leaving.sort(*keys, "start")), key=itemgetter(0, 1)):
-                for _, page in groupby(pages, key=itemgetter(2)):
+                for begin, page in groupby(pages, key=itemgetter(2)):
                     buckets = [self.form.bucket(*row[3:]) for row in page]
-                    document = self._document(place, buckets[-1].last_ledger, buckets)
+                    document = self._document(place, buckets[-1].last_ledger, buckets, begin)
                     data = encode(document)
-                    self.cursors[place] = page_token(data)
-                    yield RenderedFile(
-                        self.form.page.key(cursor=self.cursors[place]), data, FileKind.PAGE, document=document
-                    )
+                    cursor = ("" if self.bucket.kept is None else RECENT) + page_token(data)
+                    end = begin + self.bucket.seconds * self.bucket.page_buckets
+                    self.cursors[place] = cursor, end
+                    if self._published(end, time):
+                        yield RenderedFile(self.form.page.key(cursor=cursor), data, FileKind.PAGE, document=document)
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.closed = rows.drop("page").sort(*keys, "start")
 
-    def heads(self, begun: pl.DataFrame) -> Iterator[RenderedFile]:
-        """Render the newest document of each place, also of those in ``begun``, with a first ledger, that have none."""
+    def heads(self, begun: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
+        """Render the newest document of each place as of a time, also of those in ``begun``, with a first ledger."""
         rows = self.closed.with_columns(pl.lit(0).alias("page"))
         for place, group in groupby(self._wire(rows), key=itemgetter(0, 1)):
             buckets = [self.form.bucket(*row[3:]) for row in group]
-            yield file_of(self._document(place, buckets[-1].last_ledger, buckets))
+            yield file_of(self._document(place, buckets[-1].last_ledger, buckets, time))
         yield from self.heads_of(begun.join(self.closed, on=self.form.keys, how="anti"))
 
     def heads_of(self, begun: pl.DataFrame) -> Iterator[RenderedFile]:
         """Render the newest document of places that have a first ledger and no closed bucket."""
         for one, other, ledger in begun.iter_rows():
-            yield file_of(self._document((one, other), ledger, []))
+            yield file_of(self.form.document(one, other, self.bucket.name, ledger, [], None))
 
-    def _document(self, place: Place, ledger: int, buckets: list[Any]) -> AssetHistory | TotalsHistory:
-        return self.form.document(*place, self.bucket.name, ledger, buckets, self.cursors.get(place))
+    def _document(self, place: Place, ledger: int, buckets: list[Any], time: int) -> AssetHistory | TotalsHistory:
+        cursor, end = self.cursors.get(place, (None, 0))
+        shown = cursor if self._published(end, time) else None
+        return self.form.document(*place, self.bucket.name, ledger, buckets, shown)
+
+    def _published(self, end: int, time: int) -> bool:
+        """Whether a page whose span ended then is published at a time, which counts as that its bucket began at."""
+        return self.bucket.kept is None or end > self.bucket.start(time) - self.bucket.kept
 
     def _wire(self, rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
         """Place and page of each row, with the fields of its bucket."""

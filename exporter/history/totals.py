@@ -36,9 +36,19 @@ NETWORK = "network"
 """The scope of everything, and its only id."""
 
 _COLUMNS = (
-    "start", "market", "token_address", "protocol", "supply_apy_bps", "borrow_apy_bps", "supplied_usd_cents",
-    "borrowed_usd_cents", "tvl_usd_cents", "active", "first_ledger", "last_ledger",
-)  # fmt: skip
+    "start",
+    "market",
+    "token_address",
+    "protocol",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "tvl_usd_cents",
+    "active",
+    "first_ledger",
+    "last_ledger",
+)
 
 
 def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], ...]:

@@ -23,7 +23,7 @@ from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.stored_source import StoredSource
 from exporter.protocols.base import Candidate, Origin, with_contract
 
@@ -36,6 +36,9 @@ COMPRESSION = 6
 MAX_BYTES = 1 << 30
 """More is refused when it is unpacked."""
 
+MAX_LINE_BYTES = 1 << 25
+"""A longer line is refused."""
+
 _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
@@ -46,7 +49,7 @@ class _Line(Struct, array_like=True, frozen=True):
 class _Ledger(_Line, tag="ledger", frozen=True):
     passphrase: str
     ledger: _U32
-    close_time: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    close_time: Annotated[int, Meta(ge=1, le=LATEST_CLOSE_TIME)]
 
 
 class _Looked(_Line, tag="looked", frozen=True):
@@ -176,14 +179,15 @@ class Evidence:
     def decode(cls, content: bytes, name: str) -> Evidence:
         """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
         try:
-            return cls._decode(unpacked(content))
+            return cls._decode(_lines_of(content))
         except (DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SnapshotFileError(f"evidence {name}: {error}") from None
 
     @classmethod
-    def _decode(cls, content: bytes) -> Evidence:
+    def _decode(cls, content: Iterator[bytes]) -> Evidence:
         decoder = msgspec.json.Decoder(_Ledger | _Looked | _Candidate | _Contract | _Notice | _Entry | _Absent | _Call)
-        first, looked, *lines = map(decoder.decode, content.splitlines() or [b""])
+        lines = map(decoder.decode, content)
+        first, looked = next(lines, None), next(lines, None)
         if not isinstance(first, _Ledger) or not isinstance(looked, _Looked):
             raise DecodeError("it must begin with the ledger that it is of, and with where was looked")
         entries: dict[bytes, RawEntry | None] = {}
@@ -216,21 +220,34 @@ class Evidence:
                 case _:
                     raise DecodeError("it is of more than one ledger")
         return cls(
-            first.passphrase, first.ledger, first.close_time, entries, calls, candidates, contracts, notices,
-            looked.whole, looked.listed, looked.stored,
-        )  # fmt: skip
+            first.passphrase,
+            first.ledger,
+            first.close_time,
+            entries,
+            calls,
+            candidates,
+            contracts,
+            notices,
+            looked.whole,
+            looked.listed,
+            looked.stored,
+        )
 
 
-def unpacked(content: bytes) -> bytes:
-    """What gzip holds. Raises `DecodeError` where it is damaged, or more than `MAX_BYTES`."""
+def _lines_of(content: bytes) -> Iterator[bytes]:
+    """The lines that gzip holds, one at a time. Raises `DecodeError` where it is damaged, or more than `MAX_BYTES`."""
+    left = MAX_BYTES
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            data = file.read(MAX_BYTES + 1)
+            while line := file.readline(min(MAX_LINE_BYTES, left) + 1):
+                left -= len(line)
+                if left < 0 or len(line) > MAX_LINE_BYTES:
+                    raise DecodeError(
+                        f"it has more than {MAX_BYTES:,} bytes, or {MAX_LINE_BYTES:,} in a line, when it is unpacked"
+                    )
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         raise DecodeError(f"it is damaged: {error}") from None
-    if len(data) > MAX_BYTES:
-        raise DecodeError(f"it has more than {MAX_BYTES:,} bytes when it is unpacked")
-    return data
 
 
 def _once(known: dict[Any, Any], key: object, value: object) -> None:

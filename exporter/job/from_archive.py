@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from exporter.config import Settings
-from exporter.deployments.networks import network_id
+from exporter.deployments.networks import network_id, network_of
 from exporter.errors import ConfigError, NetworkMismatchError, counted
+from exporter.job.sources import OnRequest, OpenSource, ignore_requests
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.past.archive.archive_files import checkpoint_of
-from exporter.past.archive.archive_places import Archives, forget_other_buckets
+from exporter.past.archive.archive_places import Archives, Deadline, forget_other_buckets
 from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
@@ -36,6 +37,26 @@ class FromArchive:
     checkpoint: int | None = None
     trust: Path | None = None
     kept: Path = Path(KEPT_BUCKETS)
+    live: ClassVar[bool] = False
+
+    def check(self, settings: Settings) -> None:
+        pass
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
+        """See `exporter.job.sources.Source`."""
+        with open_archive_state(settings, self) as state:
+            network = replace(network_of(settings.passphrase), router=None)  # nothing is run
+            yield OpenSource(
+                state.source,
+                network,
+                state.instances,
+                state.source.label,
+                state,
+                stored=True,
+                proof=state.proof,
+                notices=state.notices,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +104,8 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
         ConfigError: an address is none of an archive, or nobody is known to trust.
     """
     trust = trust_of(settings.passphrase, given.trust)
-    archives = Archives.open(given.uris, given.kept)
+    deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")
+    archives = Archives.open(given.uris, given.kept, deadline)
     ledger = given.checkpoint
     if ledger is not None and ledger != checkpoint_of(ledger):
         raise ConfigError(f"--checkpoint: {ledger} is none; the next one is {checkpoint_of(ledger)} (63, 127, …)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from exporter.config import Settings
@@ -19,9 +18,10 @@ from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.both_ways import BothWays, RecordingView, both_ways
 from exporter.job.known_markets_file import load_memory
-from exporter.job.reading import OpenSource, open_source, read_protocols, reading_deadline, view_limits
-from exporter.ledger.observation import CallResult
-from exporter.ledger.view import UNCERTIFIED, LedgerView, read_at_one_ledger
+from exporter.job.reading import read_protocols, reading_deadline, view_limits
+from exporter.job.sources import OpenSource, Source
+from exporter.ledger.observation import UNCERTIFIED, CallResult
+from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Compared, NoView, ProtocolReading, Row, ViewCall
 from exporter.protocols.compute import compute
@@ -89,9 +89,9 @@ class _Read:
     both: BothWays
 
 
-async def ask_chain(settings: Settings, snapshot: Path | None) -> ChainCheck:
+async def ask_chain(settings: Settings, source: Source) -> ChainCheck:
     """`check_chain` for the markets that a run into the configured output would find; nothing is written there."""
-    async with open_source(settings, snapshot) as opened:
+    async with source.open(settings) as opened:
         memory, notices = None, []
         if settings.discovery.enabled:
             uri = settings.output.uri

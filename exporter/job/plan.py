@@ -36,7 +36,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
 
     network = network_of(settings.passphrase)
-    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
+    store = open_store(settings.output.uri)
     memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
     found = candidates(settings, network, PROTOCOLS, found=() if memory is None else memory.candidates())
     yield "reads"
@@ -64,7 +64,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     requests = counted(-(-keys // MAX_KEYS_PER_REQUEST), "request")
     yield f"  first wave: at least {counted(keys, 'ledger key')}, {requests}"
 
-    published = read_published(store)
+    published = read_published(store, older=True)
     yield f"writes to {store.uri}"
     if published is None:
         yield "  nothing is published there yet"

@@ -6,25 +6,28 @@ any run: the files are added, then `v1/proofs.json` is replaced.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
+from time import sleep
 
 import msgspec
 import polars as pl
 
 from exporter.console import Console
-from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError
-from exporter.job.evidence import unpacked
-from exporter.past.archive.archive_places import Archives
+from exporter.errors import ArchiveError, CheckError, LostRaceError, RefutedError, StoreError
+from exporter.job.unproven import Reason, Unproven
+from exporter.ledger.codec import strkey
+from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
 from exporter.past.archive.stellar_proof import (
-    LEVELS,
+    REASONS,
+    Claims,
     Proven,
     RefusedError,
     Trust,
@@ -32,7 +35,7 @@ from exporter.past.archive.stellar_proof import (
     check_proof,
     read_claims,
 )
-from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
+from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of, verifier_file
 from exporter.publishing.standing import RUNS_PREFIX, manifest_keys, read_current_listing, read_listing, read_published
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
@@ -44,8 +47,11 @@ from exporter.tree.run_listing import listed_files
 MAX_RUNS = 100
 """So many of the newest runs are looked at."""
 
-NEWEST_LEVELS = 3
-"""Entries that were changed within some 1,000 ledgers stand in these levels of the buckets, a few megabytes."""
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
+"""So a run that publishes at the same time is waited for a minute."""
+
+_DATA_OF_CONTRACT = b"\0\0\0\6\0\0\0\1"
+"""How the LedgerKey of a contract's data begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +61,31 @@ class Outcome:
     proven: Proven
     entries: int
     confirmed: int
-    changed_since: int
-    not_looked_up: int
-    calls: int
+    unproven: Unproven
 
 
 @dataclass(frozen=True, slots=True)
 class ProveResult:
-    """The proofs that were added; and of the other runs, by id, why none could be."""
+    """The proofs that were added, with what they leave unproven; and of the other runs, by id, why none could be."""
 
     added: list[Proof]
     waiting: dict[str, str]
+    unproven: Unproven
 
 
 def prove(
-    store: Store, archives: Sequence[str], trust: Path | None, console: Console, *, full: bool = False,
+    store: Store,
+    archives: Sequence[str],
+    trust: Path | None,
+    console: Console,
+    *,
+    full: bool = False,
+    deadline: float = 300.0,
     now: Clock = utc_now,
-) -> ProveResult:  # fmt: skip
+) -> ProveResult:
     """Prove each published run that has evidence and no proof yet, and add what readers need to check it.
+
+    Everything is downloaded and checked before the output is locked, so that a run can publish meanwhile.
 
     Args:
         store: the tree.
@@ -80,11 +93,13 @@ def prove(
         trust: a file with the organisations to trust; None for those that are known for the network.
         console: is told what happens.
         full: look every entry up in all buckets, also where the run's ledger is no checkpoint.
+        deadline: the seconds that reading the archives may take.
         now: the wall clock.
 
     Raises:
         RefutedError: the evidence of a run is not the network's state. What could be proven before was published.
-        ArchiveError: no archive can be read.
+        ArchiveError: no archive can be read, or not in time. What could be proven before was published.
+        LostRaceError: another process went on publishing while the proofs were to be added.
         CheckError, StoreError, ConfigError: there is no tree, or nobody to trust.
     """
     published = read_published(store)
@@ -95,59 +110,102 @@ def prove(
     read_current_listing(store, published.pointer)  # raises for a tree that is damaged
     runs = {key[len(RUNS_PREFIX) : -len(".json")]: key for key in manifest_keys(store)}
     known = {proof.run_id for proof in _known(store)}
-    added, waiting = list[tuple[Proof, bytes]](), dict[str, str]()
+    added, waiting, unproven = list[tuple[Proof, bytes]](), dict[str, str](), Unproven()
     refuted: RefutedError | None = None
-    with tempfile.TemporaryDirectory() as folder, store.exclusive():
-        opened = Archives.open(archives or trusted.archives, Path(folder))
+    failed: ArchiveError | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        opened = Archives.open(archives or trusted.archives, Path(folder), Deadline(deadline, "--deadline"))
         for run_id in sorted(runs, key=lambda run_id: -_ledger(run_id))[:MAX_RUNS]:
             evidence = None if run_id in known else _evidence_of(store, runs[run_id])
-            if evidence is None:
+            stored = None if evidence is None else store.get(evidence.key)
+            if evidence is None or (stored is None and store.get(runs[run_id]) is None):  # swept since
                 continue
-            stored = store.get(evidence.key)
             if stored is None or hashlib.sha256(stored.data).hexdigest() != evidence.sha256:
                 raise StoreError(f"{evidence.key} is missing or damaged, though run {run_id} has it")
             try:
                 content = make_proof(opened, _ledger(run_id), trusted)[1]
-                outcome = hold_against(content, stored.data, trusted, opened, LEVELS if full else NEWEST_LEVELS)
+                outcome = hold_against(content, stored.data, trusted, opened, full=full)
             except NotProvableError as error:
                 waiting[run_id] = str(error)
+                unproven.add(Reason.WAITING, [run_id])
+            except ArchiveError as error:
+                failed = error  # as it will of the other runs
+                break
             except RefutedError as error:
                 refuted = refuted or RefutedError(f"run {run_id}: {error}")
                 console.warning(f"run {run_id}: {error}")
             else:
                 added.append((_proof(run_id, evidence.key, content, outcome, trusted, now), content))
-        if added:
-            _add(store, network, trust, added)
-    if refuted is not None:
-        raise refuted
-    return ProveResult([proof for proof, _ in added], waiting)
+                unproven.update(outcome.unproven)
+    proofs = _add_when_free(store, network, trust, added) if added else []
+    if problem := refuted or failed:
+        raise problem
+    return ProveResult(proofs, waiting, unproven)
+
+
+def _add_when_free(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
+    """Add the proofs of those runs that are still there. A run that publishes meanwhile is waited for, within bounds.
+
+    Raises `LostRaceError` where it does not end.
+    """
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            with store.exclusive():
+                present = [(proof, content) for proof, content in added if store.get(RUN.key(run_id=proof.run_id))]
+                if present:
+                    _add(store, network, trust, present)
+                return [proof for proof, _ in present]
+        except LostRaceError:
+            if not left:
+                raise
+            sleep(LOCK_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
 
 
 def add_proof(
-    store: Store, network: str, trust: Path | None, run_id: str, evidence_key: str, entries: int, content: bytes,
+    store: Store,
+    network: str,
+    trust: Path | None,
+    run_id: str,
+    evidence_key: str,
+    entries: int,
+    content: bytes,
     now: Clock,
-) -> None:  # fmt: skip
+) -> None:
     """Add the proof file of the checkpoint that a run was read from: all its entries came out of proven buckets."""
     trusted = trust_of(network, trust)
-    outcome = Outcome(check_proof(content, trusted), entries, entries, 0, 0, 0)
-    with store.exclusive():
-        _add(store, network, trust, [(_proof(run_id, evidence_key, content, outcome, trusted, now), content)])
+    outcome = Outcome(check_proof(content, trusted), entries, entries, Unproven())
+    _add_when_free(store, network, trust, [(_proof(run_id, evidence_key, content, outcome, trusted, now), content)])
 
 
 def _proof(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, trust: Trust, now: Clock) -> Proof:
-    digest = hashlib.sha256(content).hexdigest()
+    digest, counts = hashlib.sha256(content).hexdigest(), outcome.unproven.counts
     return Proof(
-        run_id, _ledger(run_id), evidence_key, outcome.proven.ledger, PROOF.key(sha256=digest), digest, outcome.entries,
-        outcome.confirmed, outcome.changed_since, outcome.not_looked_up, outcome.calls,
-        signed_by(outcome.proven, trust), len(trust.organisations), trust.needed, timestamp(int(now().timestamp())),
-    )  # fmt: skip
+        run_id,
+        _ledger(run_id),
+        evidence_key,
+        outcome.proven.ledger,
+        PROOF.key(sha256=digest),
+        digest,
+        outcome.entries,
+        outcome.confirmed,
+        counts.get(Reason.CHANGED, 0),
+        counts.get(Reason.NOT_LOOKED_UP, 0),
+        counts.get(Reason.SHORT_LIVED, 0),
+        counts.get(Reason.ABSENT, 0),
+        counts.get(Reason.CALLS, 0),
+        signed_by(outcome.proven, trust),
+        len(trust.organisations),
+        trust.needed,
+        timestamp(int(now().timestamp())),
+    )
 
 
 def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
     """First the files, then the list that names them."""
     for proof, content in added:
         store.put_new(proof.proof_key, content)
-    store.put(VERIFIER.template, files("exporter.past.archive").joinpath("stellar_proof.py").read_bytes())
+    store.put(VERIFIER.template, verifier_file())
     store.put(TRUST.template, trust_file(network, trust)[0])
     names = {proof.run_id for proof, _ in added}
     kept = [proof for proof in _known(store) if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))]
@@ -156,26 +214,51 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
     store.put(PROOFS.template, render_document(document).data)
 
 
-def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives, levels: int) -> Outcome:
+def claims_of(evidence: bytes) -> Claims:
+    """What evidence claims of the state, within the bounds of the verifier.
+
+    Raises:
+        RefutedError: it is damaged, or claims what cannot be; the message names it.
+        NotProvableError: it is larger than what the verifier takes.
+    """
+    try:
+        return read_claims(evidence)
+    except RefusedError as error:
+        raise RefutedError(str(error)) from None
+    except OSError as error:
+        raise NotProvableError(str(error)) from None
+
+
+def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives, *, full: bool) -> Outcome:
     """Hold evidence against the checkpoint that a proof file is of; at the run's own ledger in all buckets.
 
     Raises:
         RefutedError: the proof does not hold, or the evidence is not the state; the message names what is not so.
+        NotProvableError: the evidence is larger than what the verifier takes.
         ArchiveError: no archive gave the buckets.
     """
+    claims = claims_of(evidence)
     try:
         proven = check_proof(proof, trust)
-        claims = read_claims(unpacked(evidence))
-        found = check_entries(
-            claims, proven, [partial(_bucket, archive) for archive in archives.each],
-            LEVELS if claims.ledger == proven.ledger else levels,
-        )  # fmt: skip
-    except (RefusedError, DecodeError) as error:
+        newest = not full and claims.ledger != proven.ledger
+        found = check_entries(claims, proven, [partial(_bucket, archive) for archive in archives.each], newest)
+    except RefusedError as error:
         raise RefutedError(str(error)) from None
     except OSError as error:
         raise ArchiveError(str(error)) from None
-    confirmed, changed_since, not_looked_up = map(len, found)
-    return Outcome(proven, len(claims.entries), confirmed, changed_since, not_looked_up, claims.calls)
+    unproven = Unproven()
+    unproven.add(Reason.CALLS, claims.calls)
+    for reason in REASONS:
+        unproven.add(Reason(reason), map(_entry_name, found[reason]))
+    if not claims.entries:
+        unproven.add(Reason.NO_ENTRIES, [f"that of ledger {claims.ledger}"])
+    return Outcome(proven, len(claims.entries), len(found["confirmed"]), unproven)
+
+
+def _entry_name(key: bytes) -> str:
+    """An entry for people: its contract, and its key as the evidence spells it."""
+    spelled = base64.b64encode(key).decode()
+    return f"{strkey.encode_contract(key[8:40])} {spelled}" if key[:8] == _DATA_OF_CONTRACT else spelled
 
 
 def _bucket(archive: HistoryArchive, digest: bytes) -> Iterator[bytes]:

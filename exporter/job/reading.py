@@ -1,30 +1,25 @@
-"""Reading every market at one ledger: from Stellar RPC endpoints, a ledger snapshot file, or a run's evidence."""
+"""Reading every market at one ledger."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from exporter.config import Settings, load_settings
-from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
+from exporter.deployments.networks import network_id
 from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around, remembered
 from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import LearnedContract, Memory
-from exporter.errors import ConfigError, NetworkMismatchError, SourceError
-from exporter.job.evidence import MAGIC, Evidence, EvidenceSource, Tried
-from exporter.job.from_archive import FromArchive, open_archive_state
-from exporter.ledger.codec.scval import ContractInstance
+from exporter.errors import SourceError
+from exporter.job.evidence import Evidence, Tried
+from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger
 from exporter.ledger.router import Router
-from exporter.ledger.rpc.client import RpcSource
-from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
-from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
-from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
@@ -57,7 +52,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
         settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
 
     async def work() -> MarketsRead:
-        async with open_source(settings, None if is_url else Path(source)) as opened:
+        async with (RpcEndpoints() if is_url else StoredLedger(Path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return await read_markets(settings, opened, memory, router_for(settings, opened))
 
@@ -138,119 +133,21 @@ async def read_markets(
         if contract.source == LEARNED
     ]
     evidence = Evidence(
-        settings.passphrase, ledger, close_time, entries, calls,
-        [candidate for group in tried.candidates.values() for candidate in group], learned, notices,
-        whole=opened.whole, listed=bool(tried.listed), stored=opened.stored,
-    )  # fmt: skip
+        settings.passphrase,
+        ledger,
+        close_time,
+        entries,
+        calls,
+        [candidate for group in tried.candidates.values() for candidate in group],
+        learned,
+        notices,
+        whole=opened.whole,
+        listed=bool(tried.listed),
+        stored=opened.stored,
+    )
     return MarketsRead(
         reading.result, reading.certificate, close_time, notices, discovered, memory, evidence, opened.proof
     )
-
-
-@dataclass(slots=True)
-class OpenSource:
-    """An open source, the network it is of, and for a snapshot file the contracts in it.
-
-    ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
-    file, which has some contracts of its ledger only. ``stored`` says that calls are answered from entries, and nothing
-    is run. ``evidence`` is that of an earlier run, where it is the source; ``proof`` the content of the ledger's proof
-    file, where an archive is; ``notices`` are of the source.
-    """
-
-    source: LedgerSource
-    network: Network
-    instances: list[tuple[str, ContractInstance]]
-    label: str
-    facts: Any
-    whole: bool = True
-    stored: bool = False
-    evidence: Evidence | None = None
-    proof: bytes | None = None
-    notices: Sequence[str] = ()
-
-    def discovers(self, settings: Settings) -> bool:
-        """Whether to look for markets that nobody named; evidence has what its run found."""
-        return settings.discovery.enabled and self.evidence is None
-
-    def report(self) -> dict[str, Any]:
-        """What the source did, as plain values without any URL."""
-        return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
-
-
-@asynccontextmanager
-async def open_source(
-    settings: Settings, given: Path | FromArchive | None, on_request: Callable[[], None] = lambda: None
-) -> AsyncIterator[OpenSource]:
-    """Open the file or archive if one is given, else the configured endpoints; ``on_request`` is told of each request.
-
-    Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError` for another network's.
-    """
-    if isinstance(given, FromArchive):
-        with open_archive_state(settings, given) as state:
-            network = replace(network_of(settings.passphrase), router=None)  # nothing is run
-            yield OpenSource(
-                state.source, network, state.instances, state.source.label, state, stored=True, proof=state.proof,
-                notices=state.notices,
-            )  # fmt: skip
-        return
-    snapshot = given
-    if snapshot is not None:
-        content = read_snapshot_bytes(snapshot)
-        if content.startswith(MAGIC):
-            yield open_evidence(settings, Evidence.decode(content, snapshot.name))
-        else:
-            yield open_snapshot(settings, LedgerSnapshot.of(content, snapshot.name), snapshot.name)
-        return
-    check_rpc_urls(settings)
-    limits = RpcLimits(
-        max_in_flight=settings.network.max_in_flight,
-        requests_per_second=settings.network.requests_per_second,
-        request_timeout_s=settings.network.request_timeout_seconds,
-    )
-    async with RpcSource(
-        settings.network.rpc_urls, settings.passphrase, limits=limits, on_event=lambda _: on_request()
-    ) as source:
-        label = ", ".join(source.endpoints)
-        yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
-
-
-def check_rpc_urls(settings: Settings) -> None:
-    """Raise `ConfigError` unless RPC endpoints are named, each by a URL that can be one; asks none of them."""
-    if not settings.network.rpc_urls:
-        raise ConfigError(
-            "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
-            "configuration, or read a file with --snapshot"
-        )
-    parse_endpoints(settings.network.rpc_urls)
-
-
-def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
-    """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
-    _refuse_other_network(settings, snapshot.network_id, f"ledger snapshot file {name}")
-    instances = list(snapshot.contract_instances())
-    return OpenSource(
-        SnapshotSource(snapshot), network_of(settings.passphrase), instances, f"ledger snapshot file {name}", None,
-        whole=False, stored=True,
-    )  # fmt: skip
-
-
-def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
-    """Open what an earlier run left as its evidence. Raises `NetworkMismatchError` for another network's."""
-    _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
-    source = EvidenceSource(evidence)
-    return OpenSource(
-        source, network_of(settings.passphrase), [], source.label, None, whole=evidence.whole,
-        stored=evidence.stored, evidence=evidence,
-    )  # fmt: skip
-
-
-def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
-    if network != network_id(settings.passphrase):
-        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
-        raise NetworkMismatchError(
-            f"{what} is of network {known.get(network, f'with id {network}')}, but the run is configured for "
-            f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
-        )
 
 
 async def read_protocols(
@@ -316,9 +213,10 @@ def view_limits(settings: Settings) -> ViewLimits:
     """The bounds of the read transaction."""
     network = settings.network
     return ViewLimits(
-        max_rounds=network.max_rounds, max_seconds=network.read_deadline_seconds,
+        max_rounds=network.max_rounds,
+        max_seconds=network.read_deadline_seconds,
         spacing=CHECKPOINT_LEDGERS if network.prefer_checkpoint else 1,
-    )  # fmt: skip
+    )
 
 
 def router_for(settings: Settings, opened: OpenSource) -> Router | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic, process_time, time
 from typing import Any
 
+from exporter.console import Console
 from exporter.errors import ConfigError, without_keys
 from exporter.tree.documents import EXPORTER_VERSION
 
@@ -80,3 +81,26 @@ class RunReport:
         except (OSError, ValueError) as error:  # ValueError: a NUL
             problem = error.strerror if isinstance(error, OSError) else str(error)
             self.problem = f"output.report: cannot write {str(self._path)!r}: {problem}"
+
+
+class RunLog:
+    """What a run says: to people on the console, and to the report. A step and its facts go to both."""
+
+    def __init__(self, console: Console, report: RunReport) -> None:
+        self.console, self.report = console, report
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
+        with self.report.step(name) as reported, self.console.step(name, doing) as facts:
+            yield facts
+            reported.update(facts)
+
+    def add(self, **facts: Any) -> None:
+        """Put facts into the report alone."""
+        self.report.add(**facts)
+
+    def event(self, name: str, message: str, **facts: Any) -> None:
+        self.console.event(name, message, **facts)
+
+    def warning(self, message: str, **facts: Any) -> None:
+        self.console.warning(message, **facts)

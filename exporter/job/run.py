@@ -1,8 +1,8 @@
 """The job: read every market at one ledger, compute, record, render, publish, verify, remember, compact, sweep.
 
-`run` is what the command line, the demo and a library user call; `execute` has the steps in their order. What a step
-learns goes to the console and the run report. An error ends the run with its own exit code and leaves what was
-published before as it was, except where publishing itself says otherwise.
+`run` is what the command line, the demo and a library user call; `execute` has the steps in their order, `Job` what
+each does. What a step learns goes to the console and the run report. An error ends the run with its own exit code and
+leaves what was published before as it was, except where publishing itself says otherwise.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from msgspec import structs
+
+from exporter import FORMAT
 from exporter.check.checker import TreeChecker
 from exporter.check.walks import Listing, Run
 from exporter.check.whole import Looked
@@ -43,11 +46,14 @@ from exporter.history.periods import periods_of
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
 from exporter.job.known_markets_file import load_memory, save_memory
+from exporter.job.ledger_clock import check_ledger_clock
+from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof
-from exporter.job.reading import MarketsRead, check_rpc_urls, open_source, read_markets, router_for
-from exporter.job.report import RunReport
+from exporter.job.reading import MarketsRead, read_markets, router_for
+from exporter.job.report import RunLog, RunReport
+from exporter.job.sources import RpcEndpoints, Source, StoredLedger
 from exporter.ledger.view import Certificate
-from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
+from exporter.past.archive.archive_files import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import Compacted, compact_history
@@ -57,10 +63,11 @@ from exporter.publishing.standing import (
     LedgerNotNewerError,
     check_network,
     check_newer,
+    check_replaced,
+    closed_earlier,
     read_current_listing,
     read_intent,
     read_published,
-    refuse_not_newer,
 )
 from exporter.render.assets_pages import snapshots
 from exporter.render.changes import change_list, read_changes
@@ -70,7 +77,15 @@ from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
 from exporter.render.pool_lists import Means, flat_rows, render_pool_lists, render_token_list
-from exporter.render.run_documents import protocol_list, render_details, render_errors, render_overview, render_tree
+from exporter.render.run_documents import (
+    protocol_list,
+    render_details,
+    render_errors,
+    render_overview,
+    render_tree,
+    unpriced_bps,
+    unpriced_markets,
+)
 from exporter.render.site.pages import SiteFacts, render_site
 from exporter.render.yields import render_yields
 from exporter.stores import open_store
@@ -83,11 +98,9 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
 SHOWN_DISCOVERIES = 5
+SHOWN_UNPRICED = 5
 SHOWN_DAMAGE = 20
 """So many are named on the console; the report has all."""
-
-LEDGER_SECONDS = 6
-"""From one ledger to the next, about."""
 
 ROWS_TOGETHER = 1_000
 """So many rows of the pools frame are objects at a time."""
@@ -100,9 +113,9 @@ MAX_COMPACTED = 40
 class RunResult:
     """What became of a run that did not fail.
 
-    ``exit_code`` is 0, or 7 where something could not be read that ``allow_unread`` does not list. ``run_id`` is None
-    where there was nothing to do, because the ledger was published already. ``published`` says whether this run
-    published anything. ``report`` holds what the run report holds.
+    ``exit_code`` is 0, or 7 where something could not be read that ``allow_unread`` does not list, or too many prices
+    are missing. ``run_id`` is None where there was nothing to do, because the ledger was published already.
+    ``published`` says whether this run published anything. ``report`` holds what the run report holds.
     """
 
     exit_code: int
@@ -128,7 +141,7 @@ def run(
         snapshot: a ledger snapshot file, or the evidence of an earlier run, to read instead of the RPCs.
         archive: history archives to read instead, at a checkpoint that is proven first.
         dry_run: do everything but write, and refuse all that a run refuses.
-        replaced_ledger: publish although this ledger stands published: one that the network never had.
+        replaced_ledger: the ledger of a published run that is wrong: this run undoes it and every later one.
         console: is told what happens; nobody is unless it is given.
 
     The run report (``output.report``) is begun before and finished after, whatever happens.
@@ -138,12 +151,11 @@ def run(
     """
     console = console or Silence()
     report = RunReport(Path(settings.output.report), command="run")
+    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(Path(snapshot)))
     try:
-        result = execute(
-            settings, open_store(settings.output.uri, precompressed=settings.output.precompressed), console, report,
-            snapshot=None if snapshot is None else Path(snapshot), archive=archive, dry_run=dry_run,
-            replaced_ledger=replaced_ledger,
-        )  # fmt: skip
+        store = open_store(settings.output.uri)
+        log = RunLog(console, report)
+        result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         report.finish(result.exit_code)
     except ExporterError as error:
         report.finish(error.exit_code, str(error))
@@ -160,142 +172,289 @@ def run(
 def execute(
     settings: Settings,
     store: Store,
-    console: Console,
-    report: RunReport,
+    log: RunLog,
+    source: Source,
     *,
-    snapshot: Path | None = None,
-    archive: FromArchive | None = None,
     dry_run: bool = False,
     replaced_ledger: int | None = None,
     now: Clock = utc_now,
 ) -> RunResult:
     """Do all steps of a run into a store. Raises `ExporterError` where the run fails."""
-    report.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
-    given = archive if snapshot is None else snapshot
-    present = given is None and settings.passphrase != NETWORKS["local"].passphrase
-
-    @contextmanager
-    def step(name: str, doing: str) -> Iterator[dict[str, Any]]:
-        with report.step(name) as reported, console.step(name, doing) as facts:
-            yield facts
-            reported.update(facts)
-
-    with step("output", "trying the output"):
-        if given is None:
-            check_rpc_urls(settings)
-        try_output(store, settings.passphrase, replaced_ledger, write=not dry_run)
+    log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
+    with log.step("output", "trying the output"):
+        source.check(settings)
+        if try_output(store, settings.passphrase, replaced_ledger, write=not dry_run):
+            log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
         store = MemoryStore(store)  # what it reads is really there, what it writes is forgotten
-    with step("read", "reading the ledger") as facts:
-        read = asyncio.run(_read(settings, given, store, console, report))
-        certificate = read.certificate
-        facts.update(ledger=certificate.ledger, keys=certificate.keys)
-        facts.update(calls=certificate.calls, rounds=certificate.rounds)
-    keep_discoveries(read, store, console, report, rewind=replaced_ledger is not None)
+    job = Job(settings, store, log, source, replaced_ledger, now)
+    read, evidence = job.read()
+    ledger = read.certificate.ledger
+    job.keep_discoveries(read)
     try:
-        check_newer(store, certificate.ledger, read.close_time, replaced_ledger=replaced_ledger)
-        with step("compute", "computing") as facts:
-            content, entries = read.evidence.encode(), len(read.evidence.entries)
-            evidence = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
-            # The ledger as it was read is the largest thing in memory, and nothing below needs it.
-            read = replace(read, evidence=replace(read.evidence, entries={}, calls={}))
-            tables, proof = read.tables(), read.proof
-            del read
-            facts.update(evidence=len(content), markets=tables.markets.height, pools=tables.pools.height)
-            facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
-            surprises = tell_missing(settings, tables, console, report)
-        with step("record", "writing the history file") as facts:
-            part = render_history(
-                tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time,
-                network=settings.passphrase,
-            )  # fmt: skip
-            facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
-            damage = tell_damage(store, tables.ledger, console, report)
-            series = bring_up_to_date(store, tables.ledger, facts)
-        with step("publish", "rendering and publishing") as facts, without_collecting():
-            result, looked = publish(
-                settings, store, tables, part, series, evidence, replaced_ledger=replaced_ledger, now=now,
-                console=console,
-            )  # fmt: skip
-            report.add(checked=looked.as_dict())
-            total, summary = result.total, result.summary
-            facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
+        check_newer(store, ledger, read.close_time, replaced_ledger=replaced_ledger)
+        computed = job.compute(read, evidence)
+        recorded = job.record(computed)
+        summary = job.publish(computed, recorded)
     except LedgerNotNewerError as error:
         if not error.already_published:
             raise
-        report.add(nothing_to_do=True)
-        console.event("nothing_to_do", f"nothing to do: ledger {certificate.ledger} is published already")
-        return RunResult(EXIT_DONE, certificate.ledger, None, False, report.facts)
-    report.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
-    code = EXIT_UNREAD if surprises else EXIT_DONE
-    if dry_run:
-        return RunResult(code, tables.ledger, summary.run_id, False, report.facts)
+        return job.nothing_to_do(ledger)
+    log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
+    code = EXIT_UNREAD if computed.surprises or recorded.lost.too_many else EXIT_DONE
+    if not dry_run:
+        job.read_back(summary)
+        job.add_proof(summary, evidence, read.proof)
+        job.remember(recorded)
+        job.judge_history(recorded)
+        job.compact(computed.tables)
+        job.sweep(computed.tables)
+        if code == EXIT_UNREAD:
+            text = "published, but not everything could be read or priced; the status document names what"
+            log.warning(text, exit_code=code)
+    return RunResult(code, ledger, summary.run_id, not dry_run, log.report.facts)
 
-    with step("verify", "reading back") as facts:
-        facts.update(files=verify(store, summary))
-    if archive is not None and proof is not None:
-        with step("prove", "adding the proof of the checkpoint") as facts:
-            add_proof(store, settings.passphrase, archive.trust, summary.run_id, evidence.key, entries, proof, now)
-            facts.update(entries=entries)
-    with step("remember", "keeping what the next run needs of the history") as facts:
+
+class EvidenceFile(NamedTuple):
+    """The evidence of a run as it is published, and how many entries are in it."""
+
+    file: RenderedFile
+    entries: int
+
+
+class Computed(NamedTuple):
+    """The numbers of a run, its evidence, and as ``MARKET[/POOL]`` what could not be read and should have been."""
+
+    tables: Tables
+    evidence: RenderedFile
+    surprises: list[str]
+
+
+class Recorded(NamedTuple):
+    """A run's Parquet file, the histories up to the run before, damaged files of the history, and lost prices."""
+
+    part: HistoryPart
+    series: Series
+    damage: list[str]
+    lost: LostPrices
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all steps of a run share; `execute` has them in their order."""
+
+    settings: Settings
+    store: Store
+    log: RunLog
+    source: Source
+    replaced_ledger: int | None
+    now: Clock
+
+    @property
+    def judges_clocks(self) -> bool:
+        """Whether ledgers close about now by this machine's clock: not from files, nor on a local network."""
+        return self.source.live and self.settings.passphrase != NETWORKS["local"].passphrase
+
+    def read(self) -> tuple[MarketsRead, EvidenceFile]:
+        """Read every market at one ledger; what was read of the ledger itself is given as evidence only."""
+        with self.log.step("read", "reading the ledger") as facts:
+            read = asyncio.run(self._read())
+            certificate = read.certificate
+            facts.update(ledger=certificate.ledger, keys=certificate.keys)
+            facts.update(calls=certificate.calls, rounds=certificate.rounds)
+        tell_notices(read.notices, self.log)
+        if self.source.live:
+            slow = check_ledger_clock(self.settings, certificate.ledger, read.close_time, self.now())
+            if slow is not None:
+                self.log.warning(slow)
+        content, entries = read.evidence.encode(), len(read.evidence.entries)
+        file = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
+        # The ledger as it was read is the largest thing in memory, and no later step needs it.
+        return replace(read, evidence=replace(read.evidence, entries={}, calls={})), EvidenceFile(file, entries)
+
+    async def _read(self) -> MarketsRead:
+        """The report gets what the source was asked, also when it fails."""
+        settings, log = self.settings, self.log
+        with log.console.progress("requests") as progress:
+            async with self.source.open(settings, progress.advance) as opened:
+                memory = (
+                    load_memory(self.store, network_id(settings.passphrase)) if opened.discovers(settings) else None
+                )
+                if memory is not None and self.replaced_ledger is not None:
+                    memory.rewind(self.replaced_ledger)
+                router = router_for(settings, opened)
+                try:
+                    read = await read_markets(settings, opened, memory, router)
+                finally:
+                    log.add(reading=opened.report(), router=None if router is None else router.report())
+        log.add(certificate=_certificate_facts(read.certificate), ledger_close_time=read.close_time)
+        return read
+
+    def keep_discoveries(self, read: MarketsRead) -> None:
+        """Name what is new, and keep it, before anything can go wrong with the rest of the run."""
+        self.log.add(discovered=[asdict(item) for item in read.discovered])
+        if read.discovered:
+            names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in read.discovered]
+            shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
+            found = counted(len(names), "market or pool", "markets and pools")
+            self.log.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
+        if read.memory is None:
+            return
+        # Where the network has not come to the replaced ledger yet.
+        if self.replaced_ledger is not None and read.certificate.ledger < self.replaced_ledger:
+            read.memory.rewind(read.certificate.ledger + 1)
         try:
-            facts.update(observations=series.row_count, bytes=save_series(store, series))
-        except StoreError as error:
-            console.warning(f"the next run has to read the history again: {error}")
-    with step("history", "judging the history's earlier files") as facts:
-        facts.update(damaged=len(damage))
-        if damage:
-            raise PublishedCheckError(
-                f"damage in the history, {len(damage)} in all; the first: {damage[0]}. This run is published, and "
-                "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
+            save_memory(self.store, read.memory)
+        except (StoreError, LostRaceError) as error:
+            self.log.warning(f"the next run has to find again what this one found: {error}")
+
+    def compute(self, read: MarketsRead, evidence: EvidenceFile) -> Computed:
+        """Make the frames of what was read, and name what is not in them."""
+        with self.log.step("compute", "computing") as facts:
+            tables = read.tables()
+            facts.update(evidence=len(evidence.file.data), markets=tables.markets.height, pools=tables.pools.height)
+            facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
+            surprises = tell_missing(self.settings, tables, sorted(read.notices), self.log)
+        return Computed(tables, evidence.file, surprises)
+
+    def record(self, computed: Computed) -> Recorded:
+        """Make the run's Parquet file, and bring the histories up to the run before."""
+        tables, store = computed.tables, self.store
+        with self.log.step("record", "writing the history file") as facts:
+            part = render_history(
+                tables.pools,
+                observed_ledger=tables.ledger,
+                ledger_close_time=tables.close_time,
+                network=self.settings.passphrase,
             )
-    with step("compact", "compacting the history") as facts:
-        if settings.history.compact:
+            facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
+            damage = tell_damage(store, tables.ledger, self.log)
+            series = bring_up_to_date(store, tables, self.replaced_ledger, facts)
+            lost = tell_lost_prices(self.settings, store, tables, series, self.log)
+        return Recorded(part, series, damage, lost)
+
+    def publish(self, computed: Computed, recorded: Recorded) -> RunSummary:
+        """Render and publish the tree."""
+        with self.log.step("publish", "rendering and publishing") as facts, without_collecting():
+            result, looked = publish(
+                self.settings,
+                self.store,
+                computed.tables,
+                recorded.part,
+                recorded.series,
+                computed.evidence,
+                replaced_ledger=self.replaced_ledger,
+                now=self.now,
+                console=self.log.console,
+            )
+            self.log.add(checked=looked.as_dict())
+            total = result.total
+            facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
+        return result.summary
+
+    def nothing_to_do(self, ledger: int) -> RunResult:
+        """End a run whose ledger is published already; prices that the published run missed are still missing."""
+        self.log.add(nothing_to_do=True)
+        self.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
+        missed = self._missed()
+        if missed:
+            prices = counted(len(missed), "pool")
+            self.log.warning(f"the published run has no price of {prices} that had one lately", exit_code=EXIT_UNREAD)
+        return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.report.facts)
+
+    def _missed(self) -> Collection[object]:
+        try:
+            return load_missed(self.store)
+        except StoreError as error:
+            self.log.warning(str(error))
+            return ()
+
+    def read_back(self, summary: RunSummary) -> None:
+        """See that what readers get is what was written."""
+        with self.log.step("verify", "reading back") as facts:
+            facts.update(files=verify(self.store, summary))
+
+    def add_proof(self, summary: RunSummary, evidence: EvidenceFile, proof: bytes | None) -> None:
+        """Add the proof of the checkpoint that the run was read from, where it was."""
+        if not isinstance(self.source, FromArchive) or proof is None:
+            return
+        with self.log.step("prove", "adding the proof of the checkpoint") as facts:
+            add_proof(
+                self.store,
+                self.settings.passphrase,
+                self.source.trust,
+                summary.run_id,
+                evidence.file.key,
+                evidence.entries,
+                proof,
+                self.now,
+            )
+            facts.update(entries=evidence.entries)
+
+    def remember(self, recorded: Recorded) -> None:
+        """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
+        with self.log.step("remember", "keeping what the next run needs of the history") as facts:
             try:
-                done = compact(store, settings.history.months, now, tables.close_time if present else None)
+                series = recorded.series
+                facts.update(observations=series.row_count, bytes=save_series(self.store, series))
+            except StoreError as error:
+                self.log.warning(f"the next run has to read the history again: {error}")
+            try:
+                save_missed(self.store, recorded.lost)
+            except StoreError as error:
+                self.log.warning(f"the next run does not know which prices this one missed: {error}")
+
+    def judge_history(self, recorded: Recorded) -> None:
+        """End the run here where earlier files of the history are damaged."""
+        damage = recorded.damage
+        with self.log.step("history", "judging the history's earlier files") as facts:
+            facts.update(damaged=len(damage))
+            if damage:
+                raise PublishedCheckError(
+                    f"damage in the history, {len(damage)} in all; the first: {damage[0]}. This run is published, and "
+                    "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
+                )
+
+    def compact(self, tables: Tables) -> None:
+        """Make one file of each day that closed, and of each month long past; it is no failure of the run."""
+        with self.log.step("compact", "compacting the history") as facts:
+            if not self.settings.history.compact:
+                return
+            try:
+                closed = tables.close_time if self.judges_clocks else None
+                done = compact(self.store, self.settings.history.months, self.now, closed)
                 facts.update(files_before=done.files_before, files_after=len(done.files))
-            except (StoreError, CheckError, LostRaceError) as error:  # it is no failure of the run
-                console.warning(f"the history was not compacted: {error}")
-    with step("sweep", "removing what has expired") as facts:
-        swept = sweep(store, timedelta(hours=settings.output.retention_hours), now=now, closed=tables.close_time)
-        if swept.refused is not None:
-            console.warning(f"nothing {'more ' if swept.documents else ''}was swept: {swept.refused}")
-        if swept.ageless is not None and present:
-            console.warning(f"nothing was removed for its age: {swept.ageless}")
-        facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
-    if surprises:
-        text = "published, but not everything could be read; the status document names what"
-        console.warning(text, exit_code=code)
-    return RunResult(code, tables.ledger, summary.run_id, True, report.facts)
+            except (StoreError, CheckError, LostRaceError) as error:
+                self.log.warning(f"the history was not compacted: {error}")
+
+    def sweep(self, tables: Tables) -> None:
+        """Remove what has expired."""
+        with self.log.step("sweep", "removing what has expired") as facts:
+            retention = timedelta(hours=self.settings.output.retention_hours)
+            swept = sweep(self.store, retention, now=self.now, closed=tables.close_time)
+            if swept.refused is not None:
+                self.log.warning(f"nothing {'more ' if swept.documents else ''}was swept: {swept.refused}")
+            if swept.ageless is not None and self.judges_clocks:
+                self.log.warning(f"nothing was removed for its age: {swept.ageless}")
+            facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
 
 
-def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> None:
-    """Find out before minutes of reading whether a run of this network (a passphrase) could be published at all."""
+def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:
+    """Find out before minutes of reading whether a run of this network (a passphrase) could be published at all.
+
+    Says whether there is a tree of an earlier format. A tree of a later one is refused before anything is written.
+    """
+    published = read_published(store, older=True)
+    read_history_manifest(store, older=True)
     if write:
         store.try_writing()
     else:
         next(store.list(""), None)  # a place that is none says so when it is listed
     check_network(store, network)
-    published, intent = read_published(store), read_intent(store)
-    read_history_manifest(store)
+    read_intent(store)
     if replaced_ledger is not None:
-        refuse_not_newer(published, intent, 0, replaced_ledger=replaced_ledger)
-
-
-async def _read(
-    settings: Settings, given: Path | FromArchive | None, store: Store, console: Console, report: RunReport
-) -> MarketsRead:
-    """Read every market at one ledger; the report gets what the source was asked, also when it fails."""
-    with console.progress("requests") as progress:
-        async with open_source(settings, given, on_request=progress.advance) as opened:
-            memory = load_memory(store, network_id(settings.passphrase)) if opened.discovers(settings) else None
-            router = router_for(settings, opened)
-            try:
-                read = await read_markets(settings, opened, memory, router)
-            finally:
-                report.add(reading=opened.report(), router=None if router is None else router.report())
-    report.add(certificate=_certificate_facts(read.certificate), ledger_close_time=read.close_time)
-    return read
+        check_replaced(store, replaced_ledger)
+    return published is not None and published.earlier
 
 
 def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
@@ -313,43 +472,34 @@ def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def keep_discoveries(read: MarketsRead, store: Store, console: Console, report: RunReport, *, rewind: bool) -> None:
-    """Name what is new, and keep it, before anything can go wrong with the rest of the run."""
-    report.add(discovered=[asdict(item) for item in read.discovered])
-    if read.discovered:
-        names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in read.discovered]
-        shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
-        found = counted(len(names), "market or pool", "markets and pools")
-        console.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
-    if read.memory is None:
-        return
-    if rewind:
-        read.memory.rewind(read.certificate.ledger)
-    try:
-        save_memory(store, read.memory)
-    except (StoreError, LostRaceError) as error:
-        console.warning(f"the next run has to find again what this one found: {error}")
+def tell_notices(notices: Iterable[str], log: RunLog, said: Collection[str] = ()) -> None:
+    """Report the notices, and print those that were not said before, once each."""
+    log.add(notices=(every := sorted(notices)))
+    for notice in every:
+        if notice not in said:
+            log.warning(notice)
 
 
-def tell_missing(settings: Settings, tables: Tables, console: Console, report: RunReport) -> list[str]:
+def tell_missing(settings: Settings, tables: Tables, said: Collection[str], log: RunLog) -> list[str]:
     """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
+
+    ``said`` are notices that were printed already.
 
     Raises:
         CheckError: no market was read at all.
     """
     named = {name: [asdict(item) for item in getattr(tables, name)] for name in _NAMED}
-    report.add(**named, notices=tables.notices)
-    for notice in tables.notices:
-        console.warning(notice)
+    log.add(**named)
+    tell_notices(tables.notices, log, said)
     for item in tables.bounded:
-        console.warning(f"{item.market}/{item.pool}: {item.field} is published as {item.bound}; it is that or more")
+        log.warning(f"{item.market}/{item.pool}: {item.field} is published as {item.bound}; it is that or more")
     surprises = {}
     for unread in tables.unread:
         place = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
         if not settings.may_be_unread(place):
             surprises[place] = unread
     for place, unread in surprises.items():
-        console.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
+        log.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
     if not tables.markets.height:
         raise CheckError(
             "no market was read, and what was published before stays; check network.name, the endpoints, "
@@ -361,28 +511,62 @@ def tell_missing(settings: Settings, tables: Tables, console: Console, report: R
 _NAMED = ("unread", "unpriced", "bounded", "absent")
 
 
-def tell_damage(store: Store, ledger: int, console: Console, report: RunReport) -> list[str]:
+def tell_lost_prices(settings: Settings, store: Store, tables: Tables, series: Series, log: RunLog) -> LostPrices:
+    """Say how many pools have no price, by market, and whether too many of them had one lately."""
+    unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
+    if unpriced:
+        shown = [f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets[:SHOWN_UNPRICED]]
+        more = ", ..." if len(markets) > SHOWN_UNPRICED else ""
+        pools = counted(tables.pools.height, "pool")
+        log.event("unpriced", f"{unpriced:,} of {pools} have no price: {', '.join(shown)}{more}", count=unpriced)
+    try:
+        missed = load_missed(store)
+    except StoreError as error:
+        log.warning(str(error))
+        missed = frozenset()
+    lost = find_lost_prices(settings, tables, series, missed)
+    log.add(
+        unpriced_bps=unpriced_bps(tables),
+        unpriced_markets=[structs.asdict(item) for item in markets],
+        lost_prices=lost.as_dict(),
+    )
+    if lost.too_many:
+        log.warning(str(lost))
+    return lost
+
+
+def tell_damage(store: Store, ledger: int, log: RunLog) -> list[str]:
     """Say which earlier files of the history are damaged, as far as this run looks at them."""
-    damage = find_damage(store, read_history_manifest(store), ledger)
-    report.add(damaged_history=damage)
+    damage = find_damage(store, read_history_manifest(store, older=True), ledger)
+    log.add(damaged_history=damage)
     for text in damage[:SHOWN_DAMAGE]:
-        console.warning(f"damage in the history: {text}")
+        log.warning(f"damage in the history: {text}")
     return damage
 
 
-def bring_up_to_date(store: Store, ledger: int, facts: dict[str, Any]) -> Series:
-    """The histories of all pools up to the run before.
+def bring_up_to_date(store: Store, tables: Tables, replaced_ledger: int | None, facts: dict[str, Any]) -> Series:
+    """The histories of all pools up to the run before this one, or before the one that it replaces.
 
     Their pages stand already, unless that run left no state; none is a file of this run.
+
+    Raises:
+        SourceError: the run's ledger closed before the newest of them.
     """
-    manifest = read_history_manifest(store)
-    series = load_series(store, manifest, ledger)
+    manifest, before = read_history_manifest(store, older=True), _first_new(tables.ledger, replaced_ledger)
+    series = load_series(store, manifest, before)
     known = series.row_count
     restored = store.put_new_many(
-        (file.key, file.data) for file in map(read_back, catch_up(store, manifest, ledger, series))
+        (file.key, file.data) for file in map(read_back, catch_up(store, manifest, before, series))
     )
+    if tables.close_time < series.through_time:
+        raise closed_earlier(tables.ledger, tables.close_time, series.through_ledger, series.through_time)
     facts.update(read_again=series.row_count - known, restored=restored.written)
     return series
+
+
+def _first_new(ledger: int, replaced_ledger: int | None) -> int:
+    """The ledger before which the history ends that a run at ``ledger`` carries on."""
+    return ledger if replaced_ledger is None else min(ledger, replaced_ledger)
 
 
 def publish(
@@ -405,11 +589,14 @@ def publish(
     output = settings.output
     checker = TreeChecker(
         Run(
-            tables.ledger, documents.timestamp(tables.close_time), output.page_sizes, output.default_page_size,
+            tables.ledger,
+            documents.timestamp(tables.close_time),
+            output.page_sizes,
+            output.default_page_size,
             Listing(rows),
         ),
         own_files_only=True,
-    )  # fmt: skip
+    )
     with (
         console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
         begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
@@ -425,7 +612,9 @@ def publish(
         checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:
-            for file in chain([evidence], render(settings, store, tables, part, series, history, standing)):
+            for file in chain(
+                [evidence], render(settings, store, tables, part, series, history, standing, replaced_ledger)
+            ):
                 progress.advance()
                 checker.add_rendered(file)
                 yield file
@@ -454,7 +643,7 @@ def without_collecting() -> Iterator[None]:
 def _expected_files(store: Store) -> int | None:
     """How many files the last run had; None where there was none."""
     try:
-        published = read_published(store)
+        published = read_published(store, older=True)
         return None if published is None else len(read_current_listing(store, published.pointer))
     except StoreError:
         return None  # publishing itself says what is wrong with the store
@@ -468,6 +657,7 @@ def render(
     series: Series,
     history: HistoryManifest,
     kept: Collection[str] = (),
+    replaced_ledger: int | None = None,
 ) -> Iterator[RenderedFile]:
     """Everything but the pointer and the records of the run, in a stream of which no part is kept.
 
@@ -478,7 +668,8 @@ def render(
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
     yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops)
-    yield from catch_up(store, read_history_manifest(store), tables.ledger, series)
+    before = _first_new(tables.ledger, replaced_ledger)
+    yield from catch_up(store, read_history_manifest(store, older=True), before, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
     means = Means()
@@ -492,7 +683,8 @@ def render(
     del rows, means  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
     stood = store.get(CHANGES.template)
-    changes = change_list(tables, read_changes(None if stood is None else stood.data), network.passphrase)
+    previous = read_changes(None if stood is None else stood.data)
+    changes = change_list(tables, previous, network.passphrase, replaced_ledger)
     yield file_of(changes)
     yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
     del changes  # it has an object for each pool
@@ -511,11 +703,10 @@ def status_document(
     """The pointer, from what is known at the end."""
     output, interval = settings.output, settings.schedule.interval_minutes
     checkpoint = checkpoint_of(tables.ledger)
-    expected = (checkpoint + CHECKPOINT_LEDGERS - tables.ledger) * LEDGER_SECONDS
     published = int(summary.published_at.timestamp())
     return documents.SystemStatus(
         run_id=summary.run_id,
-        schema_version=documents.SCHEMA_VERSION,
+        format=FORMAT,
         network=settings.passphrase,
         network_name=network_of(settings.passphrase).name,
         observed_ledger=tables.ledger,
@@ -529,6 +720,8 @@ def status_document(
         unpriced_count=len(tables.unpriced),
         unread=[documents.Unread(**asdict(item)) for item in tables.unread],
         unpriced=[documents.Unpriced(**asdict(item)) for item in tables.unpriced],
+        unpriced_bps=unpriced_bps(tables),
+        unpriced_markets=unpriced_markets(tables),
         bounded=[documents.Bounded(**asdict(item)) for item in tables.bounded],
         absent=[documents.Absent(**asdict(item)) for item in tables.absent],
         notices=tables.notices,
@@ -541,7 +734,6 @@ def status_document(
         evidence_key=evidence_key,
         market_pools_cap=output.market_pools_cap,
         proof_checkpoint=checkpoint,
-        proof_expected_at=documents.timestamp(tables.close_time + expected),
     )
 
 

@@ -28,8 +28,9 @@ OUTCOMES = {
     errors.EXIT_CHECK: "the rendered tree failed its checks; the last run stays",
     errors.EXIT_LOST_RACE: "another run won; its result stands",
     errors.EXIT_PUBLISHED_CHECK: "published, but the check afterwards failed",
-    errors.EXIT_UNREAD: "published, but not everything could be read",
+    errors.EXIT_UNREAD: "published, but not everything could be read or priced",
     errors.EXIT_REFUTED: "a published run is not what the network's validators signed",
+    errors.EXIT_UNPROVEN: "not contradicted, but not all of it is proven",
 }
 
 

@@ -1,113 +1,161 @@
 """Verifying a published tree without trusting whoever published it.
 
 1. The tree is checked as `exporter check` does it: every file has its digest, and all of them agree.
-2. The run is made again from its own evidence. Its id is a digest of all its files: the same id, the same numbers.
-3. The evidence is held against a checkpoint of the network, whose header enough organisations signed for.
+2. Earlier runs that left their evidence are repeated, and their rows in the history compared.
+3. The run is repeated from its own evidence, upon that history. Its id is a digest of all its files: the same id, the
+   same numbers.
+4. The evidence of each is held against a checkpoint of the network, whose header enough organisations signed for.
+5. What does not follow from these is named.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import polars as pl
-from msgspec import structs
 
-from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_tree
-from exporter.config import load
+from exporter.check.published_tree import check_tree
+from exporter.config import Settings, load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ExporterError, RefutedError, SourceError
-from exporter.history.export import read_manifest
-from exporter.job.prove import NEWEST_LEVELS, Outcome, hold_against
-from exporter.job.report import RunReport
+from exporter.errors import CheckError, ConfigError, ExporterError, RefutedError, SourceError, counted, lasting
+from exporter.job.earlier_runs import (
+    changes_before,
+    compare_rows,
+    compared_with,
+    repeat_rows,
+    uncovered,
+)
+from exporter.job.evidence import Evidence
+from exporter.job.fetched_tree import FetchedTree, fetch
+from exporter.job.own_words import (
+    check_proof_claims,
+    check_status,
+    checker_words,
+    evidence_words,
+    plain_words,
+)
+from exporter.job.prove import Outcome, claims_of, hold_against
+from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
-from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.checkpoint_proof import make_proof
-from exporter.past.archive.stellar_proof import LEVELS, Trust
+from exporter.job.sources import StoredLedger
+from exporter.job.unlisted_files import unlisted_files
+from exporter.job.unproven import Reason, Unproven
+from exporter.past.archive.archive_places import Archives, Deadline
+from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
+from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
 from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores import open_store
-from exporter.stores.tree_sources import TreeSource, open_tree
+from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ProofList, SystemStatus
-from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY, PROOFS
-from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
+from exporter.tree.documents import ChangeList, SystemStatus, encode, timestamp
+from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY, PROOFS
 
-BEYOND_A_RUN = re.compile(r"data\.html|datapackage\.json|v1/changes\.json|.*\.atom")
-"""The keys of files that also tell of the history's files, or of earlier runs: that they agree with the rest of the
-tree is all that can be said of them."""
+EARLIER_RUNS = 5
+"""So many of the newest earlier runs are repeated, unless the caller says how many."""
+
+OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
+"""The keys of files that show which files the history has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What is known of a tree now.
 
-    ``files`` are those of the run, of which ``made_again`` came out of its evidence byte for byte; ``signed`` of the
-    ``trust``ed organisations signed.
+    Attributes:
+        close_time: when the run's ledger closed, in unix seconds; its header says so.
+        verified_at: when this was found out, in unix seconds.
+        files: how many the run has.
+        repeated: how many of them came out of its evidence byte for byte.
+        signed: how many of the trusted organisations signed.
+        earlier: the earlier runs whose rows follow from their evidence, which was held against a checkpoint.
+        rows: how many rows the history has before the run.
+        covered_rows: how many of them are of ``earlier``.
+        unproven: all that neither signatures nor evidence confirm.
     """
 
     run_id: str
     ledger: int
+    close_time: int
+    verified_at: int
     files: int
-    made_again: int
+    repeated: int
     outcome: Outcome
     signed: int
     trust: Trust
+    earlier: list[str]
+    rows: int
+    covered_rows: int
+    unproven: Unproven
+
+    @property
+    def age(self) -> int:
+        """How long ago the ledger closed, in seconds."""
+        return max(self.verified_at - self.close_time, 0)
 
     def lines(self) -> list[str]:
         found, trust = self.outcome, self.trust
-        left = found.changed_since + found.not_looked_up
         names, days = ", ".join(trust.organisations), days_old(trust, datetime.now(UTC).date())
         return [
-            f"run {self.run_id}: {self.signed} of {len(trust.organisations)} organisations signed ledger "
+            f"run {self.run_id}: ledger {self.ledger} closed at {timestamp(self.close_time)}, {lasting(self.age)} ago",
+            f"{self.signed} of {len(trust.organisations)} organisations signed ledger "
             f"{found.proven.signed_ledger}, where {trust.needed} must; it proves checkpoint {found.proven.ledger}",
-            f"{found.confirmed} of {found.entries} entries of ledger {self.ledger} are proven; {left} are not "
-            f"({found.changed_since} were changed before the checkpoint, {found.not_looked_up} were not looked up in "
-            f"older buckets), and the results of {found.calls} calls are the RPC's word",
-            f"{self.made_again} of {self.files} files follow from these, byte for byte; the others agree with them",
+            f"{found.confirmed} of {found.entries} entries of ledger {self.ledger} are proven",
+            f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
+            f"{self.covered_rows} of {self.rows} earlier rows of the history follow from the evidence of "
+            f"{counted(len(self.earlier), 'run')}",
             f"trusted: {names} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
 
     def as_dict(self) -> dict[str, object]:
         found = self.outcome
         return {
-            "run_id": self.run_id, "ledger": self.ledger, "checkpoint": found.proven.ledger, "signed": self.signed,
-            "trusted": len(self.trust.organisations), "needed": self.trust.needed, "entries": found.entries,
-            "confirmed": found.confirmed, "changed_since": found.changed_since, "not_looked_up": found.not_looked_up,
-            "calls": found.calls, "files": self.files, "made_again": self.made_again,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Got:
-    """What is needed of a tree: its status, the listing of the run's files, its evidence, and its proof."""
-
-    status: SystemStatus
-    files: RunListing
-    evidence: bytes
-    proof: bytes | None
+            "run_id": self.run_id,
+            "ledger": self.ledger,
+            "ledger_close_time": timestamp(self.close_time),
+            "age_seconds": self.age,
+            "checkpoint": found.proven.ledger,
+            "signed": self.signed,
+            "trusted": len(self.trust.organisations),
+            "needed": self.trust.needed,
+            "entries": found.entries,
+            "confirmed": found.confirmed,
+            "files": self.files,
+            "repeated": self.repeated,
+            "earlier_runs": self.earlier,
+            "history_rows": self.rows,
+            "covered_history_rows": self.covered_rows,
+        }
 
 
 def verify_tree(
-    uri: str, archives: Sequence[str], trust: Path | None, console: Console, *, full: bool = False
+    uri: str,
+    archives: Sequence[str],
+    trust: Path | None,
+    console: Console,
+    *,
+    full: bool = False,
+    deadline: float = 300.0,
+    earlier: int = EARLIER_RUNS,
+    now: Clock = utc_now,
 ) -> Verified:
-    """Verify the published run of the tree at a URI (a folder, s3://, http(s)).
+    """Verify the published tree at a URI (a folder, s3://, http(s)).
 
     Args:
         uri: where the tree is.
         archives: history archives to take buckets from; those of the trusted organisations where none is named.
         trust: a file with the organisations to trust; None for those that are known for the network.
-        console: is told what happens.
+        console: receives progress.
         full: look every entry up in all buckets, also where the run's ledger is no checkpoint.
+        deadline: the seconds that reading the archives may take; what an earlier run lacks by then is not covered.
+        earlier: repeat at most so many earlier runs.
+        now: the wall clock.
 
     Raises:
         RefutedError: something is not so; the first thing is named.
@@ -121,97 +169,191 @@ def verify_tree(
             raise RefutedError(str(error)) from None
         facts.update(files=sum(looked.files.values()))
     with tempfile.TemporaryDirectory() as folder:
-        with console.step("repeat", "making the run again from its evidence") as facts:
-            got = asyncio.run(_fetch(uri, Path(folder)))
-            status = got.status
-            if status.run_id != looked.run_id:
-                raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
-            made_again = _make_again(got, Path(folder))
-            facts.update(files=made_again)
+        tree = asyncio.run(fetch(uri, Path(folder), earlier))
+        status = tree.status
+        if status.run_id != looked.run_id:
+            raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
+        claims_of(tree.evidence)  # it is within bounds, before anything else reads it
+        settings = _settings_of(status, tree.tree)
+        unproven = Unproven()
+        with console.step("earlier", "repeating earlier runs from their evidence") as facts:
+            covered, seed = _repeat_earlier(tree, settings, unproven)
+            facts.update(runs=len(covered))
+        with console.step("repeat", "repeating the run from its evidence") as facts:
+            repeated = _repeat(tree, settings, seed, unproven)
+            evidence = Evidence.decode(tree.evidence, str(status.evidence_key))
+            unproven.add(Reason.STATEMENTS, plain_words(status, tree.history))
+            unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
+            facts.update(files=repeated)
         trusted = trust_of(status.network, trust)
+        unproven.add(Reason.STATEMENTS, checker_words(tree.checker, status.network, trust))
         with console.step("prove", "holding the evidence against the network's checkpoint") as facts:
-            opened = Archives.open(archives or trusted.archives, Path(folder) / "buckets")
-            proof = got.proof
-            if proof is None:
-                proof = make_proof(opened, status.observed_ledger, trusted)[1]
-            outcome = hold_against(proof, got.evidence, trusted, opened, LEVELS if full else NEWEST_LEVELS)
+            prover = _Prover(
+                tree,
+                trusted,
+                Archives.open(archives or trusted.archives, Path(folder) / "buckets", Deadline(deadline, "--deadline")),
+                full,
+                unproven,
+            )
+            outcome = prover.hold(status.run_id, status.observed_ledger, tree.evidence)
+            for run in tree.earlier.runs:
+                if run.ledger in covered:
+                    try:
+                        prover.hold(run.run_id, run.ledger, run.evidence)
+                    except SourceError as error:
+                        del covered[run.ledger]
+                        tree.earlier.left_out[run.run_id] = str(error)
+            prover.count_other_claims()
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
+        left = dict(uncovered(tree.before, covered, tree.tree))
+        unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
+        unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.earlier.left_out.items()))
+        for reason, key in unlisted_files(tree, open_store(str(tree.tree))):
+            unproven.add(reason, [key])
+    rows = sum(file.rows for file in tree.before)
     return Verified(
-        status.run_id, status.observed_ledger, len(got.files), made_again, outcome,
-        signed_by(outcome.proven, trusted), trusted,
-    )  # fmt: skip
+        run_id=status.run_id,
+        ledger=status.observed_ledger,
+        close_time=outcome.proven.closed[status.observed_ledger],
+        verified_at=int(now().timestamp()),
+        files=len(tree.files),
+        repeated=repeated,
+        outcome=outcome,
+        signed=signed_by(outcome.proven, trusted),
+        trust=trusted,
+        earlier=list(covered.values()),
+        rows=rows,
+        covered_rows=rows - sum(left.values()),
+        unproven=unproven,
+    )
 
 
-async def _fetch(uri: str, folder: Path) -> _Got:
-    """What is needed of the tree; the history before the run goes into ``folder``/tree, as an output to go on with."""
-    async with open_tree(uri) as source:
-        status = decode_json(await _get(source, POINTER_KEY), SystemStatus)
-        manifest = decode_json(await _get(source, status.manifest_key, status.manifest_sha256), ManifestOfAnyAge)
-        data = await _get(source, manifest.files_key) if manifest.files is None else None
-        files = listing_of(manifest, data)
-        evidence_sha256 = None if status.evidence_key is None else files.sha256_of(status.evidence_key)
-        if status.evidence_key is None or evidence_sha256 is None:
-            raise RefutedError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
-        evidence = await _get(source, status.evidence_key, evidence_sha256)
-        store = open_store(str(folder / "tree"))
-        history = await read_manifest(source)
-        earlier = [file for file in history.files if file.first_ledger < status.observed_ledger]
-        for file in earlier:
-            if file.last_ledger >= status.observed_ledger:
-                raise SourceError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
-            store.put_new(file.key, await _get(source, file.key, file.sha256))
-        if earlier:
-            newest = max(file.last_ledger for file in earlier)
-            before = structs.replace(history, observed_ledger=newest, files=earlier)
-            store.put(HISTORY_MANIFEST_KEY, render_document(before).data)
-        listed = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
+def refuse_old(verified: Verified, max_age: int | None) -> None:
+    """Raise `SourceError` where the ledger of what was verified closed more than so many seconds ago."""
+    if max_age is not None and verified.age > max_age:
+        raise SourceError(
+            f"ledger {verified.ledger} closed {lasting(verified.age)} ago, and --max-age is {lasting(max_age)}; "
+            "verify a newer run"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Prover:
+    """Holds evidence of a tree's runs against checkpoints, and counts what that leaves unproven."""
+
+    tree: FetchedTree
+    trust: Trust
+    archives: Archives
+    full: bool
+    unproven: Unproven
+
+    def hold(self, run_id: str, ledger: int, evidence: bytes) -> Outcome:
+        """Hold the evidence of a run against its checkpoint, by the tree's proof file or by one made here.
+
+        Raises `RefutedError`, `ArchiveError`, and `NotProvableError` where there is no such checkpoint yet.
+        """
+        proof = self.tree.proof_files.get(run_id)
+        if proof is None:
+            proof = make_proof(self.archives, ledger, self.trust)[1]
         try:
-            proofs = [] if listed is None else decode_json(listed, ProofList).proofs
-        except msgspec.DecodeError as error:
-            raise RefutedError(f"{PROOFS.template} cannot be understood: {error}") from None
-        proof = next((item for item in proofs if item.run_id == status.run_id), None)
-        content = None if proof is None else await _get(source, proof.proof_key, proof.proof_sha256)
-    return _Got(status, files, evidence, content)
+            outcome = hold_against(proof, evidence, self.trust, self.archives, full=self.full)
+        except RefutedError as error:
+            raise RefutedError(f"run {run_id}: {error}") from None
+        self.unproven.update(outcome.unproven)
+        for claim in [] if self.tree.proofs is None else self.tree.proofs.proofs:
+            if claim.run_id == run_id:
+                self.unproven.add(Reason.STATEMENTS, check_proof_claims(claim, outcome, self.trust))
+        return outcome
+
+    def count_other_claims(self) -> None:
+        """Count what the list of proofs says of runs that were not repeated."""
+        for claim in [] if self.tree.proofs is None else self.tree.proofs.proofs:
+            if claim.run_id not in self.tree.proof_files:
+                self.unproven.add(Reason.STATEMENTS, [f"{PROOFS.template}: the proof of run {claim.run_id}"])
 
 
-async def _get(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
-    data = await source.get(key, MAX_DOCUMENT_BYTES)
-    if data is None:
-        raise RefutedError(f"{key} is missing")
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise RefutedError(f"{key} does not have the digest that stands for it")
-    return data
-
-
-def _make_again(got: _Got, folder: Path) -> int:
-    """Make the run of its evidence once more; gives how many of its files came out byte for byte."""
-    status, path = got.status, folder / "evidence.jsonl.gz"
-    path.write_bytes(got.evidence)
-    known = status.network_name in NETWORKS and NETWORKS[status.network_name].passphrase == status.network
-    network = {"network.name": status.network_name} if known else {"network.passphrase": status.network}
-    settings = load(
-        None,
-        {
-            **network,
-            "output.uri": str(folder / "tree"),
-            "output.page_sizes": list(status.page_sizes),
-            "output.default_page_size": status.default_page_size,
-            "output.market_pools_cap": status.market_pools_cap,
-        },
-        environment={},
-    ).settings
-    store = open_store(settings.output.uri, precompressed=settings.output.precompressed)
+def _settings_of(status: SystemStatus, out: Path) -> Settings:
+    """Settings by which a run writes the pages that the status has. Raises `RefutedError` for impossible ones."""
+    known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
+    network = {"network.passphrase": status.network} if known is None else {"network.name": known}
     try:
-        execute(settings, store, Silence(), RunReport(None), snapshot=path)
+        return load(
+            None,
+            {
+                **network,
+                "output.uri": str(out),
+                "output.page_sizes": list(status.page_sizes),
+                "output.default_page_size": status.default_page_size,
+                "output.market_pools_cap": status.market_pools_cap,
+            },
+            environment={},
+        ).settings
+    except ConfigError as error:
+        raise RefutedError(f"{POINTER_KEY}: no run has such settings: {error}") from None
+
+
+def _repeat_earlier(
+    tree: FetchedTree, settings: Settings, unproven: Unproven
+) -> tuple[dict[int, str], ChangeList | None]:
+    """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with, if any.
+
+    Raises:
+        RefutedError: the history has other rows than a run's evidence gives.
+    """
+    covered, seed = dict[int, str](), None
+    against = compared_with(tree.status, tree.changes)
+    for run in tree.earlier.runs:
+        try:
+            claims_of(run.evidence)
+        except NotProvableError as error:
+            tree.earlier.left_out[run.run_id] = str(error)
+            continue
+        try:
+            claims_of(run.evidence)  # it is within bounds
+            tables, rows = repeat_rows(run, settings)
+        except ExporterError as error:
+            tree.earlier.left_out[run.run_id] = str(error)
+            continue
+        why = compare_rows(run, rows, tree.before, tree.tree)
+        if why is not None:
+            tree.earlier.left_out[run.run_id] = why
+            continue
+        covered[run.ledger] = run.run_id
+        if run.ledger == against:
+            seed = changes_before(tables, tree.changes, settings.passphrase)
+    if seed is None and (tree.status.previous_run_id is not None or tree.changes.data or tree.before):
+        unproven.add(Reason.CHANGES, [f"{CHANGES.template}: those since the run before"])
+        seed = tree.changes  # a run takes over what it finds of its own ledger
+    older = [] if seed is None else seed.data
+    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in older))
+    return covered, seed
+
+
+def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:
+    """Repeat the run from its evidence; gives how many of its files came out byte for byte.
+
+    Raises:
+        RefutedError: a file, or the status, is not what the evidence gives.
+    """
+    store = open_store(settings.output.uri)
+    if seed is not None:
+        store.put(CHANGES.template, encode(seed))
+    path = tree.tree.with_name("evidence.jsonl.gz")
+    path.write_bytes(tree.evidence)
+    try:
+        execute(settings, store, RunLog(Silence(), RunReport(None)), StoredLedger(path))
     except ExporterError as error:
-        raise RefutedError(f"no run can be made of the evidence: {error}") from None
-    published = read_published(store)
+        raise RefutedError(f"the run cannot be repeated from its evidence: {error}") from None
+    published, status = read_published(store), store.get(POINTER_KEY)
     assert published is not None  # by this very run
+    assert status is not None
     made = read_current_listing(store, published.pointer).whole().select("key", again="sha256")
-    files = made.join(got.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
+    files = made.join(tree.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     for key, listed in differ.select("key", "sha256").iter_rows():
-        if not BEYOND_A_RUN.fullmatch(key):
+        if tree.as_published or key not in OF_THE_HISTORY or listed is None:
             what = "is not among the run's files" if listed is None else "does not follow from the run's evidence"
             raise RefutedError(f"{key} {what}")
+        unproven.add(Reason.HISTORY, [f"{key} (it shows files of the history that are gone)"])
+    check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
     return files.height - differ.height

@@ -34,9 +34,17 @@ NOT_FROM_STORAGE: Final = "not from storage: "
 """How the error begins of a call that entries do not answer."""
 
 RULES: Final[Sequence[Rule]] = (
-    token_contract, reflector, aggregator, redstone_sep40, xoxno_aggregator, xoxno_oracle, k2_oracle, redstone,
-    first_aggregator, peridot_vault,
-)  # fmt: skip
+    token_contract,
+    reflector,
+    aggregator,
+    redstone_sep40,
+    xoxno_aggregator,
+    xoxno_oracle,
+    k2_oracle,
+    redstone,
+    first_aggregator,
+    peridot_vault,
+)
 """In the order in which a contract is compared with them: first those that its instance tells."""
 
 

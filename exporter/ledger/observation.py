@@ -14,6 +14,7 @@ from functools import lru_cache
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import ContractData, decode_contract_data
 from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import RawEntry, SimulationAnswer
 
 MAX_REASON_LENGTH = 200
@@ -142,6 +143,12 @@ class KeyObservation:
         return True
 
 
+NO_CONTRACT = "its address is that of no contract"
+UNCERTIFIED = "not known to hold"
+"""How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
+_UNDECODABLE = "the result cannot be decoded"
+
+
 @dataclass(frozen=True, slots=True)
 class CallResult:
     """What a simulated call gave: ``value`` or ``error``, and the ledger it was simulated at."""
@@ -149,6 +156,11 @@ class CallResult:
     value: ScVal | None
     error: str | None
     ledger: int
+
+    @property
+    def refused(self) -> bool:
+        """Whether the call itself failed, as it would for another contract; False where only the reading did."""
+        return self.error is not None and not self.error.startswith((NOT_FROM_STORAGE, UNCERTIFIED, _UNDECODABLE))
 
     @property
     def reason(self) -> str:
@@ -208,5 +220,5 @@ class CallObservation:
                 try:
                     self._decoded = CallResult(decode_scval(answer.result), None, answer.ledger)
                 except DecodeError as error:
-                    self._decoded = CallResult(None, f"the result cannot be decoded: {error}", answer.ledger)
+                    self._decoded = CallResult(None, f"{_UNDECODABLE}: {error}", answer.ledger)
         return self._decoded

@@ -28,7 +28,8 @@ class Quote:
     """What an oracle said of a token.
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
-    ``max_age`` is the oracle's own limit for the token in seconds, where it was read.
+    ``max_age`` is the oracle's own limit for the token in seconds, where it was read. ``is_known`` is False where the
+    failure is one of the reading: the market itself may have a price.
     """
 
     oracle: str
@@ -38,6 +39,7 @@ class Quote:
     timestamp: int | None = None
     failure: str | None = None
     max_age: int | None = None
+    is_known: bool = True
 
 
 def by_address(token: str) -> ScVal:
@@ -71,16 +73,17 @@ async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], S
 
 def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> Quote:
     if decimals.value is None:
-        return Quote(oracle, token, failure=f"decimals() failed: {decimals.reason}")
+        return Quote(oracle, token, failure=f"decimals() failed: {decimals.reason}", is_known=decimals.refused)
     if price.value is None:
-        return Quote(oracle, token, failure=f"lastprice() failed: {price.reason}")
+        return Quote(oracle, token, failure=f"lastprice() failed: {price.reason}", is_known=price.refused)
     if price.value[0] == scval.VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     try:
         places: int = expect(decimals.value, scval.U32, "decimals()")
         if places > MAX_DECIMALS:
-            return Quote(oracle, token, failure=f"the oracle has {places} decimals, more than {MAX_DECIMALS}")
+            failure = f"the oracle has {places} decimals, more than {MAX_DECIMALS}"
+            return Quote(oracle, token, failure=failure, is_known=False)
         data = Fields.of(price.value, "lastprice()")
         return Quote(oracle, token, places, data.i128("price"), data.u64("timestamp"))
     except DecodeError as error:
-        return Quote(oracle, token, failure=str(error))
+        return Quote(oracle, token, failure=str(error), is_known=False)

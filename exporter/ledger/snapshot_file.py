@@ -1,6 +1,7 @@
 """Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
 
-A file holds the state after one ledger, in either XDR-JSON convention. Contract data and contract code are kept;
+A file holds the state after one ledger, in either XDR-JSON convention, as pairs of key and entry or, from version 25 of
+the tool's library on, as ``{"entry", "live_until"}``. Contract data and contract code are kept;
 entries of other kinds, which no protocol here reads, are left out and counted. The files of that tool record no time
 to live: ``live_until`` is always 4294967295, and what was archived and evicted is absent. The files made here, from a
 history archive for one, have each entry's true last ledger.
@@ -22,13 +23,15 @@ from exporter.ledger.codec import xdr_json
 from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
-from exporter.ledger.source import RawEntry
+from exporter.ledger.source import LATEST_CLOSE_TIME, RawEntry
 from exporter.ledger.stored_source import StoredSource
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""
 
-_KINDS_KEPT = ("contract_data", "contract_code")
+_KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_code": ("hash",)}
+"""The kinds of entries that are kept, and of which of an entry's fields its key consists."""
+
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_U32 = 2**32 - 1
@@ -209,18 +212,17 @@ def _header(document: dict[str, xdr_json.Json], name: str) -> int:
     number = _header_field(document, name)
     if isinstance(number, str) and re.fullmatch("[0-9]{1,20}", number):  # 64-bit numbers, in the second convention
         number = int(number)
-    if type(number) is not int or not 0 <= number <= (2**63 - 1 if name == "timestamp" else _MAX_U32):
-        raise SnapshotFileError(f"{name}: expected a whole number, got {xdr_json.shown(number)}")
+    most = LATEST_CLOSE_TIME if name == "timestamp" else _MAX_U32
+    if type(number) is not int or not 0 <= number <= most:
+        raise SnapshotFileError(f"{name}: expected a whole number up to {most}, got {xdr_json.shown(number)}")
     return number
 
 
 def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
     """One item: its kind, and unless it is left out its key, the entry, and what is unknown about the entry."""
-    if not isinstance(item, list) or len(item) != 2 or not isinstance(item[1], list) or len(item[1]) != 2:
-        raise DecodeError(f"{path}: expected [key, [entry, live_until]], got {xdr_json.shown(item)}")
-    key_document, (entry_document, live_until) = item
+    key_document, entry_document, live_until = _parts(item, path)
     kind, _ = xdr_json.arm_of(key_document, f"{path}.key")
-    if kind not in _KINDS_KEPT:
+    if kind not in _KEY_FIELDS:
         return kind[:40], None, None, None
     try:
         key = xdr_json.ledger_key_from_json(key_document, f"{path}.key")
@@ -243,6 +245,22 @@ def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | No
     if live_until is not None and (type(live_until) is not int or not 0 <= live_until <= _MAX_U32):
         raise DecodeError(f"{path}: live_until: expected a ledger, got {xdr_json.shown(live_until)}")
     return kind, key, RawEntry(data, last_modified, live_until), unknown
+
+
+def _parts(item: xdr_json.Json, path: str) -> tuple[xdr_json.Json, xdr_json.Json, xdr_json.Json]:
+    """The key, the entry and the end of its life of an item in either form; the newer one has no key of its own."""
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[1], list) and len(item[1]) == 2:
+        return item[0], item[1][0], item[1][1]
+    if not isinstance(item, dict) or item.keys() != {"entry", "live_until"}:
+        raise DecodeError(
+            f'{path}: expected [key, [entry, live_until]] or {{"entry", "live_until"}}, got {xdr_json.shown(item)}'
+        )
+    entry = xdr_json.fields(item["entry"], ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
+    kind, body = xdr_json.arm_of(entry["data"], f"{path}.data")
+    names = _KEY_FIELDS.get(kind, ())
+    if names and not (isinstance(body, dict) and body.keys() >= set(names)):
+        raise DecodeError(f"{path}.data.{kind}: expected an object with the fields {', '.join(names)}")
+    return {kind: {name: body[name] for name in names}}, entry, item["live_until"]
 
 
 def _head(key: bytes) -> bytes:

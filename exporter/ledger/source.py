@@ -15,6 +15,9 @@ from exporter.ledger.codec.scval import ScVal
 MAX_KEYS_PER_REQUEST = 200
 """``getLedgerEntries`` takes this many keys at most."""
 
+LATEST_CLOSE_TIME = 253_370_764_799
+"""Unix seconds of the end of the year 9998. A later close time is refused: buckets of time would end after 9999."""
+
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:

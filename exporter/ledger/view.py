@@ -29,7 +29,15 @@ from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
 from exporter.ledger.codec.entries import names_no_contract
-from exporter.ledger.observation import CallObservation, CallResult, Entry, Interval, KeyObservation
+from exporter.ledger.observation import (
+    NO_CONTRACT,
+    UNCERTIFIED,
+    CallObservation,
+    CallResult,
+    Entry,
+    Interval,
+    KeyObservation,
+)
 from exporter.ledger.router import Router, ask_alone
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
@@ -57,16 +65,12 @@ class ViewLimits:
     spacing: int = 1
 
 
-NO_CONTRACT = "its address is that of no contract"
 """Why a call of an account, or of a muxed address, has no result; it is not sent."""
 
 READS_AT_THE_END = 3
 """So often everything is read once more, when calls could not be brought to one ledger, until the entries agree."""
 
 _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
-
-UNCERTIFIED = "not known to hold"
-"""How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,8 +288,14 @@ MARKET_WASM_HASH = wasm_hash(MARKET_WASM)
 MANAGER_WASM_HASH = wasm_hash(made_wasm("localnet alula market manager"))
 
 STATUSES = (
-    "Active", "BorrowFrozen", "BorrowFrozenByAdmin", "DepositFrozen", "DepositFrozenByAdmin", "Frozen", "FrozenByAdmin",
-)  # fmt: skip
+    "Active",
+    "BorrowFrozen",
+    "BorrowFrozenByAdmin",
+    "DepositFrozen",
+    "DepositFrozenByAdmin",
+    "Frozen",
+    "FrozenByAdmin",
+)
 """The variants of MarketStatus by their ordinal, which is ``GlobalState.status``."""
 
 UPGRADE_DELAY = 43_200  # seconds
@@ -377,9 +383,17 @@ def cached_price_key(token: str) -> ScVal:
 def pool_value(pool: Pool) -> ScVal:
     """The struct of a ``Pool`` entry."""
     amounts = (
-        "borrow_apr_bps", "interest_rate_modifier_bps", "operation_fees_sum", "supply_apr_bps", "take_rate_fees_sum",
-        "total_available", "total_borrowed", "total_collateral", "total_d_tokens", "total_j_tokens",
-    )  # fmt: skip
+        "borrow_apr_bps",
+        "interest_rate_modifier_bps",
+        "operation_fees_sum",
+        "supply_apr_bps",
+        "take_rate_fees_sum",
+        "total_available",
+        "total_borrowed",
+        "total_collateral",
+        "total_d_tokens",
+        "total_j_tokens",
+    )
     fields = {name: i128(getattr(pool, name)) for name in amounts} | {
         "bad_debt_lock_d": u64(0),
         "bad_debt_request_count": u32(0),
@@ -407,17 +421,23 @@ def config_value(config: PoolConfig) -> ScVal:
         "withdraw_fee_bps",
     )
     rates = dict.fromkeys(free, 0) | {
-        "borrow_fee_bps": config.borrow_fee_bps, "flash_loan_fee_bps": 9, "take_rate_bps": config.take_rate_bps,
+        "borrow_fee_bps": config.borrow_fee_bps,
+        "flash_loan_fee_bps": 9,
+        "take_rate_bps": config.take_rate_bps,
         "withdraw_max_scarcity_fee_bps": 200,
-    }  # fmt: skip
+    }
     fees = {name: u32(value) for name, value in rates.items()}
     fees |= dict.fromkeys(("operation_fee_beneficiaries", "referrers", "take_rate_beneficiaries"), VOID)
     health = {
-        "close_ltv_bps": config.close_ltv_bps, "liability_factor_bps": 10_000, "liquidation_close_factor_bps": 5_000,
-        "max_liquidation_incentive_bps": config.liquidation_incentive_bps, "open_ltv_bps": config.open_ltv_bps,
-        "supply_limit": config.supply_limit, "utilization_ratio_limit_bps": config.utilization_limit_bps,
+        "close_ltv_bps": config.close_ltv_bps,
+        "liability_factor_bps": 10_000,
+        "liquidation_close_factor_bps": 5_000,
+        "max_liquidation_incentive_bps": config.liquidation_incentive_bps,
+        "open_ltv_bps": config.open_ltv_bps,
+        "supply_limit": config.supply_limit,
+        "utilization_ratio_limit_bps": config.utilization_limit_bps,
         "withdraw_scarcity_limit_bps": 500,
-    }  # fmt: skip
+    }
     limits = {name: i128(value) for name, value in health.items()} | {"withdraw_scarcity_cooldown_s": u64(3_600)}
     return struct_map(
         {
@@ -469,11 +489,18 @@ def _market_data(host: Host, contract: str, storage: dict[str, ScVal]) -> ScVal:
 
 def _global_state(storage: dict[str, ScVal]) -> ScVal:
     names = {
-        "admin": "Admin", "bad_debt_lock_d": "BadDebtLockDuration", "deployer": "DeployerHost",
-        "insolvency_ltv_bps": "InsolvencyLtvBps", "insurance_fund": "InsuranceFund", "is_owned": "IsOwned",
-        "max_positions": "MaxPositions", "min_collateral_value_cents": "MinCollateralValueCents", "name": "Name",
-        "oracle": "Oracle", "update_in_queue_period": "UpdateInQueuePeriod",
-    }  # fmt: skip
+        "admin": "Admin",
+        "bad_debt_lock_d": "BadDebtLockDuration",
+        "deployer": "DeployerHost",
+        "insolvency_ltv_bps": "InsolvencyLtvBps",
+        "insurance_fund": "InsuranceFund",
+        "is_owned": "IsOwned",
+        "max_positions": "MaxPositions",
+        "min_collateral_value_cents": "MinCollateralValueCents",
+        "name": "Name",
+        "oracle": "Oracle",
+        "update_in_queue_period": "UpdateInQueuePeriod",
+    }
     ((_, status),) = storage["MarketStatus"][1]
     return struct_map({name: storage[key] for name, key in names.items()} | {"status": u32(_STATUS[status])})
 

@@ -332,8 +332,11 @@ _DATA_FIELDS = ("b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "
 
 
 def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The code of a v2 pool: ``get_reserve(asset)``. Its errors are those that the deployed code ends with."""
+    """The code of a v2 pool: ``get_config()`` and ``get_reserve(asset)``, with the errors of the deployed code."""
     instance = host.instance(contract)
+    pool_config = storage_of(instance, symbol("Config"))
+    if function == "get_config" and pool_config is not None:
+        return pool_config
     if function != "get_reserve":
         raise TrapError(MISSING_FUNCTION)
     if len(arguments) != 1:
@@ -341,7 +344,6 @@ def run_pool(host: Host, contract: str, function: str, arguments: tuple[ScVal, .
     kind, asset = arguments[0]
     if kind != scval.ADDRESS:
         raise TrapError("Error(WasmVm, InvalidAction)")
-    pool_config = storage_of(instance, symbol("Config"))
     config = host.data(contract, vec(symbol("ResConfig"), address(asset)))
     data = host.data(contract, vec(symbol("ResData"), address(asset)))
     if pool_config is None or config is None or data is None:

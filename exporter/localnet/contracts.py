@@ -454,9 +454,17 @@ def _result(host: Host, call: ContractCall, may_fail: bool) -> ScVal:
 
 def _invocation(value: ScVal) -> tuple[ContractCall, bool]:
     kind, parts = value
-    if kind != scval.VEC or parts is None or [part[0] for part in parts] != [
-        scval.ADDRESS, scval.SYMBOL, scval.VEC, scval.BOOL,
-    ]:  # fmt: skip
+    if (
+        kind != scval.VEC
+        or parts is None
+        or [part[0] for part in parts]
+        != [
+            scval.ADDRESS,
+            scval.SYMBOL,
+            scval.VEC,
+            scval.BOOL,
+        ]
+    ):
         raise TrapError(UNEXPECTED_TYPE)
     (_, contract), (_, function), (_, arguments), (_, may_fail) = parts
     return ContractCall(contract, function, arguments), may_fail

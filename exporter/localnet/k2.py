@@ -225,6 +225,11 @@ def reserve_list(market: Market) -> Entry:
     return stored_entry(market.address, symbol("RLIST"), vec(*(address(item.asset) for item in market.reserves)))
 
 
+def reserve_count(market: Market) -> Entry:
+    """``RCOUNT``: how many reserves the list has."""
+    return stored_entry(market.address, symbol("RCOUNT"), u32(len(market.reserves)))
+
+
 def reserve_entry(market: Market, reserve: Reserve) -> Entry:
     """``RDATA`` of a reserve."""
     return stored_entry(market.address, reserve_key(reserve.asset), reserve_value(market, reserve))

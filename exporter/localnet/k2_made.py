@@ -9,6 +9,7 @@ kinds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from exporter.deployments.local import made_address
 from exporter.ledger.source import RawEntry
@@ -34,6 +35,7 @@ from exporter.localnet.k2 import (
     price_entry,
     rates_entry,
     rates_instance,
+    reserve_count,
     reserve_entry,
     reserve_list,
     reward_entries,
@@ -115,7 +117,10 @@ class K2Markets(MadeMarkets):
 
     def _market_entries(self, market: Market, ledger: int, time: int) -> Iterator[tuple[bytes, RawEntry]]:
         yield self._old(ledger, router_instance(market))
-        yield self._old(ledger, reserve_list(market))
+        list_key, listed = self._old(ledger, reserve_list(market))
+        yield list_key, listed
+        key, data = reserve_count(market)  # written with the list
+        yield key, replace(listed, data=data)
         yield self._old(ledger, rates_instance(market))
         for reserve in market.reserves:
             modified = max(ledger - (time - reserve.last_update) // 5, 1)

@@ -171,9 +171,14 @@ class LakeWriter:
         return list(keys)
 
     def _append(
-        self, ledger: int, close_time: int, changes: list[bytes], named: list[bytes], evicted: list[bytes],
+        self,
+        ledger: int,
+        close_time: int,
+        changes: list[bytes],
+        named: list[bytes],
+        evicted: list[bytes],
         events: list[bytes],
-    ) -> None:  # fmt: skip
+    ) -> None:
         envelope = _envelope(ledger, named) if named else b""
         parallel = _word(1) + _word(1) + _word(1) + envelope if named else _NOTHING
         tx_set = _word(1) + self._previous + _word(2) + bytes(8) + _word(1) + _NOTHING + parallel

@@ -106,8 +106,17 @@ class OtherMarkets:
 
 _SIZES = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 10, 14, 20, 30)
 _NAMES = (
-    "Fixed", "YieldBlox", "Orbit", "Forex", "Etherfuse", "Spectra PTs", "Solv", "Treasury", "Etherfuse", "Stable",
-)  # fmt: skip
+    "Fixed",
+    "YieldBlox",
+    "Orbit",
+    "Forex",
+    "Etherfuse",
+    "Spectra PTs",
+    "Solv",
+    "Treasury",
+    "Etherfuse",
+    "Stable",
+)
 _STATUSES = (1, 1, 0, 2, 3, 4, 5, 6)  # what the first markets have, so that a small network has them all
 _MORE_STATUSES = (1,) * 10 + (0, 0, 2, 3, 3, 4, 5, 6)
 _MAX_AMOUNT = 10**32  # far below the contract's 2^127, far above 2^63

@@ -26,9 +26,27 @@ _FIRST_TOKENS = (  # symbol, decimals, layout, price in USD with 14 decimals
     ("AQUA", 7, TokenLayout.STELLAR_ASSET, 75_200_000_000),
 )
 _MORE_SYMBOLS = (
-    "yUSDC", "CETES", "BLND", "PYUSD", "yXLM", "USDx", "EURx", "GBPx", "USDGLO", "XRP", "SHX", "VELO", "TESOURO",
-    "KTB", "oUSD", "CPAL", "BTC", "ETH", "USDC", "sXLM",
-)  # fmt: skip
+    "yUSDC",
+    "CETES",
+    "BLND",
+    "PYUSD",
+    "yXLM",
+    "USDx",
+    "EURx",
+    "GBPx",
+    "USDGLO",
+    "XRP",
+    "SHX",
+    "VELO",
+    "TESOURO",
+    "KTB",
+    "oUSD",
+    "CPAL",
+    "BTC",
+    "ETH",
+    "USDC",
+    "sXLM",
+)
 
 
 class FeedKind(Enum):
@@ -45,8 +63,13 @@ class FeedKind(Enum):
 
 
 _ODD_FEEDS = (
-    FeedKind.STALE, FeedKind.MISSING, FeedKind.UNKNOWN, FeedKind.ZERO, FeedKind.NEGATIVE, FeedKind.CONSTANT,
-)  # fmt: skip
+    FeedKind.STALE,
+    FeedKind.MISSING,
+    FeedKind.UNKNOWN,
+    FeedKind.ZERO,
+    FeedKind.NEGATIVE,
+    FeedKind.CONSTANT,
+)
 _STALE_SECONDS = 90_000
 _LIFE_OF_PRICES = 17_280  # ledgers: a day
 

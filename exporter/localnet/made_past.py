@@ -24,12 +24,12 @@ def live_through(network: MadeNetwork, ledgers: int, folder: Path) -> StartState
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     state = StartState(
-        chain.latest, chain.close_time(chain.latest), network.protocol_version,
-        lambda contracts, keys: {
-            key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys
-        },
+        chain.latest,
+        chain.close_time(chain.latest),
+        network.protocol_version,
+        lambda contracts, keys: {key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys},
         "the embedded network",
-    )  # fmt: skip
+    )
     with LakeWriter(chain, network.passphrase, folder, protocol=network.protocol_version):
         for _ in range(ledgers):
             network.advance()
@@ -37,9 +37,14 @@ def live_through(network: MadeNetwork, ledgers: int, folder: Path) -> StartState
 
 
 def remember(
-    network: MadeNetwork, state: StartState, folder: Path, every: int, settings: Settings, store: Store,
+    network: MadeNetwork,
+    state: StartState,
+    folder: Path,
+    every: int,
+    settings: Settings,
+    store: Store,
     workers: Started | None = None,
-) -> LakeResult:  # fmt: skip
+) -> LakeResult:
     """Put into a history what runs would have published since a state, by the network's lake.
 
     The history gets the last ledger at or before each multiple of ``every`` seconds. ``workers`` starts what does the
@@ -47,8 +52,16 @@ def remember(
     """
     chain = network.chain
     plan = LakePlan(
-        settings, str(folder), None, state, state.ledger, chain.latest, state.close_time,
-        chain.close_time(chain.latest), every, range_ledgers=RANGE_LEDGERS,
-    )  # fmt: skip
+        settings,
+        str(folder),
+        None,
+        state,
+        state.ledger,
+        chain.latest,
+        state.close_time,
+        chain.close_time(chain.latest),
+        every,
+        range_ledgers=RANGE_LEDGERS,
+    )
     count = min(os.cpu_count() or 1, MAX_WORKERS)
     return LakeJob(plan, store, MemoryStore(), workers or partial(processes, count), at_once=2 * count).run()

@@ -21,7 +21,7 @@ from exporter.ledger.codec.scval_encode import (
     u32,
     u64,
     vec,
-)  # fmt: skip
+)
 from exporter.ledger.source import ContractCall
 from exporter.localnet.contracts import (
     MISSING_FUNCTION,
@@ -104,8 +104,10 @@ def run_reflector(host: Host, contract: str, function: str, arguments: tuple[ScV
     settings = {name: value[1] for name, value in found.items() if value is not None}
     last, step = settings["last_timestamp"], settings["resolution"]
     plain = {
-        "decimals": u32(settings["decimals"]), "resolution": u32(step // 1000), "last_timestamp": u64(last // 1000),
-    }  # fmt: skip
+        "decimals": u32(settings["decimals"]),
+        "resolution": u32(step // 1000),
+        "last_timestamp": u64(last // 1000),
+    }
     if function not in (*plain, "lastprice", "price"):
         raise TrapError(MISSING_FUNCTION)
     if len(arguments) != {"lastprice": 1, "price": 2}.get(function, 0):

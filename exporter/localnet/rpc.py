@@ -1,9 +1,9 @@
 """What the embedded server answers: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
-Fields, limits and the texts of errors are those of Stellar RPC. Not served: methods about transactions and fees, which
-give -32601. The ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), as a made
-chain has neither; a ledger's hash is the SHA-256 of its number. ``getHealth`` is healthy whatever the wall clock says;
-plan a `Failure` for another answer.
+Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A made chain has neither headers nor
+transactions: ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), a ledger's hash
+is the SHA-256 of its number, and no transaction is found. ``getHealth`` is healthy whatever the wall clock says; plan a
+`Failure` for another answer.
 
 The envelope of ``simulateTransaction`` is decoded with stellar-sdk, and not with the exporter's own codec, so that what
 the exporter encodes is read by somebody else.
@@ -50,10 +50,18 @@ Params = dict[str, Any]
 class RpcError(Exception):
     """A JSON-RPC error answer."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.data = data
+
+
+def _invalid(found: object, wanted: str) -> RpcError:
+    """What the server's JSON decoder says of a value of another type."""
+    return RpcError(
+        INVALID_PARAMS, "invalid parameters", f"json: cannot unmarshal {type(found).__name__} into {wanted}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,10 @@ def _get_ledger_entries(node: Node, params: Params) -> Params:
     """``getLedgerEntries``: what is absent is left out, the order is that of the request."""
     texts = params.get("keys") or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RpcError(INVALID_PARAMS, "invalid parameters")
+        raise _invalid(texts, "keys of type []string")
+    form = params.get("xdrFormat") or "base64"
+    if form not in ("base64", "json"):
+        raise RpcError(INVALID_PARAMS, f"got '{form}': expected base64, json for optional 'xdrFormat'")
     if len(texts) > MAX_KEYS_PER_REQUEST:
         raise RpcError(INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})")
     keys = [_ledger_key(node, text, index) for index, text in enumerate(texts)]
@@ -157,11 +168,20 @@ def _get_ledger_entries(node: Node, params: Params) -> Params:
         if entry is None:
             continue
         answer: Params = {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": _NO_EXTENSION}
+        if form == "json":
+            answer = {"keyJson": _as_json("LedgerKey", key), "dataJson": _as_json("LedgerEntryData", entry.data)}
+            answer["extJson"] = "v0"
         answer["lastModifiedLedgerSeq"] = entry.last_modified
         if entry.live_until is not None:
             answer["liveUntilLedgerSeq"] = entry.live_until
         entries.append(answer)
     return {"entries": entries, "latestLedger": node.latest}
+
+
+def _as_json(kind: str, content: bytes) -> Any:
+    from stellar_sdk import xdr
+
+    return getattr(xdr, kind).from_xdr_bytes(content).to_json_dict()
 
 
 def _unsigned(params: Params, name: str) -> int:
@@ -170,7 +190,7 @@ def _unsigned(params: Params, name: str) -> int:
     if value is None:
         return 0
     if type(value) is not int or not 0 <= value < 2**32:
-        raise RpcError(INVALID_PARAMS, "invalid parameters")
+        raise _invalid(value, f"{name} of type uint32")
     return value
 
 
@@ -180,7 +200,7 @@ def _object_of(params: Params, name: str) -> Params:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise RpcError(INVALID_PARAMS, "invalid parameters")
+        raise _invalid(value, f"{name}, an object")
     return value
 
 
@@ -260,8 +280,6 @@ def _get_events(node: Node, params: Params) -> Params:
         start = after[0]
     elif not start:
         raise RpcError(INVALID_PARAMS, "startLedger must be positive")
-    if end and end <= start:
-        raise RpcError(INVALID_PARAMS, "startLedger must be less than endLedger")
     oldest = min(node.network.chain.oldest_events, node.latest)
     if not oldest <= start <= node.latest:
         raise RpcError(INVALID_REQUEST, f"startLedger must be within the ledger range: {oldest} - {node.latest}")
@@ -298,7 +316,7 @@ def _cursor(position: Position) -> str:
 def _position(cursor: Any) -> Position:
     found = _CURSOR.fullmatch(str(cursor))
     if found is None:
-        raise RpcError(INVALID_PARAMS, f"invalid event id {str(cursor)[:40]}")
+        raise RpcError(INVALID_PARAMS, "invalid parameters", f"invalid event id {str(cursor)[:40]}")
     return int(found[1]) >> 32, int(found[1]) & 0xFFFFFFFF, int(found[2])
 
 
@@ -325,7 +343,7 @@ def _base64(value: ScVal) -> str:
 def _filter(filters: Any) -> Callable[[ContractEvent], bool]:
     """What an event must be to pass: any of the filters; no filter lets all pass."""
     if not isinstance(filters, list) or not all(isinstance(each, dict) for each in filters):
-        raise RpcError(INVALID_PARAMS, "invalid parameters")
+        raise _invalid(filters, "filters, a list of objects")
     if len(filters) > MAX_FILTERS:
         raise RpcError(INVALID_PARAMS, f"maximum {MAX_FILTERS} filters per request")
     tests = [_one_filter(each, index) for index, each in enumerate(filters, start=1)]
@@ -335,7 +353,7 @@ def _filter(filters: Any) -> Callable[[ContractEvent], bool]:
 def _one_filter(given: Params, index: int) -> Callable[[ContractEvent], bool]:
     contracts, topics = given.get("contractIds") or [], given.get("topics") or []
     if not isinstance(contracts, list) or not isinstance(topics, list):
-        raise RpcError(INVALID_PARAMS, "invalid parameters")
+        raise _invalid(given, "lists of contracts and topics")
     if given.get("type") not in (None, "", "contract", "system"):
         raise RpcError(INVALID_PARAMS, f"filter {index} invalid: filter type invalid")
     for what, items in (("contract IDs", contracts), ("topics", topics)):
@@ -415,13 +433,65 @@ def _call_of(text: Any) -> ContractCall | None:
         return None
 
 
-METHODS: Final[dict[str, Callable[[Node, Params], Params]]] = {
+def _get_fee_stats(node: Node, _params: Params) -> Params:
+    """``getFeeStats``: nobody paid a fee."""
+    amounts = ("max", "min", "mode", *(f"p{percent}" for percent in (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99)))
+    none = dict.fromkeys((*amounts, "transactionCount"), "0") | {"ledgerCount": 0}
+    return {"sorobanInclusionFee": none, "inclusionFee": none, "latestLedger": node.latest}
+
+
+def _get_transaction(node: Node, params: Params) -> Params:
+    return {
+        "latestLedger": node.latest,
+        "latestLedgerCloseTime": str(node.close_time(node.latest)),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
+        "status": "NOT_FOUND",
+        "txHash": params.get("hash", ""),
+        "applicationOrder": 0,
+        "feeBump": False,
+        "events": {},
+        "ledger": 0,
+        "createdAt": "0",
+    }
+
+
+def _get_transactions(node: Node, _params: Params) -> Params:
+    return {
+        "transactions": [],
+        "latestLedger": node.latest,
+        "latestLedgerCloseTimestamp": node.close_time(node.latest),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTimestamp": node.close_time(node.oldest),
+        "cursor": str(node.latest << 32 | 1),
+    }
+
+
+_WITHOUT_PARAMETERS: Final = {
     "getHealth": _get_health,
     "getNetwork": _get_network,
     "getVersionInfo": _get_version_info,
     "getLatestLedger": _get_latest_ledger,
+    "getFeeStats": _get_fee_stats,
+}
+_WITH_PARAMETERS: Final[dict[str, Callable[[Node, Params], Params]]] = {
     "getLedgers": _get_ledgers,
     "getLedgerEntries": _get_ledger_entries,
     "getEvents": _get_events,
+    "getTransaction": _get_transaction,
+    "getTransactions": _get_transactions,
     "simulateTransaction": _simulate_transaction,
 }
+
+
+def answer_of(node: Node, method: str, params: Any) -> Params:
+    """The result of a method. Raises `RpcError`."""
+    if method in _WITHOUT_PARAMETERS:
+        if params is not None:
+            raise RpcError(INVALID_PARAMS, "no parameters accepted")
+        return _WITHOUT_PARAMETERS[method](node, {})
+    if method not in _WITH_PARAMETERS:
+        raise RpcError(METHOD_NOT_FOUND, "method not found", method)
+    if params is not None and not isinstance(params, dict):
+        raise _invalid(params, "an object")
+    return _WITH_PARAMETERS[method](node, params or {})

@@ -1,33 +1,26 @@
 """The embedded Stellar RPC server: JSON-RPC over HTTP POST, as an ASGI application.
 
-One request is at most 512 KiB and holds one call. A body that is no JSON-RPC request gets HTTP 500 with the text of
-error -32700, as from the bridge that Stellar RPC uses.
+It answers as the bridge does that Stellar RPC uses (creachadair/jrpc2): status codes, content types and texts are those
+of an unmodified server. A request is at most 512 KiB.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporter.localnet.behaviour import Behaviour, Call, Failure
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.rpc import METHOD_NOT_FOUND, METHODS, PARSE_ERROR, Node, Params, RpcError
+from exporter.localnet.rpc import INVALID_REQUEST, PARSE_ERROR, Node, Params, RpcError, answer_of
 
 MAX_BODY_BYTES = 512 * 1024
-
-
-class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: int | str
-    method: str
-    params: Params | None = None
 
 
 class _HttpFailure(Exception):  # noqa: N818 - it ends a request, and is no error of the program
@@ -37,9 +30,14 @@ class _HttpFailure(Exception):  # noqa: N818 - it ends a request, and is no erro
 
 
 def create_app(network: LocalNetwork, behaviour: Behaviour | None = None) -> Starlette:
-    """The ASGI application that serves a network; every path is the endpoint, ``/node/N`` is one of its nodes."""
+    """The ASGI application that serves a network; ``/`` is the endpoint, ``/node/N`` is one of its nodes."""
     server = _Server(network, behaviour or Behaviour())
-    return Starlette(routes=[Route("/{path:path}", server.respond, methods=["POST"])])
+    route = Route("/{path:path}", server.respond, methods=["POST"])
+    return Starlette(routes=[route], exception_handlers={405: _not_allowed})
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    return Response(status_code=405)
 
 
 class _Server:
@@ -48,9 +46,16 @@ class _Server:
         self.behaviour = behaviour
 
     async def respond(self, request: Request) -> Response:
+        response = await self._respond(request)
+        response.headers["vary"] = "Origin"
+        return response
+
+    async def _respond(self, request: Request) -> Response:
         node = self._node(request.url.path)
         if node is None:
-            return Response("there is no such node\n", 404)
+            return PlainTextResponse("404 page not found\n", 404)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return PlainTextResponse("content-type must be application/json\n", 415)
         try:
             return await self._response(request, node)
         except _HttpFailure as failed:
@@ -59,8 +64,10 @@ class _Server:
             return Response(failure.body, failure.status, headers=headers)
 
     def _node(self, path: str) -> int | None:
-        if not path.startswith("/node/"):
+        if path == "/":
             return self.behaviour.balance()
+        if not path.startswith("/node/"):
+            return None
         number = path.removeprefix("/node/")
         known = len(self.behaviour.lags)
         return next((node for node in range(known) if number == str(node)), None)
@@ -68,42 +75,58 @@ class _Server:
     async def _response(self, request: Request, node: int) -> Response:
         body = await _bounded_body(request)
         if body is None:
-            return Response("http: request body too large\n", 500)
+            return PlainTextResponse("http: request body too large\n", 500)
         try:
-            call = msgspec.json.decode(body, type=_Request)
-        except (msgspec.DecodeError, RecursionError):
-            return Response(f"[{PARSE_ERROR}] invalid request value\n", 500)
+            content = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return PlainTextResponse(f"[{PARSE_ERROR}] invalid request value\n", 500)
         if self.behaviour.latency > 0:
             await asyncio.sleep(self.behaviour.latency)
         self.behaviour.before_request(self.network)
-        return Response(msgspec.json.encode(self._answer(call, node)), media_type="application/json")
+        batch = content if isinstance(content, list) else [content]
+        answers = [answer for item in batch if (answer := self._answer(item, node)) is not None]
+        if not answers:
+            return Response(status_code=204)
+        sent = answers if batch is content else answers[0]
+        return Response(msgspec.json.encode(sent), media_type="application/json")
 
-    def _answer(self, request: _Request, node: int) -> Params:
-        """The answer to a JSON-RPC request."""
-        method, params = request.method, request.params or {}
+    def _answer(self, request: Any, node: int) -> Params | None:
+        """The answer to a JSON-RPC request; None to a notification."""
+        if not isinstance(request, dict):
+            return _error(None, RpcError(PARSE_ERROR, "request is not a JSON object"))
+        number, method, params = request.get("id"), request.get("method"), request.get("params")
+        if request.get("jsonrpc") != "2.0":
+            return _error(number, RpcError(INVALID_REQUEST, "invalid version marker"))
+        if not isinstance(method, str) or not method:
+            return _error(number, RpcError(INVALID_REQUEST, "empty method name"))
+        answer = self._called(number, method, params, node)
+        return None if number is None else answer
+
+    def _called(self, number: Any, method: str, params: Any, node: int) -> Params:
         failure = self.behaviour.failure_of(method, node)
         ledger = self.behaviour.ledger_of(node, self.network)
         call = Call(node, method, "ok")
-        answer: Params = {"jsonrpc": "2.0", "id": request.id}
         try:
             if failure is not None and failure.code is not None:
                 raise RpcError(failure.code, failure.message)
             if failure is not None:
                 call = replace(call, outcome=failure.name)
                 raise _HttpFailure(failure)
-            if method not in METHODS:
-                raise RpcError(METHOD_NOT_FOUND, "method not found")
-            result = METHODS[method](Node(self.network, ledger), params)
+            result = answer_of(Node(self.network, ledger), method, params)
             if "error" in result:
                 call = replace(call, outcome="trap")
-            answer["result"] = result
+            return {"jsonrpc": "2.0", "id": number, "result": result}
         except RpcError as error:
             call = replace(call, outcome=f"error {error.code}")
-            answer["error"] = {"code": error.code, "message": error.message}
+            return _error(number, error)
         finally:
             self.behaviour.record(call)
             self.behaviour.after_call(self.network)
-        return answer
+
+
+def _error(number: Any, error: RpcError) -> Params:
+    data = {} if error.data is None else {"data": error.data}
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message} | data}
 
 
 async def _bounded_body(request: Request) -> bytes | None:

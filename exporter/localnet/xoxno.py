@@ -336,10 +336,18 @@ def spoke_entry(controller: str, spoke: int, deprecated: bool = False) -> Entry:
 
 
 SPOKE_ASSET: dict[str, bool | int] = {
-    "is_collateralizable": True, "is_borrowable": True, "paused": False, "frozen": False, "no_seize": False,
-    "loan_to_value": 7_500, "liquidation_threshold": 7_800, "liquidation_bonus": 900, "liquidation_fees": 1_200,
-    "supply_cap": 0, "borrow_cap": 0,
-}  # fmt: skip
+    "is_collateralizable": True,
+    "is_borrowable": True,
+    "paused": False,
+    "frozen": False,
+    "no_seize": False,
+    "loan_to_value": 7_500,
+    "liquidation_threshold": 7_800,
+    "liquidation_bonus": 900,
+    "liquidation_fees": 1_200,
+    "supply_cap": 0,
+    "borrow_cap": 0,
+}
 """The fields of ``SpokeAsset``: the caps are base units, all other numbers basis points."""
 
 
@@ -439,8 +447,14 @@ def answers_entry(aggregator: str, token: str, answers: Sequence[Answer | None])
 def created_event(controller: str, pool: str, market: HubMarket, ledger: int) -> ContractEvent:
     """What the controller publishes when a hub market is created."""
     rates = (
-        "base_borrow_rate", "max_borrow_rate", "mid_utilization", "optimal_utilization", "slope1", "slope2", "slope3",
-    )  # fmt: skip
+        "base_borrow_rate",
+        "max_borrow_rate",
+        "mid_utilization",
+        "optimal_utilization",
+        "slope1",
+        "slope2",
+        "slope3",
+    )
     fields = {name: i128(getattr(market.params, name)) for name in rates}
     fields |= {"base_asset": address(market.token), "hub_id": u32(market.hub), "market_address": address(pool)}
     return ContractEvent(controller, ledger, (symbol("market"), symbol("create")), struct_map(fields))
@@ -524,9 +538,14 @@ def run_aggregator(host: Host, contract: str, function: str, arguments: tuple[Sc
 
 
 UNUSABLE: dict[str, Any] = {
-    "final_wad": 0, "primary_wad": 0, "secondary_wad": 0, "price_timestamp": 0, "stale": False, "deviation": False,
+    "final_wad": 0,
+    "primary_wad": 0,
+    "secondary_wad": 0,
+    "price_timestamp": 0,
+    "stale": False,
+    "deviation": False,
     "valid": False,
-}  # fmt: skip
+}
 """The status of what has no oracle or no price."""
 
 

@@ -55,11 +55,21 @@ _WAD_PER_PRICE = 10**4  # tokens of the made network have prices of 14 decimals
 _MILLI = 10**24
 _PARAMS = (
     Params(),
-    Params(10 * _MILLI, 40 * _MILLI, 100 * _MILLI, 1_500 * _MILLI, 500 * _MILLI, 750 * _MILLI, 900 * _MILLI,
-           1_750 * _MILLI, 2_000),
-    Params(0, 25 * _MILLI, 150 * _MILLI, 1_000 * _MILLI, 500 * _MILLI, 800 * _MILLI, 900 * _MILLI, 2 * RAY, 2_500, 0,
-           False),
-)  # fmt: skip
+    Params(
+        10 * _MILLI,
+        40 * _MILLI,
+        100 * _MILLI,
+        1_500 * _MILLI,
+        500 * _MILLI,
+        750 * _MILLI,
+        900 * _MILLI,
+        1_750 * _MILLI,
+        2_000,
+    ),
+    Params(
+        0, 25 * _MILLI, 150 * _MILLI, 1_000 * _MILLI, 500 * _MILLI, 800 * _MILLI, 900 * _MILLI, 2 * RAY, 2_500, 0, False
+    ),
+)
 
 
 class XoxnoMarkets(MadeMarkets):

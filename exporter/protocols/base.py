@@ -123,6 +123,18 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutPrice:
+    """What a market does with a token of which it has no valid price.
+
+    ``gates`` are the columns of what it refuses then (False), or refuses some and not others (None); ``note`` says to
+    whom. Whatever is not there needs no price.
+    """
+
+    gates: Mapping[str, bool | None] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Market:
     """A market as read. ``members`` are the ids of all its pools, read or not; ``config_hash`` is 16 hex digits."""
 
@@ -279,6 +291,7 @@ class ProtocolModule(ABC):
     pool_statuses: ClassVar[Mapping[str, str]] = {}
     max_price_age: ClassVar[int]
     takes_future_prices: ClassVar[bool] = False
+    without_price: ClassVar[WithoutPrice] = WithoutPrice()
     views: ClassVar[ProtocolViews] = ProtocolViews()
 
     @abstractmethod

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, counted
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
@@ -23,6 +23,8 @@ from exporter.protocols.base import Absent, Candidate, Parameter, ProtocolReadin
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it stands in every row."""
+
+_SHOWN = 10  # addresses in one notice
 
 Pair = tuple[ScVal, ScVal]
 
@@ -121,6 +123,35 @@ class Collector:
                 self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
                 return False
         return True
+
+    def list_is_its_own(self, market: str, listed: Sequence[str], lacking: Sequence[str]) -> bool:
+        """Whether a market's list of pools can be its own; if not, the market is noted as unread.
+
+        ``lacking`` are the listed pools without an entry. Of another's list, some or all have none, and then the
+        market's own pools are unknown.
+        """
+        if not lacking:
+            return True
+        if len(lacking) == len(listed):
+            self.unread(
+                market,
+                None,
+                "inconsistent",
+                f"none of the {counted(len(listed), 'pool')} that its list names has an entry",
+            )
+            return False
+        self.notice(
+            f"market {market} lists {counted(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}): if "
+            "the list is not its own, the market has pools that are not known"
+        )
+        return True
+
+    def tell_empty(self) -> None:
+        """Say which markets have no pools: a list that is lost cannot be told from one that was never begun."""
+        empty = [market.address for market in self.reading.markets if not market.members]
+        if empty:
+            shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
+            self.notice(f"{self.protocol} has {counted(len(empty), 'market')} without a pool: {shown}")
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
         """Note a market whose code is not known, and which was read because its entries have a known form."""

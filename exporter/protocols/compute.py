@@ -15,7 +15,7 @@ from exporter.ledger.tokens import Token
 from exporter.numbers import exact
 from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
-from exporter.protocols.prices import price_frame, refuse_older, with_values
+from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values
 from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
 from exporter.tables import (
     BACKSTOPS,
@@ -53,9 +53,17 @@ BOUNDS: dict[str, int] = {
     **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps", "utilization_bps"), exact.JSON_INTEGER_MAX),
     **dict.fromkeys(
         (
-            "total_collateral", "backstop_credit", "supply_index", "borrow_index", "stored_supply_apr",
-            "stored_borrow_apr", "accrued_supply_apr", "accrued_borrow_apr", "stored_utilization",
-            "accrued_utilization", "rate_modifier",
+            "total_collateral",
+            "backstop_credit",
+            "supply_index",
+            "borrow_index",
+            "stored_supply_apr",
+            "stored_borrow_apr",
+            "accrued_supply_apr",
+            "accrued_borrow_apr",
+            "stored_utilization",
+            "accrued_utilization",
+            "rate_modifier",
         ),
         MAX_DECIMAL,
     ),
@@ -65,7 +73,7 @@ BOUNDS: dict[str, int] = {
     **dict.fromkeys(("supply_reward_expiration", "borrow_reward_expiration"), MAX_TIMESTAMP_SECONDS),
     **dict.fromkeys(("supply_reward_per_year", "borrow_reward_per_year"), MAX_DECIMAL),
     **dict.fromkeys(("supply_reward_apr_bps", "borrow_reward_apr_bps"), exact.JSON_INTEGER_MAX),
-}  # fmt: skip
+}
 """The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
 bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they
 cannot be given."""
@@ -164,17 +172,9 @@ def _pools_of(
         positions = kept["position"].to_list()
         columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
         columns["close_time"] = [tables.close_time] * len(positions)
-        # Null where the protocol says nothing, and amounts of 0 behind a gate that is closed.
         projected = module.project(columns)
         missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
-        return (
-            projected.with_columns(missing)
-            .with_columns(
-                pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
-                for gate, amount in GATES.items()
-            )
-            .with_columns(kept["position"])
-        )
+        return projected.with_columns(*missing, kept["position"])
 
     pools = _keep_exact(rows, project, unread)
     pools = pools.with_columns(
@@ -184,17 +184,23 @@ def _pools_of(
     )
 
     def price_failure(quote: Quote) -> str | None:
-        try:
-            return module.price_failure(quote, tables.close_time)
-        except Exception as error:
-            return described(error)
+        return module.price_failure(quote, tables.close_time)
 
     prices = price_frame(reading.quotes.values(), price_failure)
     pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
     no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
     not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
-    pools = pools.with_columns(pl.col("price_reason").fill_null(not_asked))
-    pools = with_values(refuse_older(pools, reading.price_limits, tables.close_time))
+    pools = pools.with_columns(
+        pl.col("price_reason").fill_null(not_asked), pl.col("price_is_known").fill_null(pl.col("oracle").is_null())
+    )
+    pools = close_unpriced(refuse_older(pools, reading.price_limits, tables.close_time), module.without_price)
+    # Null where the protocol says nothing, and 0 behind a gate that is closed.
+    pools = with_values(
+        pools.with_columns(
+            pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
+            for gate, amount in GATES.items()
+        )
+    )
     known_prices = prices_in(prices)
     pools = with_rewards(pools, reading, known_prices)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])

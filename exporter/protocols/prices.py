@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from operator import or_
 
+import msgspec
 import polars as pl
 
 from exporter.errors import lasting
 from exporter.ledger.oracles import Quote
 from exporter.numbers import exact
-from exporter.tables import MAX_DECIMAL, VALID_PRICE
+from exporter.protocols.base import WithoutPrice
+from exporter.protocols.containment import described
+from exporter.tables import GATES, MAX_DECIMAL, SPOKES, VALID_PRICE
 
 _MAX_POWER = 38  # 10^38 is the largest power of ten that fits into 128 bits
 _MAX_TIME = 2**63 - 1
@@ -23,6 +27,7 @@ PRICE_SCHEMA: dict[str, pl.DataType] = {
     "price_timestamp": pl.Int64(),
     "oracle_price_usd": pl.String(),
     "price_reason": pl.String(),
+    "price_is_known": pl.Boolean(),  # whether the market itself is without a price, where there is none
 }
 
 ABSURD_COLLATERAL = "no price is used: the pool's plain collateral has more than 38 digits, so it has no value"
@@ -39,12 +44,16 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
     """
     columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
     for quote in quotes:
-        failure = failure_of(quote)
+        is_known = quote.is_known
+        try:
+            failure = failure_of(quote)
+        except Exception as error:
+            failure, is_known = described(error), False
         if failure is None and (quote.timestamp or 0) > _MAX_TIME:
-            failure = f"the price's time {quote.timestamp} is beyond any time"
+            failure, is_known = f"the price's time {quote.timestamp} is beyond any time", False
         if failure is None and (quote.price or 0) > MAX_DECIMAL:
-            failure = f"the price {quote.price} is too large: it has more than 38 digits"
-        row: dict[str, object] = {"oracle": quote.oracle, "token_address": quote.token}
+            failure, is_known = f"the price {quote.price} is too large: it has more than 38 digits", False
+        row: dict[str, object] = {"oracle": quote.oracle, "token_address": quote.token, "price_is_known": is_known}
         if failure is None and quote.price is not None and quote.decimals is not None:
             row |= {
                 "oracle_decimals": quote.decimals,
@@ -77,6 +86,63 @@ def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], clo
         *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),
         why.fill_null(pools["price_reason"]),
     )
+
+
+def close_unpriced(pools: pl.DataFrame, without_price: WithoutPrice) -> pl.DataFrame:
+    """Close what a market refuses without a price of the pool's token, in each spoke too; ``can_reason`` says so.
+
+    Where only the reading failed, so that the market may have a price, it is not known whether they are open.
+    """
+    missing = pools["price_reason"] != VALID_PRICE
+    refused = missing & pools["price_is_known"]
+    closing = {name: refused & pools[name].fill_null(True) for name in without_price.gates}
+    unsure = {name: missing & ~refused & pools[name].fill_null(False) for name in without_price.gates}
+    changed = reduce(or_, (*closing.values(), *unsure.values()), missing & False)
+    if not changed.any():
+        return pools
+    note = f"; {without_price.note}" if without_price.note else ""
+    reason = pl.format(
+        "{}{}{}",
+        pl.when(refused)
+        .then(pl.lit("the market has no valid price of the token: "))
+        .otherwise(pl.lit("whether the market has a price of the token is not known: ")),
+        "price_reason",
+        pl.when(refused).then(pl.lit(note)).otherwise(pl.lit("")),
+    )
+    pools = pools.with_columns(
+        *(
+            pl.when(closing[name])
+            .then(pl.lit(is_open, pl.Boolean()))
+            .when(~unsure[name])
+            .then(pl.col(name))
+            .alias(name)
+            for name, is_open in without_price.gates.items()
+        ),
+        pl.when(changed)
+        .then(pl.concat_str("can_reason", reason, separator="; ", ignore_nulls=True))
+        .otherwise(pl.col("can_reason"))
+        .alias("can_reason"),
+    )
+    if SPOKES not in pools.columns:
+        return pools
+    shown = zip(pools[SPOKES], missing, pools["price_is_known"], strict=True)
+    spokes = [
+        _closed_spokes(spokes, without_price.gates, is_known) if spokes and is_missing else spokes
+        for spokes, is_missing, is_known in shown
+    ]
+    return pools.with_columns(pl.Series(SPOKES, spokes, dtype=pl.String))
+
+
+def _closed_spokes(shown: str, gates: Mapping[str, bool | None], is_known: bool) -> str:
+    """The spokes as JSON, with these gates closed, or not known unless they are closed."""
+    spokes = msgspec.json.decode(shown)
+    for spoke in spokes:
+        for name, is_open in gates.items():
+            if is_known or spoke[name]:
+                spoke[name] = is_open if is_known else None
+                if name in GATES:
+                    spoke[GATES[name]] = None if spoke[name] is None else "0"
+    return msgspec.json.encode(spokes).decode()
 
 
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:

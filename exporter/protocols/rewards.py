@@ -27,15 +27,26 @@ _SIDES = {
     "borrow": ("total_borrowed", RewardReason.NOTHING_BORROWED),
 }
 _COMPUTED = (
-    "reward_symbol", "reward_token_decimals", "reward_price", "reward_price_decimals", "reward_price_source",
+    "reward_symbol",
+    "reward_token_decimals",
+    "reward_price",
+    "reward_price_decimals",
+    "reward_price_source",
     *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_year", "apr_bps", "reason")),
-)  # fmt: skip
+)
 
 _NEEDED = (
-    "market", "oracle", "decimals", "oracle_price", "oracle_decimals", "reward_token", "reward_decimals",
-    "total_supplied", "total_borrowed",
+    "market",
+    "oracle",
+    "decimals",
+    "oracle_price",
+    "oracle_decimals",
+    "reward_token",
+    "reward_decimals",
+    "total_supplied",
+    "total_borrowed",
     *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_second", "reason")),
-)  # fmt: skip
+)
 
 
 def prices_in(prices: pl.DataFrame) -> Prices:
@@ -73,6 +84,8 @@ def _reward_of(row: Mapping[str, Any], reading: ProtocolReading, prices: Prices)
         found[f"{side}_reward_per_year"] = min(pace * YEAR // extra, MAX_DECIMAL)
         if pace == 0:
             found[f"{side}_reward_apr_bps"] = 0
+        elif found[f"{side}_reward_reason"] == RewardReason.NOT_FUNDED:
+            continue
         elif row[total] == 0:
             found[f"{side}_reward_reason"] = nobody
         elif price is None or decimals is None:

@@ -6,7 +6,7 @@ give the same bytes. Nothing is lost and no reader is broken in between:
 
 1. the compacted file is written under a key of its own, named by its ledgers and its content;
 2. it is recorded since when the files that it stands for are superseded, so that they outlive the retention time;
-3. the history's manifest is replaced in one step, and the Delta table follows it.
+3. the history's manifest is replaced in one step.
 
 A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. The parts are held
 compressed and taken in a stretch of markets at a time, so that memory is bounded by the parts and one stretch, not by
@@ -29,8 +29,9 @@ import pyarrow.parquet as pq
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import data_of, file_reference, read_history_manifest
 from exporter.history.parquet import ROW_GROUP_ROWS
-from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA
+from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.publishing.history_step import replace_history
+from exporter.publishing.standing import read_published
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
@@ -41,10 +42,6 @@ DEFAULT_MONTHS = 2
 
 MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
-
-
-ORDER = ("market", "pool", "observed_ledger")
-"""How the rows of a compacted file are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,6 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
     stretches = list(_stretches(parts))
     metadata = {
         "table": "pools",
-        "schema_version": str(files[0].schema_version),
         "network": _common_network(parts),
         "first_ledger": str(files[0].first_ledger),
         "last_ledger": str(max(file.last_ledger for file in files)),
@@ -93,7 +89,6 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
         sha256=digest,
         first_ledger=first,
         last_ledger=last,
-        schema_version=files[0].schema_version,
     )
     return CompactedFile(data, entry)
 
@@ -210,7 +205,7 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
     """Find what can be compacted, oldest first.
 
     A day is closed when the history has a later one; the newest day never is. A month is compacted when at least
-    ``months`` whole months lie between it and the newest day. Files of different schema versions stay apart.
+    ``months`` whole months lie between it and the newest day.
 
     Args:
         manifest: the history as it stands.
@@ -223,8 +218,8 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
     newest = max(days)
     before = _month_before(newest[:7], months)
     pieces: list[Piece] = []
-    by_month = groupby(placed, key=lambda item: (item[2], item[0].schema_version))
-    for (month, _), of_month in by_month:
+    by_month = groupby(placed, key=lambda item: item[2])
+    for month, of_month in by_month:
         group = list(of_month)
         if month < before and sum(file.bytes for file, _, _ in group) <= MAX_MONTH_BYTES:
             if len(group) > 1 or group[0][1] is not None:
@@ -255,6 +250,7 @@ def compact_history(
     """
     done: list[Piece] = []
     files: list[HistoryFile] = []
+    read_published(store)  # refuses a tree of another format
     with store.exclusive():
         manifest = read_history_manifest(store)
         if manifest is None:
@@ -275,7 +271,7 @@ def _replace(
     files = [file for file in manifest.files if file.key not in gone]
     files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)
     replaced = msgspec.structs.replace(manifest, files=files)
-    replace_history(store, replaced, gone - {compacted.entry.key}, now())
+    replace_history(store, replaced, gone - {compacted.entry.key}, now(), rollups=False)
     return replaced
 
 

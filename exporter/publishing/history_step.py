@@ -1,37 +1,80 @@
-"""The step in which the history changes: first its manifest, which is the contract, then the table that follows it."""
+"""The step in which the history changes: first the rollups, then the manifest, which is the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
-from exporter.publishing.delta_table import follow, newest_version
+import msgspec
+
+from exporter.history.rollups import HOURLY, MAX_READS, UnreadableHistoryError, updated_rollups
 from exporter.publishing.retention import record_superseded_history
 from exporter.stores.store import Store
-from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.documents import HistoryManifest, HistoryRollup
+from exporter.tree.families import HISTORY_MANIFEST_KEY, MONTH_ROLLUP
 from exporter.tree.read_back import render_document
 
 
-def replace_history(store: Store, manifest: HistoryManifest, superseded: Iterable[str], moment: datetime) -> None:
-    """Put a manifest in the place of the one that stands, and bring the Delta table to it.
+def replace_history(
+    store: Store,
+    manifest: HistoryManifest,
+    superseded: Iterable[str],
+    moment: datetime,
+    *,
+    rollups: bool = True,
+    most_reads: int | None = MAX_READS,
+) -> None:
+    """Put a manifest in the place of the one in the store, and before it the rollups of which a bucket closed.
 
     All files that it names are there already.
 
     Args:
         store: the store, held as by a publisher.
-        manifest: the history from now on.
-        superseded: files that nobody names any more; they stay for the retention time, as do those that only the table
-            still names.
+        manifest: the history from now on, with the rollups of before.
+        superseded: files that nobody names any more; they stay for the retention time.
         moment: the wall clock.
+        rollups: False leaves them as they are, where no row came or more are about to come.
+        most_reads: so many files of the history are read for them at most.
 
     Raises:
-        LostRaceError: another publisher has taken such a step meanwhile.
         StoreError: the store refused an operation. The next step completes this one.
     """
-    table = newest_version(store)
-    gone = {*superseded, *(table.sizes().keys() - {file.key for file in manifest.files})}
+    gone = set(superseded)
     if gone:
         record_superseded_history(store, sorted(gone), moment)
+    if rollups:
+        manifest = _with_rollups(store, manifest, most_reads)
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    follow(store, table, manifest, moment)
+    if rollups:
+        named = {entry.key for entry in manifest.rollups}
+        store.delete([info.key for info in store.list(MONTH_ROLLUP.prefix) if info.key not in named])
+
+
+def _with_rollups(store: Store, manifest: HistoryManifest, most_reads: int | None) -> HistoryManifest:
+    """Write the rollups that a history makes due; gives the manifest that names them.
+
+    Where a file of the history that is needed cannot be read, they stay as they are: the run says what is damaged.
+    """
+    sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)}
+    months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
+    if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are made again
+        others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]
+        manifest = msgspec.structs.replace(manifest, rollups=others)
+
+    def read(key: str) -> bytes | None:
+        stored = store.get(key)
+        return None if stored is None else stored.data
+
+    kept, files = updated_rollups(manifest, read, most_reads=most_reads)
+    entries = {entry.key: entry for entry in kept}
+    with suppress(UnreadableHistoryError):
+        for file in files:
+            store.put(file.entry.key, file.data)
+            entries[file.entry.key] = file.entry
+        return _naming(manifest, entries)
+    return _naming(manifest, {entry.key: entry for entry in manifest.rollups} | entries)
+
+
+def _naming(manifest: HistoryManifest, entries: Mapping[str, HistoryRollup]) -> HistoryManifest:
+    return msgspec.structs.replace(manifest, rollups=[entries[key] for key in sorted(entries)])

@@ -16,7 +16,6 @@ from exporter.errors import StoreError
 from exporter.publishing.standing import Pointer, read_current_listing
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile
-from exporter.tree.key_set import KeySet
 from exporter.tree.run_listing import RunListing, listed_files
 
 _LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
@@ -47,7 +46,7 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
         name for part in listing.frames() for name in part.filter(_LENGTH.is_not_null()).select(folder).to_series()
     }
     infos = (info for name in sorted(folders) for info in store.list(name) if "/history/" in info.key)
-    standing = KeySet(f"{info.size} {info.key}" for info in infos)  # some ten for each pool
+    standing = {f"{info.size} {info.key}" for info in infos}
     whole, lost = set[str](), set[str]()
     for part in listing.frames():
         for key, size, length in part.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in")).rows():

@@ -7,8 +7,8 @@
 2. The listing of the run's files and then its manifest, which names it, so that whatever this run leaves behind is
    known to the sweep (`exporter.publishing.retention`).
 3. The intent: from here on documents change, and no earlier ledger may be published any more.
-4. The history's manifest with the Delta table that follows it, and the documents. Each is replaced in one step, and
-   refers only to what is there already. The listings without a limit come last, because they answer for limits that
+4. The rollups of the history, its manifest, and the documents. Each is replaced in one step, and refers only to what
+   is there already. The listings without a limit come last, because they answer for limits that
    are left out: `limit=10` must not be answered with twelve rows because the listing has grown and `limit/10` is not
    there yet. What they answer for by now, and an earlier run had, is overwritten with them.
 5. The pointer, by compare-and-swap. With it the run is the published one.
@@ -41,7 +41,14 @@ from exporter.history.manifest import (
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.kept_histories import KeptHistories, kept_histories
 from exporter.publishing.retention import clock_problem, note_run
-from exporter.publishing.standing import Published, read_current_listing, read_intent, read_published, refuse_not_newer
+from exporter.publishing.standing import (
+    Published,
+    check_replaced,
+    read_current_listing,
+    read_intent,
+    read_published,
+    refuse_not_newer,
+)
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
@@ -121,7 +128,7 @@ class Publication:
         published: Published | None,
         observed_ledger: int,
         history: HistoryPart | None,
-        replacing: bool,
+        replaced_ledger: int | None,
         now: Clock,
     ) -> None:
         self._store, self._published = store, published
@@ -130,7 +137,7 @@ class Publication:
         self._began = now()
         self._listing = ListingBuilder()
         self._pages = self._kept = Written()
-        self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replacing)
+        self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
         """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
 
     def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
@@ -230,33 +237,37 @@ def begin_publication(
         store: where to.
         observed_ledger: the ledger of the run.
         history: the Parquet file of the run and its entry.
-        replaced_ledger: the newest ledger that was published or begun, where this run may be below it.
+        replaced_ledger: the ledger of a published run that is wrong: the history loses it and every later one.
         now: the wall clock. Nothing but the status document, the run's manifest, the intent and the sweep's record
             depends on it.
 
     Raises:
         LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
+        ConfigError: no run was published at ``replaced_ledger``.
         LostRaceError: another publisher is at work, or was faster.
         StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
         ImmutableKeyError: an immutable key holds other bytes than this run has for it.
     """
     with store.exclusive(), Spool() as documents, Spool() as listings:
-        published = read_published(store)
+        published = read_published(store, older=True)
+        if replaced_ledger is not None:
+            check_replaced(store, replaced_ledger)
         refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-        replacing = replaced_ledger is not None
-        yield Publication(store, documents, listings, published, observed_ledger, history, replacing, now)
+        yield Publication(store, documents, listings, published, observed_ledger, history, replaced_ledger, now)
 
 
 def _extended_history_manifest(
-    store: Store, published: Published | None, history: HistoryPart | None, replacing: bool
+    store: Store, published: Published | None, history: HistoryPart | None, replaced_ledger: int | None
 ) -> tuple[HistoryManifest | None, list[str]]:
     """The manifest with this run's file, and the keys of files that it ceases to name."""
     if history is None:
         return None, []
-    previous = read_history_manifest(store)
+    previous = read_history_manifest(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
-    kept = history_below(previous, history.entry) if replacing else previous
+    kept = previous
+    if replaced_ledger is not None:
+        kept = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
     names = {file.key for file in ([] if kept is None else kept.files)}
     withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
     return extend_history(kept, history.entry), withdrawn

@@ -7,8 +7,7 @@ In this order, so that a sweep that dies is completed by the next one:
 2. pages that are older than the retention time and belong to no run that is retained;
 3. manifests and listings of runs whose retention time is over, and listings of runs that died before their manifest;
 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
-   that died, which the history's manifest does not name; versions of the Delta table's log that could not be read in
-   full any more; and temporary files.
+   that died, which the history's manifest does not name; and temporary files.
 
 Nothing is removed while it is uncertain what is needed: when the pointer, the manifest it names, the history's, or that
 of a retained run whose listing is asked for cannot be read, when a run has begun to replace documents and not finished,
@@ -38,13 +37,11 @@ from msgspec import structs
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
 from exporter.publishing import standing
-from exporter.publishing.delta_table import trim
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import FAMILIES, HISTORY_PREFIX, RUN_FILES, Sweep
+from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, RUN_FILES, Sweep
 from exporter.tree.files import FileKind
-from exporter.tree.key_set import KeySet
 from exporter.tree.run_listing import RunListing
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
@@ -63,7 +60,7 @@ LEFTOVER_AGE = timedelta(hours=1)
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
 
-_EXPIRING = tuple(  # not the pages of the histories: they are named by heads of any later run, for good
+_EXPIRING = tuple(  # most pages of histories stay: newest documents of any later run lead to them
     family.prefix for family in FAMILIES if family.kind is FileKind.PAGE and family.sweep is Sweep.AFTER_RETENTION
 )
 _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
@@ -295,7 +292,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     stale = set[str]()
     due = [key for key in (*runs.retained, *runs.expired) if key not in runs.settled]
-    kept = KeySet(_documents(current)) if due else KeySet()
+    kept = set(_documents(current)) if due else set[str]()
     for key in due:
         try:
             listing = standing.read_listing(store, key)
@@ -326,7 +323,12 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     removed = 0
     last = int((before + CLOCK_TOLERANCE).timestamp())
     holding = [key for key in (runs.current, *runs.retained) if runs.began.get(key, 0) <= last]
-    old = (info.key for prefix in _EXPIRING for info in store.list(prefix) if info.modified < before)
+    old = (
+        info.key
+        for prefix in _EXPIRING
+        for info in store.list(prefix)
+        if info.modified < before and not BUCKET_PAGE.pattern.fullmatch(info.key)
+    )
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys})
         for key in holding:
@@ -361,7 +363,6 @@ def _remove_history(store: Store, history: HistoryManifest | None, before: datet
     """
     if history is None or not history.files:
         return 0
-    trim(store, before)  # first, so that no version of the table names what is removed
     named = {file.key for file in history.files}
     superseded = superseded_history(store)
     first = min(file.first_ledger for file in history.files)

@@ -1,11 +1,13 @@
 """What stands in a store: the published run, the run that was begun, and the listings of their files.
 
-Only the fields that are needed are read, and unknown ones ignored, so that a tree of an earlier or later version
-of the documents can be published over.
+Only the fields that are needed are read, and unknown ones ignored, so that a run can publish over a tree of an earlier
+format.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
@@ -15,22 +17,25 @@ from msgspec import Meta, Struct
 
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
+from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Intent
+from exporter.tree.documents import Intent, RunManifest, timestamp
 from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
 from exporter.tree.files import check_key, is_key
-from exporter.tree.run_listing import ManifestOfAnyAge, RunListing, listing_of
+from exporter.tree.format import refuse_other_format
+from exporter.tree.run_listing import RunListing, listing_of
 
 RUNS_PREFIX = RUN.prefix
 
 MAX_LEDGERS_PER_SECOND = 10
-"""No network closes ledgers faster than this, by its own clock; Stellar takes five seconds or so for one."""
+"""No network closes ledgers faster than this, by its own clock."""
 
 SPARE_LEDGERS = 1_000
 """Allowed beyond that, because close times are rounded and clocks of validators differ."""
 
 _RESTORE = "Restore it from a copy; only if nothing in this tree is worth keeping, remove the tree and run again"
+_REMOVE = "Remove this one file and run again: the next run writes it, and nothing else is lost"
 
 _Ledger = Annotated[int, Meta(ge=1)]
 _Decoded = TypeVar("_Decoded", bound=Struct)
@@ -49,10 +54,11 @@ class Pointer(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The pointer as it stands, with the etag to swap it by."""
+    """The pointer as it stands, with the etag to swap it by, and whether it is of an earlier format."""
 
     pointer: Pointer
     etag: str
+    earlier: bool = False
 
 
 class LedgerNotNewerError(NotNewerError):
@@ -76,18 +82,21 @@ class LedgerNotNewerError(NotNewerError):
         return not self.unfinished and self.run_ledger == self.standing_ledger
 
 
-def read_published(store: Store) -> Published | None:
-    """Read the pointer; None when nothing was published yet.
+def read_published(store: Store, *, older: bool = False) -> Published | None:
+    """Read the pointer; None when nothing was published yet. ``older``: also that of an earlier format.
 
     Raises:
         StoreError: there is a pointer that cannot be understood.
+        FormatError: it is of another format.
     """
     stored = store.get(POINTER_KEY)
     if stored is None:
         return None
+    with _understood(POINTER_KEY):
+        earlier = refuse_other_format(f"{store.uri}: {POINTER_KEY}", stored.data, older=older)
     pointer = _decode(POINTER_KEY, stored, Pointer)
     check_key(pointer.manifest_key)
-    return Published(pointer, stored.etag)
+    return Published(pointer, stored.etag, earlier)
 
 
 def read_intent(store: Store) -> Intent | None:
@@ -137,12 +146,12 @@ def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
 
 
 def _listing_of(store: Store, key: str, stored: StoredObject) -> RunListing:
-    manifest = _decode(key, stored, ManifestOfAnyAge)
+    manifest = _decode(key, stored, RunManifest)
     listed = store.get(manifest.files_key) if is_key(manifest.files_key) else None
-    if listed is None and manifest.files is None:
+    if listed is None:
         raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_RESTORE}")
     try:
-        return listing_of(manifest, None if listed is None else listed.data)
+        return listing_of(manifest, listed.data)
     except CheckError as error:
         raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
 
@@ -153,28 +162,39 @@ def standing_ledger(published: Published | None, intent: Intent | None) -> int |
     return max((each.observed_ledger for each in (pointer, intent) if each is not None), default=None)
 
 
+def check_replaced(store: Store, replaced_ledger: int) -> None:
+    """Refuse to replace a ledger at which no run was published or begun, or at which none is any more.
+
+    So the flag that names it does nothing when it is left in a script.
+
+    Raises:
+        ConfigError: there is no such run.
+        StoreError: what is published cannot be understood.
+    """
+    published, intent = read_published(store, older=True), read_intent(store)
+    history = read_history_manifest(store, older=True)
+    newest = standing_ledger(published, intent)
+    known = {file.first_ledger for file in ([] if history is None else history.files)}
+    known |= {each.observed_ledger for each in (intent, None if published is None else published.pointer) if each}
+    if newest is None or replaced_ledger > newest or replaced_ledger not in known:
+        found = "nothing is published" if newest is None else f"the newest that was published or begun is {newest}"
+        raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {found}")
+
+
 def refuse_not_newer(
     published: Published | None, intent: Intent | None, observed_ledger: int, *, replaced_ledger: int | None = None
 ) -> None:
     """Refuse a ledger that would take readers backwards.
 
     A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
-    very same ledger is allowed there, because it gives the same documents. Where the operator names the newest
-    ledger that stands there, ``replaced_ledger``, as one that the network never had, a run below it is allowed.
+    very same ledger is allowed there, because it gives the same documents. Where the operator names a ledger,
+    ``replaced_ledger``, from which on what is published is wrong (`check_replaced`), any ledger is allowed.
 
     Raises:
         LedgerNotNewerError: the run must not be published.
-        ConfigError: ``replaced_ledger`` is not the newest that stands there.
     """
     if replaced_ledger is not None:
-        standing = standing_ledger(published, intent)
-        if standing != replaced_ledger:
-            found = (
-                "nothing is published" if standing is None else f"the newest that was published or begun is {standing}"
-            )
-            raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger that stands in the way; {found}")
-        if observed_ledger < standing:
-            return
+        return
     if published is not None and observed_ledger <= published.pointer.observed_ledger:
         standing = published.pointer.observed_ledger
         raise LedgerNotNewerError(
@@ -201,24 +221,35 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
 
     Raises:
         LedgerNotNewerError: it could not.
-        SourceError: no network can have closed so many ledgers since the published one.
-        ConfigError: ``replaced_ledger`` is not the newest ledger that stands there.
+        SourceError: the ledger closed before the published one, or no network can have closed so many since.
         StoreError: what stands in the store cannot be understood.
     """
-    published = read_published(store)
+    published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
     if published is None or published.pointer.ledger_close_time is None or replaced_ledger is not None:
         return
     ledgers = observed_ledger - published.pointer.observed_ledger
     before = published.pointer.ledger_close_time
     seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
-    if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * max(seconds, 0):
+    if seconds < 0:
+        raise closed_earlier(observed_ledger, close_time, published.pointer.observed_ledger, close_time - seconds)
+    if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:
         standing = published.pointer.observed_ledger
         raise SourceError(
             f"the run's ledger {observed_ledger} is {ledgers} above the published one, {standing}, and closed "
             f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
             f"the published run be the wrong one, run once with --replace-ledger {standing}"
         )
+
+
+def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_time: int) -> SourceError:
+    """The error of a run whose ledger closed before an earlier one of the history."""
+    return SourceError(
+        f"the run's ledger {ledger} closed at {timestamp(close_time)}, but ledger {earlier_ledger} of an earlier run "
+        f"closed at {timestamp(earlier_time)}, and no ledger closes before an earlier one. Where the endpoints are "
+        "wrong, use another rpc_url. Should the earlier run be the wrong one, run once with "
+        f"--replace-ledger {earlier_ledger}, which undoes it and every run after it"
+    )
 
 
 def check_network(store: Store, network: str) -> None:
@@ -228,7 +259,7 @@ def check_network(store: Store, network: str) -> None:
         ConfigError: it is of another; one history would hold the numbers of both.
         StoreError: what stands in the store cannot be understood.
     """
-    published = read_published(store)
+    published = read_published(store, older=True)
     found = None if published is None else published.pointer.network
     if found is not None and found != network:
         held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
@@ -239,7 +270,14 @@ def check_network(store: Store, network: str) -> None:
 
 
 def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
-    try:
+    with _understood(key):
         return decode_json(stored.data, model)
+
+
+@contextmanager
+def _understood(key: str) -> Iterator[None]:
+    try:
+        yield
     except msgspec.DecodeError as error:
-        raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
+        advice = _REMOVE if key == POINTER_KEY else _RESTORE
+        raise StoreError(f"{key} cannot be understood ({error}). {advice}") from error

@@ -40,13 +40,16 @@ def read_changes(data: bytes | None) -> ChangeList | None:
         return None
 
 
-def change_list(tables: Tables, previous: ChangeList | None, network: str) -> ChangeList:
+def change_list(
+    tables: Tables, previous: ChangeList | None, network: str, replaced_ledger: int | None = None
+) -> ChangeList:
     """The document of a run.
 
     Args:
         tables: the run.
         previous: the document that stands. One of the run's own ledger was left by a try that died, and is taken over.
         network: the network's passphrase.
+        replaced_ledger: the first ledger of runs that are undone; their changes go, and nothing is compared with them.
     """
     markets = [
         WatchedMarket(*row)
@@ -65,18 +68,26 @@ def change_list(tables: Tables, previous: ChangeList | None, network: str) -> Ch
     )
     if previous is None:
         return now
-    if previous.observed_ledger >= tables.ledger:
-        again = previous.observed_ledger == tables.ledger
-        kept = [change for change in previous.data if again or change.observed_ledger < tables.ledger]
-        return msgspec.structs.replace(now, data=kept)
+    if replaced_ledger is not None and previous.observed_ledger >= replaced_ledger:
+        first = min(replaced_ledger, tables.ledger)
+        return msgspec.structs.replace(now, data=[item for item in previous.data if item.observed_ledger < first])
+    if previous.observed_ledger == tables.ledger:
+        return msgspec.structs.replace(now, data=previous.data)
 
     def dated(kind: str, market: str, pool: str | None, title: str, before: str | None, after: str | None) -> RunChange:
         place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or ''}"
         return RunChange(
-            id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}", kind=kind, market=market, pool=pool, title=title,
-            before=before, after=after, observed_ledger=tables.ledger,
-            ledger_close_time=timestamp(tables.close_time), previous_ledger=previous.observed_ledger,
-        )  # fmt: skip
+            id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
+            kind=kind,
+            market=market,
+            pool=pool,
+            title=title,
+            before=before,
+            after=after,
+            observed_ledger=tables.ledger,
+            ledger_close_time=timestamp(tables.close_time),
+            previous_ledger=previous.observed_ledger,
+        )
 
     found = sorted(_found(previous, now), key=lambda facts: (facts[1], facts[2] or "", facts[0]))
     return msgspec.structs.replace(now, data=_bounded([*(dated(*facts) for facts in found), *previous.data]))
@@ -118,6 +129,12 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
             ends = str(old.utilization_bps), str(pool.utilization_bps)
             yield "utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends
     symbols = {(pool.market, pool.pool): pool.symbol for pool in before.pools}
+    accounted = {(pool.market, pool.pool) for pool in now.pools} | {(item.market, item.pool) for item in now.unread}
+    read = {market.market for market in now.markets}
+    for market_address, pool_id in symbols.keys() - accounted:
+        if market_address in read:
+            title = f"{symbols[market_address, pool_id]} in {names[market_address]}: the market has it no longer"
+            yield "removed_pool", market_address, pool_id, title, None, None
     for item in now.unread:
         if (item.market, item.pool) not in missing:
             place = names.get(item.market, item.market)

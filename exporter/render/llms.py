@@ -44,8 +44,8 @@ _MORE = """
 ## Beside the API
 
 - [OpenAPI description](v1/openapi.json): every field and its unit
-- [The history as tables](datapackage.json): Parquet files and the meaning of their columns; the folder
-  `history/pools` is a Delta table
+- [Every day of every pool](history/daily.parquet), and [every hour of 90 days](history/hourly.parquet), as Parquet
+- [The history as tables](datapackage.json): all Parquet files and the meaning of their columns
 - [Metrics](metrics.txt): the newest run as OpenMetrics
 - [Feed of changes](feed.atom), and of each market at `markets/{market}.atom`
 

@@ -12,6 +12,7 @@ from io import BytesIO
 import polars as pl
 
 from exporter.protocols.compute import Tables
+from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.tree.families import METRICS
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -75,6 +76,11 @@ def _parts(tables: Tables) -> Iterator[str]:
     }
     for name, (text, number) in of_run.items():
         yield f"{_head(name, text)}lending_{name} {number}\n"
+    yield f"{_head('unpriced_ratio', 'Share of the pools that were read which have no valid price.')}"
+    yield f"lending_unpriced_ratio {_ratio(unpriced_bps(tables))}\n"
+    yield _head("market_unpriced_ratio", "The same in each market that has such pools.")
+    for item in unpriced_markets(tables):
+        yield f'lending_market_unpriced_ratio{{market="{item.market}"}} {_ratio(item.unpriced_bps)}\n'
     labels = [pl.concat_str(pl.lit(f'{name}="'), _escaped(pl.col(name)), pl.lit('"')) for name in _LABELS]
     pools = tables.pools
     if pools.height > MOST_POOLS:
@@ -93,6 +99,10 @@ def _parts(tables: Tables) -> Iterator[str]:
     yield _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
     gates = [said("open", f',operation="{name}"', pl.col(f"can_{name}").cast(pl.Int8)) for name in _OPERATIONS]
     yield from _joined(pools, pl.concat_str(gates))
+
+
+def _ratio(basis_points: int) -> str:
+    return f"{basis_points // 10_000}.{basis_points % 10_000:04}"
 
 
 def _joined(pools: pl.DataFrame, lines: pl.Expr) -> Iterator[str]:

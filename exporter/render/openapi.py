@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from exporter import FORMAT
 from exporter.tree import values
-from exporter.tree.documents import EXPORTER_VERSION, SCHEMA_VERSION, Document, OpenApiDocument
+from exporter.tree.documents import EXPORTER_VERSION, Document, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -21,6 +22,7 @@ from exporter.tree.problems import (
     invalid_parameter,
     not_a_parameter,
     not_found,
+    not_together,
     nothing_published,
     problem,
     unknown_bucket_page,
@@ -29,7 +31,7 @@ from exporter.tree.problems import (
     unknown_pool,
     unknown_token,
 )
-from exporter.tree.routes import ASSETS_PARAMETERS, MARKETS_PARAMETERS, MAX_LIMIT, MISTAKABLE, POOLS_PARAMETERS
+from exporter.tree.routes import LISTS, MAX_LIMIT, UNSUPPORTED_FILTERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -85,6 +87,9 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "The length of the buckets.",
         {"type": "string", "enum": list(BUCKET_NAMES), "default": DEFAULT_BUCKET},
     ),
+    "day_bucket": _query(
+        "bucket", "The length of the buckets.", {"type": "string", "enum": [DEFAULT_BUCKET], "default": DEFAULT_BUCKET}
+    ),
     "history_cursor": _query(
         "cursor",
         "The `next_cursor` of a page of a history. It fixes whose history it is, the bucket and the page; "
@@ -105,10 +110,13 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
-    "not_a_parameter": not_a_parameter("sort", "/v1/assets", ASSETS_PARAMETERS),
-    "not_a_parameter_of_markets": not_a_parameter("protocol", "/v1/markets", MARKETS_PARAMETERS),
-    "not_a_parameter_of_pools": not_a_parameter("sort", "/v1/pools", POOLS_PARAMETERS),
+    **{
+        f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
+        for name in ("assets", "changes", "markets", "pools", "protocols", "tokens")
+    },
+    "not_together": not_together(),
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
+    "invalid_day_bucket": invalid_parameter("bucket", "1h", DEFAULT_BUCKET),
     "unknown_cursor": unknown_cursor(),
     "unknown_bucket_page": unknown_bucket_page(),
     "unknown_market": unknown_market(MARKET),
@@ -151,10 +159,9 @@ Everything is a file. A path without an extension is also served under its name 
 `/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
 `/history/1d.json`, or another bucket's name.
 
-On `/v1/assets`, `/v1/markets` and `/v1/pools`, names that read like a filter, an order or a page but are none there are
-refused with 400 where they have a value: """
-    + ", ".join(f"`{name}`" for name in MISTAKABLE)
-    + ". All other names that are not described are ignored everywhere."
+Lists refuse with 400 the filters, orders and pages that they do not have: """
+    + ", ".join(f"`{name}`" for name in UNSUPPORTED_FILTERS)
+    + ", where they have a value. All other names that are not described are ignored everywhere."
 )
 
 
@@ -165,7 +172,7 @@ def openapi_document() -> OpenApiDocument:
         openapi="3.1.0",
         info={
             "title": "Lending markets of Soroban",
-            "version": f"{SCHEMA_VERSION}.0.0",
+            "version": f"{FORMAT}.0.0",
             "summary": "A static JSON API of exact lending market snapshots.",
             "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -17,7 +17,7 @@ from exporter.render.assets_pages import json_of, page_bytes
 from exporter.render.run_documents import token_documents, total
 from exporter.tables import POOLS
 from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token
-from exporter.tree.families import POOLS_PAGE, pools_key
+from exporter.tree.families import POOLS_PAGE, pools_key, pools_of_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
@@ -55,18 +55,30 @@ def flat_rows(tables: Tables, means: Means) -> pl.DataFrame:
 
 
 def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
-    """The listings of all pools and of each protocol, whole and of open pools alone; a protocol may have none."""
+    """The listings of all pools and of each protocol, whole and of open pools alone, and of each market and token.
+
+    A protocol may have no pools; a market or token without any has no listing.
+    """
     given: set[str] = set()  # listings can end alike
-    filtered = rows.select("protocol", "can_supply").with_row_index("place")
+    for key, shown in _listings(rows, protocols):
+        for file in _pages(key, rows, shown):
+            if file.key not in given:
+                given.add(file.key)
+                yield file
+
+
+def _listings(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, pl.Series]]:
+    """The key of each listing, and the places of its rows."""
+    places = rows.select("protocol", "market", "token_address", "can_supply").with_row_index("place")
     for protocol in (None, *protocols):
         own = pl.lit(value=True) if protocol is None else pl.col("protocol") == protocol
         for only_open in (False, True):
             wanted = own & pl.col("can_supply").fill_null(value=False) if only_open else own
-            shown = filtered.filter(wanted)["place"]
-            for file in _pages(pools_key(protocol, only_open=only_open), rows, shown):
-                if file.key not in given:
-                    given.add(file.key)
-                    yield file
+            yield pools_key(protocol, only_open=only_open), places.filter(wanted)["place"]
+    for name in ("market", "token_address"):
+        for of, shown in places.group_by(name, maintain_order=True).agg("place").sort(name).iter_rows():
+            key = pools_of_key(of, None) if name == "market" else pools_of_key(None, of)
+            yield key, pl.Series(shown, dtype=pl.UInt32)
 
 
 def _pages(key: str, rows: pl.DataFrame, shown: pl.Series) -> Iterator[RenderedFile]:
@@ -82,10 +94,21 @@ def _pages(key: str, rows: pl.DataFrame, shown: pl.Series) -> Iterator[RenderedF
 
 
 _OF_TOKENS = (
-    "token_address", "market", "pool", "protocol", "market_name", "can_supply", "can_borrow", "available_to_borrow",
-    "supplied_usd_cents", "borrowed_usd_cents", "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps",
+    "token_address",
+    "market",
+    "pool",
+    "protocol",
+    "market_name",
+    "can_supply",
+    "can_borrow",
+    "available_to_borrow",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "supply_reward_apr_bps",
     "borrow_reward_apr_bps",
-)  # fmt: skip
+)
 
 
 def render_token_list(tables: Tables, rows: pl.DataFrame, first_seen: Mapping[str, int]) -> RenderedFile:
@@ -101,11 +124,17 @@ def render_token_list(tables: Tables, rows: pl.DataFrame, first_seen: Mapping[st
         borrow = min(lending, key=itemgetter("borrow_apy_bps"), default=None)
         entries.append(
             TokenEntry(
-                token.address, token.symbol, token.decimals, len(own), len(open_pools),
-                total(row["supplied_usd_cents"] for row in own), total(row["borrowed_usd_cents"] for row in own),
-                _best(supply, "supply"), _best(borrow, "borrow"),
+                token.address,
+                token.symbol,
+                token.decimals,
+                len(own),
+                len(open_pools),
+                total(row["supplied_usd_cents"] for row in own),
+                total(row["borrowed_usd_cents"] for row in own),
+                _best(supply, "supply"),
+                _best(borrow, "borrow"),
             )
-        )  # fmt: skip
+        )
     return file_of(TokenList(tables.ledger, entries))
 
 
@@ -113,6 +142,10 @@ def _best(row: Mapping[str, Any] | None, side: str) -> BestRate | None:
     if row is None:
         return None
     return BestRate(
-        row["market"], row["pool"], row["protocol"], row["market_name"], row[f"{side}_apy_bps"],
+        row["market"],
+        row["pool"],
+        row["protocol"],
+        row["market_name"],
+        row[f"{side}_apy_bps"],
         row[f"{side}_reward_apr_bps"],
-    )  # fmt: skip
+    )

@@ -342,6 +342,21 @@ def excluded_on(network: str) -> tuple[documents.Excluded, ...]:
     return listed.get(network, ())
 
 
+def unpriced_bps(tables: Tables) -> int:
+    """The share of the pools that were read which have no price, floored to basis points; 0 without any pool."""
+    return len(tables.unpriced) * 10_000 // max(tables.pools.height, 1)
+
+
+def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
+    """Every market with pools that have no price, ascending."""
+    unpriced = Counter(item.market for item in tables.unpriced)
+    pools = Counter(tables.pools["market"])
+    return [
+        documents.UnpricedMarket(market, pools[market], count, count * 10_000 // pools[market])
+        for market, count in sorted(unpriced.items())
+    ]
+
+
 def protocol_list(
     tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
 ) -> documents.ProtocolList:

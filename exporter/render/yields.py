@@ -25,10 +25,24 @@ PROJECTS = {("blend", "v1"): "blend-pools", ("blend", "v2"): "blend-pools-v2", (
 _Number = msgspec.Raw | None
 
 _COLUMNS = (
-    "market", "pool", "protocol", "version", "symbol", "market_name", "token_address", "supplied_usd_cents",
-    "borrowed_usd_cents", "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps", "borrow_reward_apr_bps",
-    "reward_token", "mean_supply_apy_bps_30d", "collateral_factor_bps", "can_borrow",
-)  # fmt: skip
+    "market",
+    "pool",
+    "protocol",
+    "version",
+    "symbol",
+    "market_name",
+    "token_address",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "supply_reward_apr_bps",
+    "borrow_reward_apr_bps",
+    "reward_token",
+    "mean_supply_apy_bps_30d",
+    "collateral_factor_bps",
+    "can_borrow",
+)
 
 _Row = Mapping[str, Any]
 

@@ -18,6 +18,7 @@ from exporter.errors import ConfigError, SourceError
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
+from exporter.tree.format import refuse_other_format
 from exporter.tree.values import CONTRACT, POOL, as_written
 
 MOST_BYTES = 256 * 2**20
@@ -32,12 +33,37 @@ NATIVE = "native"
 """The symbol that the network's own asset gives itself; people call it XLM."""
 
 SHOWN = (
-    "market", "pool", "protocol", "market_name", "market_status", "pool_status", "token_address", "symbol", "decimals",
-    "can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "can_reason",
-    "supply_apy_bps", "borrow_apy_bps", "supply_reward_apr_bps", "borrow_reward_apr_bps", "utilization_bps",
-    "total_supplied", "total_borrowed", "available_to_supply", "available_to_borrow", "available_to_withdraw",
-    "oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps",
-)  # fmt: skip
+    "market",
+    "pool",
+    "protocol",
+    "market_name",
+    "market_status",
+    "pool_status",
+    "token_address",
+    "symbol",
+    "decimals",
+    "can_supply",
+    "can_withdraw",
+    "can_borrow",
+    "can_repay",
+    "can_liquidate",
+    "can_reason",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "supply_reward_apr_bps",
+    "borrow_reward_apr_bps",
+    "utilization_bps",
+    "total_supplied",
+    "total_borrowed",
+    "available_to_supply",
+    "available_to_borrow",
+    "available_to_withdraw",
+    "oracle_price_usd",
+    "price_reason",
+    "tvl_usd_cents",
+    "collateral_factor_bps",
+    "liquidation_threshold_bps",
+)
 """What a list tells of a pool, as far as the tree has it; `pool` tells everything."""
 
 Operation = Literal["supply", "withdraw", "borrow", "repay", "liquidate"]
@@ -125,7 +151,7 @@ class Answers:
         return {"observed_ledger": rows["observed_ledger"][0], "pool": _row(rows.row(0, named=True))} | facts
 
     async def history(
-        self, market: str, pool: str, bucket: Literal["5m", "15m", "1h", "6h", "1d", "1w"] = "1d", count: int = 30
+        self, market: str, pool: str, bucket: Literal["5m", "1h", "1d", "1w"] = "1d", count: int = 30
     ) -> _Json:
         """The newest closed buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
 
@@ -172,9 +198,12 @@ class Answers:
         room = pl.col(f"available_to_{side}")
         pools = pools.filter(room.is_null() | (room > 0))
         pools = pools.sort(
-            f"{side}_apy_bps", "tvl_usd_cents",
-            descending=[side == "supply", True], nulls_last=True, maintain_order=True,
-        )  # fmt: skip
+            f"{side}_apy_bps",
+            "tvl_usd_cents",
+            descending=[side == "supply", True],
+            nulls_last=True,
+            maintain_order=True,
+        )
         tokens = pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
         return _listed(pools, limit) | {"side": side, "unknown_count": unknown, "tokens": tokens}
 
@@ -185,7 +214,7 @@ class Answers:
             key = LATEST_PARQUET.template
             data = await self._source.get(key, MOST_BYTES)
             if data is None:
-                raise SourceError(f"{self._source.uri} has no {key}; a run of this version of the exporter adds it")
+                raise SourceError(f"{self._source.uri} has no {key}")
             try:
                 self._kept = run_id, pl.read_parquet(io.BytesIO(data))
             except pl.exceptions.PolarsError as error:
@@ -197,6 +226,8 @@ class Answers:
         if data is None:
             raise SourceError(f"{self._source.uri} has no {key}, so that is not known there")
         try:
+            if key == POINTER_KEY:
+                refuse_other_format(f"{self._source.uri}: {key}", data)
             return decode_json(data, _Json)
         except DecodeError as error:
             raise SourceError(f"{self._source.uri}: {key} cannot be understood: {error}") from error
@@ -228,14 +259,12 @@ def _open(pools: pl.DataFrame, operation: Operation | None) -> tuple[pl.DataFram
     if operation is None:
         return pools, 0
     gate = f"can_{operation}"
-    if gate not in pools.columns:
-        raise SourceError(f"this tree has no {gate}; a run of this version of the exporter adds it")
     return pools.filter(pl.col(gate).fill_null(value=False)), pools[gate].null_count()
 
 
 def _listed(pools: pl.DataFrame, limit: int) -> _Json:
     shown = pools.head(_bounded(limit, MOST_ROWS))
-    rows = shown.select(name for name in SHOWN if name in pools.columns).to_dicts()
+    rows = shown.select(SHOWN).to_dicts()
     ledger = None if pools.is_empty() else pools["observed_ledger"][0]
     return {"observed_ledger": ledger, "count": pools.height, "pools": [_row(row) for row in rows]}
 

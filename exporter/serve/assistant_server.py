@@ -60,9 +60,14 @@ def serve(uri: str) -> None:
                 "lending-markets", version=EXPORTER_VERSION, instructions=INSTRUCTIONS, log_level="ERROR"
             )
             for tool in (
-                answers.status, answers.summary, answers.list_markets, answers.find_pools, answers.pool,
-                answers.history, answers.best_rate,
-            ):  # fmt: skip
+                answers.status,
+                answers.summary,
+                answers.list_markets,
+                answers.find_pools,
+                answers.pool,
+                answers.history,
+                answers.best_rate,
+            ):
                 server.add_tool(told(tool))
             await server.run_stdio_async()
 

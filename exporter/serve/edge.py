@@ -116,7 +116,6 @@ class _Options:
     uri: str
     root: str | None
     origin: str | None
-    precompressed: bool
 
 
 def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
@@ -138,9 +137,7 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
     sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
-    files = _RENDERERS[platform](
-        _environment(), sizes, _Options(settings.output.uri, root, origin, settings.output.precompressed)
-    )
+    files = _RENDERERS[platform](_environment(), sizes, _Options(settings.output.uri, root, origin))
     function = files.get("function.js", "")
     if len(function.encode()) > MAX_FUNCTION_BYTES:
         raise ConfigError(f"output.page_sizes: so many sizes make a function above {MAX_FUNCTION_BYTES} bytes")
@@ -216,7 +213,8 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "titles": {document.status: document.title for document in run_documents.generic_problems()},
         "shown": problems.SHOWN_CHARACTERS,
         "missing_page": problems.MISSING_PAGE,
-        "mistakable": routes.MISTAKABLE,
+        "unsupported": routes.UNSUPPORTED_FILTERS,
+        "lists": {name: ", ".join(accepted) for name, accepted in routes.LISTS.items()},
         "contract": CONTRACT,
         "pool_form": POOL,
         "cursor_form": CURSOR,
@@ -231,19 +229,24 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
     market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
     values = _common(sizes) | {
         "root": _folder(options.root, options.uri),
-        "precompressed": options.precompressed,
         "open_files": OPEN_FILES,
         "bare": BARE_ERRORS,
-        "mistaken": [(name, first_value(name)) for name in routes.MISTAKABLE],
-        "suspect": f"(?:^|&)(?:{'|'.join(map(either_form, routes.MISTAKABLE))})=[^&]",
-        "pools_parameters": routes.POOLS_PARAMETERS,
+        "refusing": {
+            kind: (
+                f"(?:^|&)(?:{'|'.join(map(either_form, names))})=[^&]",
+                [(name, first_value(name)) for name in names],
+            )
+            for kind, names in _unsupported().items()
+        },
+        "bare_lists": [name for name, accepted in routes.LISTS.items() if not accepted],
         "open": either_form("open"),
         "api_path": rf"^/{either_form('v1')}(?:/|(?:(?:\.|%2[Ee]){either_form('json')})?(?:\?|$))",
         "names": {
             name: first_value(name) for name in ("market", "token", "cursor", "limit", "bucket", "protocol", "status")
         },
         "limits": limits(sizes),
-        "buckets": [(name, either_form(name)) for name in BUCKET_NAMES],
+        "buckets": [(name, either_form(name)) for name in BUCKET_NAMES if name != DEFAULT_BUCKET],
+        "day_pattern": either_form(DEFAULT_BUCKET),
         "encoded_cursor": ENCODED_CURSOR,
         "refused": {
             "market": _refused("market", routes.STRKEY_ACCEPTED),
@@ -252,9 +255,11 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
             "pool": _refused("pool", routes.POOL_ACCEPTED),
             "limit": _refused("limit", routes.LIMIT_ACCEPTED),
             "bucket": _refused("bucket", routes.BUCKET_ACCEPTED),
-            "assets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/assets", routes.ASSETS_PARAMETERS),
-            "markets_name": problems.not_a_parameter("${edge_mistaken}", "/v1/markets", routes.MARKETS_PARAMETERS),
-            "pools_name": problems.not_a_parameter("${edge_pools_mistaken}", "/v1/pools", routes.POOLS_PARAMETERS),
+            "day": _refused("bucket", routes.DAY_ACCEPTED),
+            "assets_name": problems.not_a_parameter("${edge_assets_unsupported}", "/v1/assets", routes.LISTS["assets"]),
+            "pools_name": problems.not_a_parameter("${edge_pools_unsupported}", "/v1/pools", routes.LISTS["pools"]),
+            "bare_name": problems.not_a_parameter("${edge_bare_unsupported}", "${uri}", ()),
+            "together": problems.not_together(),
             "protocol": _refused("protocol", routes.PROTOCOL_ACCEPTED),
             "status": _refused("status", routes.OPEN_ACCEPTED),
             "cursor": problem(400, "cursor must be sent as it was given, without percent-encoding."),
@@ -271,6 +276,12 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Op
     return {
         name: environment.get_template(f"{name}.j2").render(values) for name in ("nginx-http.conf", "nginx-server.conf")
     }
+
+
+def _unsupported() -> dict[str, list[str]]:
+    """The names that each kind of list refuses."""
+    accepted = {"assets": routes.LISTS["assets"], "pools": routes.LISTS["pools"], "bare": ()}
+    return {kind: [name for name in routes.UNSUPPORTED_FILTERS if name not in own] for kind, own in accepted.items()}
 
 
 def _folder(root: str | None, uri: str) -> str:
@@ -293,9 +304,8 @@ def _details() -> dict[str, str]:
         "market": problems.unknown_market("{1}").detail,
         "pool": problems.unknown_pool("{1}", "{2}").detail,
         "token": problems.unknown_token("{1}").detail,
-        "assets": problems.not_a_parameter("", "/v1/assets", routes.ASSETS_PARAMETERS).detail.partition(": ")[2],
-        "markets": problems.not_a_parameter("", "/v1/markets", routes.MARKETS_PARAMETERS).detail.partition(": ")[2],
-        "pools": problems.not_a_parameter("", "/v1/pools", routes.POOLS_PARAMETERS).detail.partition(": ")[2],
+        "bare": problems.not_a_parameter("", "", ()).detail.partition(": ")[2],
+        "together": problems.not_together().detail,
         "protocol": routes.PROTOCOL_ACCEPTED,
         "open": routes.OPEN_ACCEPTED,
         "method": run_documents.METHOD_NOT_ALLOWED.detail,
@@ -303,6 +313,7 @@ def _details() -> dict[str, str]:
         "strkey": routes.STRKEY_ACCEPTED,
         "pool_id": routes.POOL_ACCEPTED,
         "bucket": routes.BUCKET_ACCEPTED,
+        "day": routes.DAY_ACCEPTED,
         "limit": routes.LIMIT_ACCEPTED,
     }
 
@@ -316,13 +327,13 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
         name: environment.get_template(f"{name}.j2").render(values | {"details": texts})
         for name, texts in (("function.js", refusals), ("missing.js", details))
     }
-    # A script without line ends and, but for those at its top, without comments: a function may have few bytes. Every
-    # statement of ours ends with a semicolon or a brace, so nothing but the length depends on where lines end.
+    # A script without line ends and spaces and, but for those at its top, without comments: a function may have few
+    # bytes. Every statement of ours ends with a semicolon or a brace, so nothing but the length depends on them.
     script = files["function.js"]
     lines = [line.strip() for line in script.splitlines()]
     top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
     rest = "".join(line for line in lines[top:] if not line.startswith("//"))
-    files["function.js"] = "\n".join([*lines[:top], rest, ""])
+    files["function.js"] = "\n".join([*lines[:top], _without_spaces(rest), ""])
     return files | {
         "response-headers-policy.json": _pretty(_response_headers_policy()),
         "cache-policy.json": _pretty(_CACHE_POLICY),
@@ -330,6 +341,17 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
         "missing-error-responses.json": _pretty(_items([_error_response(code, 200) for code in (403, 404)])),
         "origin-group.json": _pretty(_ORIGIN_GROUPS),
     }
+
+
+_LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/(?:[^/\\\[]|\\.|\[(?:[^]\\]|\\.)*])+/)""")
+"""A text or a regular expression in a script of ours, in which nothing is divided."""
+
+
+def _without_spaces(script: str) -> str:
+    """The script without spaces around punctuation, but for those in literals."""
+    parts = _LITERAL.split(script)
+    parts[::2] = (re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", part) for part in parts[::2])
+    return "".join(parts)
 
 
 def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:

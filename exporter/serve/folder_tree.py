@@ -23,9 +23,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, FormatError
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY
+from exporter.tree.format import refuse_other_format
 from exporter.tree.routes import checked_page_sizes
 
 CHUNK_BYTES = 256 * 1024
@@ -107,7 +108,7 @@ class OpenFile:
 
 
 class _Pointer(msgspec.Struct):
-    """What is read of the pointer; a tree of a later version may say more in it."""
+    """What is read of the pointer."""
 
     page_sizes: list[int]
     default_page_size: int
@@ -122,15 +123,21 @@ class Tree:
         self._lock = Lock()
 
     def page_sizes(self) -> tuple[int, ...] | None:
-        """The page sizes of the published run, ascending; None where there is no usable pointer."""
+        """The page sizes of the published run, ascending; None where there is no usable pointer.
+
+        Raises `FormatError` for a tree of another format.
+        """
         file = self._open(POINTER_KEY)
         if file is None:
             return None
         with file:
             data = file.read(MAX_POINTER_BYTES)
         try:
+            refuse_other_format(f"{self._root}: {POINTER_KEY}", data)
             pointer = decode_json(data, _Pointer)
             return checked_page_sizes(pointer.page_sizes, pointer.default_page_size)
+        except FormatError:
+            raise
         except (msgspec.DecodeError, ConfigError):
             return None
 

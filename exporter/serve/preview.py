@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from exporter.console import own_command
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, FormatError
 from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.serve.folder_tree import FileResponse, OpenFile, Tree, byte_range, etag_matches
 from exporter.tree import problems
@@ -58,11 +58,13 @@ def create_app(root: Path) -> Starlette:
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
     """Serve the tree in `root` until the process is interrupted; `on_ready` is told the address once it is bound.
 
-    Port 0 takes any free port. Prints nothing. ConfigError when `root` is no folder or the address cannot be had.
+    Port 0 takes any free port. Prints nothing. ConfigError when `root` is no folder, a tree of another format, or the
+    address cannot be had.
     """
     if not root.is_dir():
         making = own_command("demo")
         raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
+    Tree(root).page_sizes()
     with bind(host, port) as listener:
         address = listener.getsockname()
         if on_ready is not None:
@@ -126,7 +128,10 @@ class _TreeEndpoint:
         query: bytes = request.scope["query_string"]
         if len(path) + len(query) > MAX_URL_LENGTH:
             return _error(method, URL_TOO_LONG)
-        sizes = self._tree.page_sizes()
+        try:
+            sizes = self._tree.page_sizes()
+        except FormatError as error:
+            return _error(method, problems.nothing_published(str(error)))
         if sizes is None:
             return _error(
                 method,

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from exporter.errors import ConfigError
 from exporter.stores.folder import FolderStore
-from exporter.stores.precompressed import PrecompressedFolderStore, has_twins
 from exporter.stores.store import Store
 
 _SCHEME = re.compile(
@@ -24,20 +23,15 @@ def scheme_of(uri: str) -> str | None:
     return None if match is None else match[1].lower()
 
 
-def open_store(uri: str, *, precompressed: bool = False) -> Store:
+def open_store(uri: str) -> Store:
     """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
 
-    ``precompressed`` is that of the configuration; of twins that a folder has already care is taken in any case.
     Nothing is created before the first write, and a bucket is not asked for anything before the first operation.
 
     Raises:
         ConfigError: the URI is of a kind that this version cannot write to.
     """
     if uri.lower().startswith("s3://"):  # whose modules are loaded only where they are used
-        if precompressed:
-            raise ConfigError(
-                "output.precompressed is for a folder that a web server sends from; for a bucket let the CDN compress"
-            )
         from exporter.stores.s3_client import parse_s3_uri
         from exporter.stores.s3_store import S3Store
 
@@ -46,7 +40,7 @@ def open_store(uri: str, *, precompressed: bool = False) -> Store:
         raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
     name = scheme_of(uri)
     if name is None:
-        return _open_folder(Path(uri), precompressed)
+        return FolderStore(Path(uri))
     if name == "file":
         try:
             parts = urlsplit(uri)
@@ -55,7 +49,7 @@ def open_store(uri: str, *, precompressed: bool = False) -> Store:
                 f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
             ) from None
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
-            return _open_folder(Path(parts.path), precompressed)
+            return FolderStore(Path(parts.path))
     # The URI itself is not repeated: it may hold a secret.
     if name == "s3":
         hint = "a bucket is written s3://bucket/prefix, with two slashes and nothing before them"
@@ -67,9 +61,3 @@ def open_store(uri: str, *, precompressed: bool = False) -> Store:
         f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
         "front)"
     )
-
-
-def _open_folder(root: Path, precompressed: bool) -> Store:
-    if precompressed or has_twins(root):
-        return PrecompressedFolderStore(root, making=precompressed)
-    return FolderStore(root)

@@ -203,7 +203,7 @@ class Lease:
     def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> Placed:
         body = self._body(holder)
         headers = object_headers(LEASE_KEY, body)
-        return Writer(self._client, may_write).replace(self._client, LEASE_KEY, body, headers, expected)
+        return Writer(self._client, may_write).replace(LEASE_KEY, body, headers, expected)
 
     def _refuse_after_release(self) -> None:
         if self._ended.is_set():

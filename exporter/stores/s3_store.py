@@ -4,7 +4,7 @@
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
   well (`s3_lease`). What is there already is not sent again (`Known`).
 - A few documents also stand under their extensionless path. Listings hide these copies.
-- The bulk of the writes goes through obstore, many at once.
+- The bulk of the writes goes out many at once, by threads that share one client.
 
 What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
 right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
@@ -28,9 +28,9 @@ from exporter.errors import ExporterError, LostRaceError, StoreError
 from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Connection, S3Options
 from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
-from exporter.stores.s3_writer import Placed, Uploader, Writer, uploader_for
+from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
-from exporter.tree.families import alias_of, former_alias_of, is_alias, kind_of
+from exporter.tree.families import alias_of, is_alias, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
 if TYPE_CHECKING:
@@ -164,9 +164,7 @@ class S3Store:
         self._lock = Lock()
         self._lease: Lease | None = None
         self._known: Known | None = None  # inside `exclusive` only
-        self._uploader_made: Uploader | None = None
         self._digests_are_etags = True
-        self._outdated: set[str] = set()  # copies that stand there and that this version would not write
 
     @property
     def uri(self) -> str:
@@ -174,7 +172,6 @@ class S3Store:
 
     def close(self) -> None:
         """Close the connections that are open; the store can be used again."""
-        self._uploader_made = None
         self._connection.close()
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -210,7 +207,7 @@ class S3Store:
         known = self._known or self._new_known()
         if not known.covers(_check_own(key)):
             self._look_at(known, key)
-        copy = alias_of(key) or former_alias_of(key)
+        copy = alias_of(key)
         if copy is not None and not known.covers(copy):
             self._look_at(known, copy)
         return self._put_document(self._writer(), known, key, data)
@@ -229,7 +226,7 @@ class S3Store:
         alias = alias_of(_check_own(key))
         seen = None if alias is None else self._client.head(alias)
         headers = object_headers(key, data)
-        placed = self._writer().replace(self._client, key, data, headers, expected_etag, ours_alone=True)
+        placed = self._writer().replace(key, data, headers, expected_etag, ours_alone=True)
         if self._known is not None:
             self._known.note(key, placed.etag)
         if alias is not None:
@@ -245,7 +242,7 @@ class S3Store:
             there = [
                 key for key in self._in_parallel(batch, lambda key: key if self._client.head(key) else None) if key
             ]
-            aliases = [copy for key in batch if (copy := alias_of(key) or former_alias_of(key)) is not None]
+            aliases = [copy for key in batch if (copy := alias_of(key)) is not None]
             if gone := [*there, *aliases]:
                 self._client.delete(gone, self._check_hold)
             removed += len(there)
@@ -255,13 +252,7 @@ class S3Store:
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
-        """These are uploads in parts, which the exporter never makes, but others may have begun here.
-
-        Copies that only earlier versions wrote go too, as far as this process met them; it has kept them up to date.
-        """
-        outdated, self._outdated = sorted(self._outdated), set()
-        for start in range(0, len(outdated), MAX_DELETED):
-            self._client.delete(outdated[start : start + MAX_DELETED], self._check_hold)
+        """These are uploads in parts, which the exporter never makes, but others may have begun here."""
         return self._client.abort_uploads(before, self._check_hold)
 
     def try_writing(self) -> None:
@@ -295,7 +286,7 @@ class S3Store:
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False
-        placed = writer.create(self._uploader(), key, data, object_headers(key, data))
+        placed = writer.create(key, data, object_headers(key, data))
         self._learn(known, key, data, placed)
         if not placed.written:
             known.note_found(key)
@@ -304,9 +295,6 @@ class S3Store:
     def _put_document(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
         written = self._put_known(writer, known, key, data, None)
         alias = alias_of(key)
-        if alias is None and (former := former_alias_of(key)) is not None and known.etag(former) is not None:
-            self._outdated.add(former)
-            alias = former
         if alias is not None:
             self._put_known(writer, known, alias, data, key)
         return written
@@ -316,7 +304,7 @@ class S3Store:
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False
-        placed = writer.replace(self._uploader(), key, data, object_headers(key, data, document), etag)
+        placed = writer.replace(key, data, object_headers(key, data, document), etag)
         self._learn(known, key, data, placed)
         return placed.written
 
@@ -329,7 +317,7 @@ class S3Store:
         headers = object_headers(alias, data, key)
         for _ in range(ALIAS_ROUNDS):
             try:
-                self._writer().replace(self._client, alias, data, headers, seen)
+                self._writer().replace(alias, data, headers, seen)
                 return
             except LostRaceError:
                 described = self._client.head(alias)
@@ -390,7 +378,6 @@ class S3Store:
                     known.look(alias, immutable=False)
                 yield key, data
 
-        self._uploader()  # made here, not by many threads at once
         total = Written()
         for written in in_parallel(
             looked_up(),
@@ -404,7 +391,6 @@ class S3Store:
         return total
 
     def _in_parallel(self, keys: Iterable[str], work: Callable[[str], str | None]) -> Iterator[str | None]:
-        self._uploader()
         return in_parallel(keys, work, workers=self._options.concurrency, stop=Event())
 
     def _writer(self) -> Writer:
@@ -413,11 +399,6 @@ class S3Store:
     def _check_hold(self) -> None:
         if self._lease is not None:
             self._lease.check()
-
-    def _uploader(self) -> Uploader:
-        if self._uploader_made is None:
-            self._uploader_made = uploader_for(self._client)
-        return self._uploader_made
 
     def _new_known(self) -> Known:
         return Known(self._listed)

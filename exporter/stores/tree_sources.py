@@ -15,7 +15,6 @@ import httpx
 from exporter.errors import ConfigError, SourceError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
-from exporter.stores.precompressed import PrecompressedFolderStore
 from exporter.stores.store import Store
 
 IN_FLIGHT = 8
@@ -50,13 +49,6 @@ class TreeSource(Protocol):
         """
         ...
 
-    def twin_fits(self, key: str, data: bytes) -> bool:
-        """Whether the gzip twin of a file, where there is one and it can be seen, is of these bytes.
-
-        Raises `SourceError`.
-        """
-        ...
-
 
 class StoreSource:
     """A tree in a store: a folder or a bucket."""
@@ -79,12 +71,6 @@ class StoreSource:
     def keys(self, prefix: str) -> set[str] | None:
         try:
             return {info.key for info in self._store.list(prefix)}
-        except StoreError as error:
-            raise SourceError(str(error)) from error
-
-    def twin_fits(self, key: str, data: bytes) -> bool:
-        try:
-            return not isinstance(self._store, PrecompressedFolderStore) or self._store.twin_fits(key, data)
         except StoreError as error:
             raise SourceError(str(error)) from error
 
@@ -116,9 +102,6 @@ class HttpSource:
 
     def keys(self, prefix: str) -> set[str] | None:  # noqa: ARG002
         return None
-
-    def twin_fits(self, key: str, data: bytes) -> bool:  # noqa: ARG002
-        return True
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
         """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""

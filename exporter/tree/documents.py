@@ -30,6 +30,7 @@ from exporter.tree.values import (
     Count,
     Cursor,
     Digest,
+    EmissionSourceName,
     FileKindName,
     FileReference,
     FixedPoint,
@@ -58,9 +59,6 @@ from exporter.tree.values import (
 
 EXPORTER_VERSION: str = exporter.__version__
 """What every file that names its maker names."""
-
-SCHEMA_VERSION = 1
-"""The version of these documents: raised when a field is renamed, removed or given another meaning."""
 
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
@@ -128,7 +126,9 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     root says how far the funds are. `status_after_update` is what a call of `update_status`, which anybody may make,
     would make of the market now; the status itself changes by such a call alone. The emission is what depositors who
     have not queued are paid, in base units of `emission_token` times 10^`emission_decimals` a second; its reason is one
-    of those of the `rewards` of a pool, or `no_backstop`. What cannot be read is null.
+    of those of the `rewards` of a pool, or `no_backstop`. `emission_source` says where its next promises come from: the
+    `emitter`, a `backfill` of which nothing is minted yet and `backfill_remaining` is left, or `none`. Where
+    `emission_funded` is false, the backstop has less than it promised, and claims fail. What cannot be read is null.
     """
 
     backstop: ContractAddress
@@ -152,6 +152,9 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     emission_expiration: Timestamp | None
     emission_apr_bps: BasisPoints | None
     emission_reason: RewardReasonName
+    emission_source: EmissionSourceName | None
+    emission_funded: bool | None
+    backfill_remaining: Amount | None
 
 
 class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
@@ -251,31 +254,53 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Digest
     first_ledger: Ledger
     last_ledger: Ledger
-    schema_version: Version
+
+
+class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
+    """A Parquet file with the last run of each closed day or hour, under a key that stays.
+
+    It is replaced before this document, so a reader that finds another digest reads both again. Its buckets close
+    before `ends`. It was made of files of the history with `source_rows` rows up to `last_ledger`, which is 0 where no
+    bucket closed yet.
+    """
+
+    key: ObjectKey
+    url: FileReference
+    bucket: BucketName
+    rows: Count
+    bytes: Count
+    sha256: Digest
+    ends: Timestamp
+    last_ledger: Count
+    source_rows: Count
 
 
 class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
     """How often the chain itself tried the math of a protocol's contract code: at each accrual that was replayed.
 
     In `confirmed` ones, what the contract wrote is what is computed here from the entries before, in every number that
-    is compared. In `differing` ones it is not: the contract did more in the same call, or the math is wrong.
+    is compared. In `differing` ones it is not: the contract did more in the same call, or the math is wrong. `untried`
+    ones could not be computed, because what they need besides (a configuration, a balance) is not known.
     """
 
     protocol: ProtocolName
     wasm_hash: Digest | None
     confirmed: Count
     differing: Count
+    untried: Count
 
 
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Every Parquet file of the history. A file that is not named here is no part of it.
 
-    `transitions` is there where a past was replayed from the network's own ledgers.
+    `rollups` hold some of the same rows again. `transitions` is there where a past was replayed from the network's own
+    ledgers.
     """
 
-    schema_version: Version
+    format: Version
     observed_ledger: Ledger
     files: list[HistoryFile]
+    rollups: list[HistoryRollup] = []
     transitions: list[Transitions] = []
 
 
@@ -283,8 +308,9 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     """What is proven of a run: its evidence held against a checkpoint whose header enough organisations signed for.
 
     Of `entries` in the evidence, `confirmed` are in the state of the checkpoint as they were at the run's ledger;
-    `changed_since` were changed between the two, and `not_looked_up` were not looked for in the older buckets: of both
-    the RPC's word stands, as it does of the results of `calls`. `organisations_signed` of `organisations_trusted`
+    `changed_since` were changed between the two, `not_looked_up` were not looked for in the older buckets,
+    `short_lived` left no trace at the checkpoint, and `absent` are absent there: of all these, and of the results of
+    `calls`, there is only the RPC's word. `organisations_signed` of `organisations_trusted`
     signed, where `organisations_needed` must. `proof_key` is the file to check it by.
     """
 
@@ -298,6 +324,8 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     confirmed: Count
     changed_since: Count
     not_looked_up: Count
+    short_lived: Count
+    absent: Count
     calls: Count
     organisations_signed: Count
     organisations_trusted: Positive
@@ -365,7 +393,8 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that is otherwise at a run than at the one before it, of a market or of one of its pools.
 
-    `kind` is new_market, new_pool, status, configuration, utilization (above 95 %) or unread. `id` never changes.
+    `kind` is new_market, new_pool, removed_pool, status, configuration, utilization (above 95 %) or unread. `id` never
+    changes.
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Tells the change from all others.")]
@@ -483,9 +512,10 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the contract's own gates let somebody do in the pool now, before caps, balances, health and prices.
+    """What the contract lets somebody do in the pool now, before caps, balances and health.
 
-    `can_liquidate` is of debt in this pool. One that is null is not known, and `can_reason` says why.
+    `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
+    `can_reason` says why, and why the market's missing price of the token closes others.
     `pool_status` is the pool's own status, null where it has none beside its market's; the two meanings say in words
     what the statuses mean, null where the status has no known meaning.
     """
@@ -506,12 +536,14 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
     `available_to_withdraw` and `available_to_borrow` are the most that the contract pays out, `available_to_supply` the
     most that its cap lets in (null without a cap); each is "0" where its gate is closed and null where that is not
-    known. `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
+    known. An account's first supply of less than `min_first_supply` fails; null where any amount is taken.
+    `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
     """
 
     available_to_withdraw: Amount | None
     available_to_borrow: Amount | None
     available_to_supply: Amount | None
+    min_first_supply: Amount | None
     supplied_usd_cents: UsdCents | None
     borrowed_usd_cents: UsdCents | None
     available_usd_cents: UsdCents | None
@@ -522,7 +554,8 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
 
     Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
     `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
-    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap.
+    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap. Null where it is not known whether the
+    market has a price.
     """
 
     spoke: Count
@@ -531,12 +564,12 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
     frozen: bool
     can_supply: bool
     can_withdraw: bool
-    can_borrow: bool
+    can_borrow: bool | None
     can_repay: bool
-    can_liquidate: bool
+    can_liquidate: bool | None
     can_be_seized: bool
     available_to_supply: Amount
-    available_to_borrow: Amount
+    available_to_borrow: Amount | None
     collateral_factor_bps: BasisPoints
     liquidation_threshold_bps: BasisPoints
     liquidation_bonus_bps: BasisPoints
@@ -680,6 +713,7 @@ class PoolRow(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     available_to_withdraw: Amount | None
     available_to_borrow: Amount | None
     available_to_supply: Amount | None
+    min_first_supply: Amount | None
     supplied_usd_cents: UsdCents | None
     borrowed_usd_cents: UsdCents | None
     available_usd_cents: UsdCents | None
@@ -934,6 +968,15 @@ class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason
 
 
+class UnpricedMarket(Struct, frozen=True, forbid_unknown_fields=True):
+    """A market in which pools have no price: how many of those that were read, and their share."""
+
+    market: ContractAddress
+    pool_count: Count
+    unpriced_count: Count
+    unpriced_bps: BasisPoints
+
+
 class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
     """A number of a pool that is published as `bound`, the most it can be there: the true one is that or more.
 
@@ -963,13 +1006,15 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
     `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
     the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
-    `evidence_key` is the file with everything that the run's numbers come from (null before there was such a file).
+    `unpriced_bps` is the share of the pools that were read which have no price, and `unpriced_markets` has each market
+    with such pools, ascending.
+    `evidence_key` is the file with everything that the run's numbers come from.
     Until `/v1/proofs` lists the run, its numbers are the RPC's word; `proof_checkpoint` is the ledger whose state they
-    can be held against, and `proof_expected_at` about when that can be proven.
+    can be held against; it can be proven when the network has published the checkpoint after it, 64 ledgers later.
     """
 
     run_id: RunId
-    schema_version: Version
+    format: Version
     network: str
     network_name: Words
     observed_ledger: Ledger
@@ -992,10 +1037,11 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     manifest_key: ObjectKey
     manifest_sha256: Digest
     previous_run_id: RunId | None
-    evidence_key: ObjectKey | None = None
-    market_pools_cap: Positive = 200
-    proof_checkpoint: Ledger | None = None
-    proof_expected_at: Timestamp | None = None
+    evidence_key: ObjectKey
+    market_pools_cap: Positive
+    proof_checkpoint: Ledger
+    unpriced_bps: BasisPoints
+    unpriced_markets: list[UnpricedMarket]
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1034,10 +1080,26 @@ class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Document: TypeAlias = (
-    AssetsPage | AssetDetail | AssetHistory | TotalsHistory | MarketList | MarketSummary | TokenDocument
-    | ProtocolSummary | ProtocolList | HistoryManifest | ProofList | PoolsPage | TokenList | DataPackage | ChangeList
-    | SystemStatus | RunManifest | OpenApiDocument | Problem
-)  # fmt: skip
+    AssetsPage
+    | AssetDetail
+    | AssetHistory
+    | TotalsHistory
+    | MarketList
+    | MarketSummary
+    | TokenDocument
+    | ProtocolSummary
+    | ProtocolList
+    | HistoryManifest
+    | ProofList
+    | PoolsPage
+    | TokenList
+    | DataPackage
+    | ChangeList
+    | SystemStatus
+    | RunManifest
+    | OpenApiDocument
+    | Problem
+)
 """The documents that are files of their own."""
 
 _ENCODER = msgspec.json.Encoder()

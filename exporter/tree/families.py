@@ -28,13 +28,16 @@ from exporter.tree.files import FileKind
 from exporter.tree.problems import Problem
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
 
+_TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"
+
 PLACES = {
     "market": CONTRACT,
     "token": CONTRACT,
     "address": CONTRACT,
     "pool": POOL,
     "protocol": PROTOCOL,
-    "cursor": CURSOR,
+    "cursor": rf"(?!5m-{_TOKEN}\.){CURSOR}",
+    "recent": _TOKEN,
     "limit": "0|[1-9][0-9]*",
     "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
     "run_id": RUN_ID,
@@ -139,9 +142,15 @@ def _document(
     says: dict[str, str] | None = None,
 ) -> Family:
     return Family(
-        template=template, kind=FileKind.DOCUMENT, model=model, url=url, sweep=sweep, aliased=aliased,
-        says=says or {}, operation=operation,
-    )  # fmt: skip
+        template=template,
+        kind=FileKind.DOCUMENT,
+        model=model,
+        url=url,
+        sweep=sweep,
+        aliased=aliased,
+        says=says or {},
+        operation=operation,
+    )
 
 
 def _record(template: str) -> Family:
@@ -149,22 +158,16 @@ def _record(template: str) -> Family:
 
 
 _BUCKETS = (
-    "Closed buckets, ascending within a document: `data` is empty until one closes. The newest document holds at the "
-    "least a day of `5m`, two days of `15m`, a week of `1h`, 36 days of `6h`, a year of `1d` and 144 weeks of `1w`, "
-    "where so much was observed; `next_cursor` leads to older ones, which never change and do not expire. Buckets "
-    "begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A bucket in which nothing was "
-    "observed is left out."
+    "Closed buckets, ascending within a document: `data` is empty until one closes. `next_cursor` leads to older ones, "
+    "which never change. Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A "
+    "bucket in which nothing was observed is left out."
 )
 
 
-def _totals(scope: str, folder: str, operation: Operation) -> tuple[Family, Family]:
-    """The histories of a scope: in buckets of the default length, and of the others."""
-    said = {"scope": scope}
-    default = f"{folder}/{DEFAULT_BUCKET}.json"
-    return (
-        _document(default, documents.TotalsHistory, f"/{folder}", operation, says=said | {"bucket": DEFAULT_BUCKET}),
-        _document(f"{folder}/{{bucket}}.json", documents.TotalsHistory, f"/{folder}?bucket={{bucket}}", says=said),
-    )
+def _totals(scope: str, folder: str, operation: Operation) -> Family:
+    """The history of a scope, in buckets of a day."""
+    says = {"scope": scope, "bucket": DEFAULT_BUCKET}
+    return _document(f"{folder}/{DEFAULT_BUCKET}.json", documents.TotalsHistory, f"/{folder}", operation, says=says)
 
 
 def _totals_operation(
@@ -173,12 +176,15 @@ def _totals_operation(
     return Operation(
         name,
         tag,
-        f"The history of {of} in buckets",
+        f"The history of {of} by day",
         "What is supplied and borrowed, the value, means of rates, the best rates, and of how many pools. " + _BUCKETS,
-        (*parameters, "bucket", "history_cursor"),
-        (*problems, "invalid_bucket", "unknown_bucket_page"),
+        (*parameters, "day_bucket", "history_cursor"),
+        (*problems, "invalid_day_bucket", "unknown_bucket_page"),
     )
 
+
+RECENT = "5m-"
+"""Put before the cursors of pages that are published for a day only; it makes them longer than all others."""
 
 PAGE = Family(
     template="v1/pages/{cursor}.json",
@@ -187,6 +193,15 @@ PAGE = Family(
     url="/v1/assets?cursor={cursor}",
     sweep=Sweep.AFTER_RETENTION,
 )
+RECENT_PAGE = Family(
+    template=f"v1/buckets/{RECENT}{{recent}}.json",
+    kind=FileKind.PAGE,
+    model=documents.AssetHistory,
+    url=f"/v1/assets/{{market}}/{{pool}}/history?cursor={RECENT}{{recent}}",
+    sweep=Sweep.AFTER_RETENTION,
+)
+"""A page of five-minute buckets."""
+
 BUCKET_PAGE = Family(
     template="v1/buckets/{cursor}.json",
     kind=FileKind.PAGE,
@@ -225,9 +240,10 @@ POOL_LISTS = (
             "assets",
             "All pools in flat rows, with protocol, statuses, limits and rewards",
             "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
-            "somebody supply now. A page has 500 rows; `next_cursor` leads on.",
-            ("protocol", "status", "cursor"),
-            ("invalid_parameter", "not_a_parameter_of_pools", "unknown_cursor"),
+            "somebody supply now. `market` and `token` are each taken alone; a well-formed one that matches nothing "
+            "gives an empty page. A page has 500 rows; `next_cursor` leads on.",
+            ("protocol", "status", "market", "token", "cursor"),
+            ("invalid_parameter", "not_a_parameter_of_pools", "not_together", "unknown_cursor"),
         ),
     ),
     _document("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open", says=OPEN),
@@ -239,11 +255,20 @@ POOL_LISTS = (
         says=OPEN,
     ),
 )
+POOLS_OF_MARKET = _document("v1/pools/market/{market}/index.json", documents.PoolsPage, "/v1/pools?market={market}")
+POOLS_OF_TOKEN = _document("v1/pools/token/{token}/index.json", documents.PoolsPage, "/v1/pools?token={token}")
 TOKEN_LIST = _document(
     "v1/tokens.json",
     documents.TokenList,
     "/v1/tokens",
-    Operation("listTokens", "markets", "All tokens, with their best rates", "Best rates are those of open pools."),
+    Operation(
+        "listTokens",
+        "markets",
+        "All tokens, with their best rates",
+        "Best rates are those of open pools. It has no parameters.",
+        (),
+        ("not_a_parameter_of_tokens",),
+    ),
 )
 YIELDS = _document("v1/yields/{yields}.json")
 """In the shape of another service: no model of ours."""
@@ -353,6 +378,8 @@ CHANGES = _document(
         "What changed from run to run",
         "Statuses, new markets and pools, configurations, utilizations over 95 %, and what could not be read; the "
         "feeds are made of it.",
+        (),
+        ("not_a_parameter_of_changes",),
     ),
     aliased=True,
 )
@@ -388,11 +415,10 @@ DATA_PACKAGE = _document(
         "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
     ),
 )
-LOG_COMMIT = Family(template="history/pools/_delta_log/{version}.json", kind=None, sweep=Sweep.AFTER_RETENTION)
-LOG_CHECKPOINT = Family(
-    template="history/pools/_delta_log/{version}.checkpoint.parquet", kind=None, sweep=Sweep.AFTER_RETENTION
-)
-"""The log by which the history is a Delta table; the publisher writes it, beside the manifest."""
+DAILY_ROLLUP = _document("history/daily.parquet", sweep=Sweep.NEVER)
+HOURLY_ROLLUP = _document("history/hourly.parquet", sweep=Sweep.NEVER)
+MONTH_ROLLUP = _document("history/months/{month}.parquet", sweep=Sweep.NEVER)
+"""The last run of each closed day and hour; the publisher writes them before the manifest."""
 RUN_PARQUET = Family(
     template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
 )
@@ -422,7 +448,7 @@ FAMILIES = (
             "run, with no row twice and none missing, for as long as the retention time after a newer run was "
             "published. A well-formed `market` or `token` that matches nothing gives an empty page.",
             ("market", "token", "cursor", "limit"),
-            ("invalid_parameter", "not_a_parameter", "unknown_cursor"),
+            ("invalid_parameter", "not_a_parameter_of_assets", "unknown_cursor"),
         ),
         aliased=True,
     ),
@@ -448,6 +474,8 @@ FAMILIES = (
     EMPTY_PAGE,
     PAGE,
     *POOL_LISTS,
+    POOLS_OF_MARKET,
+    POOLS_OF_TOKEN,
     POOLS_PAGE,
     TOKEN_LIST,
     YIELDS,
@@ -462,35 +490,38 @@ FAMILIES = (
             "getAssetHistory",
             "assets",
             "The history of one pool in buckets",
-            f"{_BUCKETS} The state now is in the document of the pool.",
+            f"{_BUCKETS} The newest document holds up to 3 hours of `5m`, at least a week of `1h`, a year of `1d` and "
+            "144 weeks of `1w`, where so much was observed. `5m` reaches back a day, the others to the beginning. The "
+            "state now is in the document of the pool.",
             ("market_path", "pool_path", "bucket", "history_cursor"),
             ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
         ),
         says={"bucket": DEFAULT_BUCKET},
     ),
     HISTORY,
+    RECENT_PAGE,
     BUCKET_PAGE,
     # Totals over time.
-    *_totals(
+    _totals(
         "market",
         "v1/markets/{market}/history",
         _totals_operation(
             "getMarketHistory", "markets", "one market", ("market_path",), ("invalid_parameter", "unknown_market")
         ),
     ),
-    *_totals(
+    _totals(
         "token",
         "v1/tokens/{address}/history",
         _totals_operation(
             "getTokenHistory", "tokens", "one token", ("address_path",), ("invalid_parameter", "unknown_token")
         ),
     ),
-    *_totals(
+    _totals(
         "protocol",
         "v1/protocols/{protocol}/history",
         _totals_operation("getProtocolHistory", "protocol", "one protocol", ("protocol_path",)),
     ),
-    *_totals(
+    _totals(
         "network",
         "v1/protocol/summary/history",
         _totals_operation("getNetworkHistory", "protocol", "all markets together"),
@@ -533,6 +564,8 @@ FAMILIES = (
             "protocol",
             "What is covered, and what is left out",
             "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
+            (),
+            ("not_a_parameter_of_protocols",),
         ),
     ),
     ERROR,
@@ -552,8 +585,9 @@ FAMILIES = (
     TRUST,
     DATA_PACKAGE,
     LATEST_PARQUET,
-    LOG_COMMIT,
-    LOG_CHECKPOINT,
+    DAILY_ROLLUP,
+    HOURLY_ROLLUP,
+    MONTH_ROLLUP,
     RUN_PARQUET,
     Family(
         template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
@@ -588,9 +622,6 @@ EMPTY_PAGE_KEY = EMPTY_PAGE.template
 
 HISTORY_PREFIX = "history/pools/"
 """What the keys of all Parquet files begin with."""
-
-LOG_PREFIX = LOG_COMMIT.prefix
-"""What the keys of the Delta table's log begin with."""
 
 _LISTINGS = {
     ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")
@@ -670,17 +701,8 @@ def alias_of(key: str) -> str | None:
     It is the path of its public URL. A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A
     bare bucket has no rules, so there the document also stands under ``v1/markets``, with the same bytes and headers.
     """
-    return _copy_of(key, aliased=True)
-
-
-def former_alias_of(key: str) -> str | None:
-    """The key under which an earlier version left a copy of a document that has none any more."""
-    return _copy_of(key, aliased=False)
-
-
-def _copy_of(key: str, *, aliased: bool) -> str | None:
     found = parse_key(key)
-    if found is None or found[0].aliased is not aliased or found[0].url is None or "?" in found[0].url:
+    if found is None or not found[0].aliased or found[0].url is None or "?" in found[0].url:
         return None
     copy = found[0].path.format(**found[1])[1:]
     return copy if is_alias(copy) else None
@@ -716,14 +738,19 @@ def history_key(market: str, pool: str, bucket: str) -> str:
     return HISTORY.key(market=market, pool=pool, bucket=bucket)
 
 
-def totals_key(scope: str, name: str, bucket: str) -> str:
-    """The key of the newest document of a history of totals, in buckets of one length."""
-    return key_of(documents.TotalsHistory(scope, name, bucket, 1, [], None))
+def totals_key(scope: str, name: str) -> str:
+    """The key of the newest document of a history of totals."""
+    return key_of(documents.TotalsHistory(scope, name, DEFAULT_BUCKET, 1, [], None))
 
 
 def pools_key(protocol: str | None, *, only_open: bool) -> str:
     """The key of the first page of a listing of pools in flat rows."""
     return POOL_LISTS[2 * (protocol is not None) + only_open].key(protocol=protocol)
+
+
+def pools_of_key(market: str | None, token: str | None) -> str:
+    """The key of the first page of a market's pools in flat rows, or of a token's."""
+    return POOLS_OF_TOKEN.key(token=token) if market is None else POOLS_OF_MARKET.key(market=market)
 
 
 def token_key(address: str) -> str:

@@ -60,6 +60,11 @@ def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
     return problem(400, f"{name} is no parameter of {path}: {others}.")
 
 
+def not_together() -> Problem:
+    """400: filters that no file answers together."""
+    return problem(400, "On /v1/pools, market and token each stand alone; /v1/assets takes both together.")
+
+
 def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:
     """404: nothing is published at the URL."""
     return problem(404, detail)

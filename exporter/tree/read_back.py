@@ -94,9 +94,13 @@ def _detail(detail: documents.AssetDetail) -> str | None:
     price = detail.price
     liquidity = detail.liquidity
     parts = (
-        price.value, price.decimals, detail.oracle_price_usd, detail.tvl_usd_cents, liquidity.supplied_usd_cents,
+        price.value,
+        price.decimals,
+        detail.oracle_price_usd,
+        detail.tvl_usd_cents,
+        liquidity.supplied_usd_cents,
         liquidity.borrowed_usd_cents,
-    )  # fmt: skip
+    )
     priced = price.validity == "valid"
     if any((part is not None) != priced for part in parts) or (price.time is not None and not priced):
         return f"$.price.validity is {price.validity!r}: price and values must be there if and only if it is valid"

@@ -22,6 +22,7 @@ from exporter.tree.problems import (
     invalid_parameter,
     not_a_parameter,
     not_found,
+    not_together,
     unknown_bucket_page,
     unknown_cursor,
     unknown_market,
@@ -38,16 +39,22 @@ _DIGITS = re.compile(r"[0-9]+")
 STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
 POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
 BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
+DAY_ACCEPTED = DEFAULT_BUCKET
 LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
-ASSETS_PARAMETERS = ("market", "token", "limit", "cursor")
-MARKETS_PARAMETERS: tuple[str, ...] = ()
-POOLS_PARAMETERS = ("protocol", "status", "cursor")
 PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols"
 OPEN_ACCEPTED = "open"
-MISTAKABLE = ("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields")
-"""Names that a client takes for a filter, an order or a page on `/v1/assets`, `/v1/markets` and `/v1/pools`. Those that
-are no parameter of the path are refused, because to ignore them is to answer another question. Other unknown names are
-ignored (cache busters, campaigns)."""
+LISTS: Mapping[str, tuple[str, ...]] = {
+    "assets": ("market", "token", "limit", "cursor"),
+    "pools": ("protocol", "status", "market", "token", "cursor"),
+    **dict.fromkeys(("markets", "tokens", "protocols", "changes", "yields/pools", "yields/borrow"), ()),
+}
+"""The parameters of each list, by its path below `/v1/`."""
+UNSUPPORTED_FILTERS = (
+    *("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields", "pool", "asset", "name"),
+    *("limit", "market", "token", "cursor"),
+)
+"""Names that a client takes for a filter, an order or a page of a list. Those that are no parameter of the path are
+refused, because to ignore them is to answer another question. Other unknown names are ignored (cache busters)."""
 
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
@@ -76,7 +83,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return _route_assets(query, sizes)
         case ["v1", "pools"]:
             return _route_pools(query)
-        case ["v1", "markets"] if refused := _mistaken(_parameters(query), "/v1/markets", MARKETS_PARAMETERS):
+        case ["v1", *rest] if (refused := _unsupported(_parameters(query), "/".join(rest))) is not None:
             return refused
         case ["v1", "markets" | "tokens" as kind, address, *rest] if rest == ["history"] or (
             not rest and not address.endswith(".json")
@@ -162,7 +169,7 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     if cursor := parameters.get("cursor"):
         # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
         return Served((families.page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
-    if refused := _mistaken(parameters, "/v1/assets", ASSETS_PARAMETERS):
+    if refused := _unsupported(parameters, "assets"):
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
     for name, value in (("market", market), ("token", token)):
@@ -185,19 +192,30 @@ def _route_pools(query: str) -> Served | Problem:
     if cursor := parameters.get("cursor"):
         known = _CURSOR.fullmatch(cursor) is not None
         return Served((families.POOLS_PAGE.key(cursor=cursor),), unknown_cursor()) if known else unknown_cursor()
-    if refused := _mistaken(parameters, "/v1/pools", POOLS_PARAMETERS):
+    if refused := _unsupported(parameters, "pools"):
         return refused
-    protocol, status = parameters.get("protocol"), parameters.get("status")
+    market, token, protocol, status = (parameters.get(name) for name in ("market", "token", "protocol", "status"))
+    for name, value in (("market", market), ("token", token)):
+        if value is not None and not _CONTRACT.fullmatch(value):
+            return invalid_parameter(name, value, STRKEY_ACCEPTED)
     if protocol is not None and not _PROTOCOL.fullmatch(protocol):
         return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
     if status not in (None, "open"):
         return invalid_parameter("status", status, OPEN_ACCEPTED)
-    return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
+    if market is None and token is None:
+        return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
+    if [market, token, protocol, status].count(None) < 3:
+        return not_together()
+    # What matches nothing has the same empty page as the assets.
+    return Served((families.pools_of_key(market, token), families.EMPTY_PAGE_KEY), not_found())
 
 
-def _mistaken(parameters: Mapping[str, str], path: str, accepted: Sequence[str]) -> Problem | None:
-    named = next((name for name in MISTAKABLE if name in parameters and name not in accepted), None)
-    return None if named is None else not_a_parameter(named, path, accepted)
+def _unsupported(parameters: Mapping[str, str], path: str) -> Problem | None:
+    accepted = LISTS.get(path)
+    if accepted is None:
+        return None
+    named = next((name for name in UNSUPPORTED_FILTERS if name in parameters and name not in accepted), None)
+    return None if named is None else not_a_parameter(named, f"/v1/{path}", accepted)
 
 
 def _invalid_pool(market: str, pool: str) -> Problem | None:
@@ -215,8 +233,11 @@ def _route_history(path: Sequence[str], query: str, page: families.Family, missi
         known = _CURSOR.fullmatch(cursor) is not None
         return Served((page.key(cursor=cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
     bucket = parameters.get("bucket", DEFAULT_BUCKET)
-    if bucket not in BUCKET_NAMES:
-        return invalid_parameter("bucket", bucket, BUCKET_ACCEPTED)
+    names, accepted = (
+        (BUCKET_NAMES, BUCKET_ACCEPTED) if page is families.BUCKET_PAGE else ((DEFAULT_BUCKET,), DAY_ACCEPTED)
+    )
+    if bucket not in names:
+        return invalid_parameter("bucket", bucket, accepted)
     return Served((f"{'/'.join(path)}/{bucket}.json",), missing)
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import sqlite3
-import weakref
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from itertools import pairwise
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
 
-from exporter.errors import CheckError, StoreError
-from exporter.tree.documents import ManifestFile
+from exporter.errors import CheckError
+from exporter.tree.documents import ManifestFile, RunManifest
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CHUNK_FILES = 10_000
-"""So many files are held as objects or columns, and stand in a row group."""
+"""How many files are in a row group, and in a frame."""
 
 _SCHEMA = {
     "key": pl.String(),
@@ -107,8 +104,12 @@ class RunListing:
                 _check(frame, before)
                 before = str(frame["key"].last() or before)
         except (
-            pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError,
-        ) as error:  # fmt: skip
+            pa.ArrowException,
+            pl.exceptions.PolarsError,
+            pl.exceptions.PanicException,
+            OSError,
+            ValueError,
+        ) as error:
             raise CheckError(f"is no listing of files: {error}") from error
         return listing
 
@@ -138,85 +139,43 @@ def _check(frame: pl.DataFrame, before: str) -> None:
             raise CheckError(f"is no listing of files: it has {what}")
 
 
-class ManifestOfAnyAge(Struct, frozen=True):
-    """The manifest of a run as far as readers need it. Versions before listed the files in the manifest itself."""
-
-    run_id: str = ""
-    observed_ledger: int = 0
-    published_at: str = ""
-    files: list[ManifestFile] | None = None
-    file_count: int = 0
-    bytes: int = 0
-    files_key: str = ""
-    files_sha256: str = ""
-
-
-def listing_of(manifest: ManifestOfAnyAge, data: bytes | None) -> RunListing:
-    """The listing that a manifest is of; ``data`` are the bytes of its ``files_key``, where it names one.
+def listing_of(manifest: RunManifest, data: bytes | None) -> RunListing:
+    """The listing that a manifest names; ``data`` are the bytes of its ``files_key``.
 
     Raises `CheckError` for bytes that are not those, or no listing.
     """
-    if manifest.files is not None:
-        return RunListing.of(manifest.files)
     if data is None or hashlib.sha256(data).hexdigest() != manifest.files_sha256:
         raise CheckError(f"{manifest.files_key} does not have the digest that the run's manifest gives for it")
     return RunListing.from_parquet(data)
 
 
 class ListingBuilder:
-    """Makes a `RunListing` of files that come in any order.
-
-    They wait in an unnamed database, which goes to the folder for temporary files once it is large. Every method raises
-    `StoreError` when that is full.
-    """
+    """Makes a `RunListing` of files that come in any order."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, str, int, bytes]] = []
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        weakref.finalize(self, self._database.close)
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("CREATE TABLE files (key TEXT, kind TEXT, bytes INTEGER, sha256 BLOB)")
 
     def add(self, key: str, kind: str, size: int, sha256: str) -> None:
         self._rows.append((key, kind, size, bytes.fromhex(sha256)))
-        if len(self._rows) >= CHUNK_FILES:
-            self._keep(self._rows)
-            self._rows.clear()
 
     def finish(self) -> RunListing:
         """Give the listing. Raises `CheckError` for a key that was listed twice."""
-        self._keep(self._rows)
-        sink, before = io.BytesIO(), ""
-        with (
-            _reported(),
-            pq.ParquetWriter(
-                sink, _IN_FILE, compression="zstd", compression_level=3, write_statistics=False, use_dictionary=["kind"]
-            ) as writer,
-        ):
-            rows = self._database.execute("SELECT key, kind, bytes, sha256 FROM files ORDER BY key")
-            while chunk := rows.fetchmany(CHUNK_FILES):
-                columns = list(zip(*chunk, strict=True))
-                for key in columns[0]:
-                    if key == before:
-                        raise CheckError(f"{key}: rendered twice in one run")
-                    before = key
-                writer.write_batch(pa.record_batch(columns, schema=_IN_FILE))
-        self._database.close()
+        rows = sorted(self._rows)
+        for (key, *_), (following, *_) in pairwise(rows):
+            if key == following:
+                raise CheckError(f"{key}: rendered twice in one run")
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_IN_FILE)
+        sink = io.BytesIO()
+        table = pa.Table.from_arrays(
+            [pa.array(own, kind.type) for own, kind in zip(columns, _IN_FILE, strict=True)], schema=_IN_FILE
+        )
+        pq.write_table(
+            table,
+            sink,
+            row_group_size=CHUNK_FILES,
+            compression="zstd",
+            compression_level=3,
+            write_statistics=False,
+            use_dictionary=["kind"],
+        )
         return RunListing(sink.getvalue())
-
-    def _keep(self, rows: Iterable[tuple[str, str, int, bytes]]) -> None:
-        with _reported():
-            self._database.execute("BEGIN")
-            self._database.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", rows)
-            self._database.execute("COMMIT")
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"cannot keep the list of the run's files in the folder for temporary files: {error}; free space there, or "
-            "set TMPDIR"
-        ) from error

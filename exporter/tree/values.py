@@ -24,7 +24,7 @@ CURSOR = "[A-Za-z0-9_-]{1,128}"
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 
-BUCKET_NAMES = ("5m", "15m", "1h", "6h", "1d", "1w")
+BUCKET_NAMES = ("5m", "1h", "1d", "1w")
 """The lengths of a history's buckets, ascending."""
 
 DEFAULT_BUCKET = "1d"
@@ -35,9 +35,12 @@ def _text(
 ) -> Meta:
     """What the API's description says of a text, all of which is of the pattern: its least and its greatest length."""
     return Meta(
-        pattern=f"^{pattern}$", min_length=lengths[0], max_length=lengths[1], description=description,
+        pattern=f"^{pattern}$",
+        min_length=lengths[0],
+        max_length=lengths[1],
+        description=description,
         examples=list(examples) or None,
-    )  # fmt: skip
+    )
 
 
 ContractAddress: TypeAlias = Annotated[
@@ -172,6 +175,9 @@ LiquidationKind: TypeAlias = Annotated[
 ]
 RewardReasonName: TypeAlias = Annotated[
     str, _text(f"({'|'.join(RewardReason)})", "`valid`, or why a reward is 0 or its yield null.", "valid", "expired")
+]
+EmissionSourceName: TypeAlias = Annotated[
+    str, _text("(emitter|backfill|none)", "Where the BLND comes from that a backstop promises next.", "emitter")
 ]
 Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
 BucketName: TypeAlias = Annotated[str, _text(f"({'|'.join(BUCKET_NAMES)})", "The length of the buckets.", "1d")]

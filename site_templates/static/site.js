@@ -35,6 +35,7 @@
     for (const [least, unit, name] of steps) if (seconds >= least) return `${Math.floor(seconds / unit)} ${name}s`;
     return seconds < 60 ? "less than a minute" : "a minute";
   };
+  const DAY = 86400 * 1000;  // without a promise of the next run, older numbers are stale
   const freshness = async (root) => {
     const line = document.getElementById("fresh");
     const closed = Date.parse(line.querySelector("time").dateTime);
@@ -51,7 +52,7 @@
     const show = () => {
       const now = Date.now();
       line.querySelector(".age").textContent = now >= closed ? ` · ${ago((now - closed) / 1000)} ago` : "";
-      const late = due !== null && now > due;
+      const late = due === null ? now - closed > DAY : now > due;
       line.dataset.fresh = late ? "no" : due === null ? "unknown" : "yes";
       const newer = newest !== null && newest > Number(document.body.dataset.ledger);
       if ((late || newer) && banner === null) {
@@ -60,7 +61,10 @@
         document.querySelector(".top").after(banner);
       }
       if (late) {
-        banner.firstChild.textContent = `These numbers are stale: the next run was due ${ago((now - due) / 1000)} ago and has not come.`;
+        const why = due === null
+          ? `they are ${ago((now - closed) / 1000)} old`
+          : `the next run was due ${ago((now - due) / 1000)} ago and has not come`;
+        banner.firstChild.textContent = `These numbers are stale: ${why}.`;
       } else if (newer) {
         banner.firstChild.replaceChildren("A newer run is there. ", make("a", { href: "", textContent: "Load it" }));
       }

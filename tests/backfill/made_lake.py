@@ -13,8 +13,9 @@ from exporter.backfill.start_state import snapshot_start
 from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import network_id
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
+from exporter.job.sources import RpcEndpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.lake_writer import LakeWriter
@@ -46,9 +47,16 @@ class MadeLake:
         start = snapshot_start(self.start, self.network.passphrase)
         time = self.network.chain.close_time
         given: Mapping[str, Any] = {
-            "lake": str(self.folder), "config": None, "start": start, "first": start.ledger, "last": self.last,
-            "begins": time(start.ledger), "ends": time(self.last), "every": every, "range_ledgers": 64,
-        }  # fmt: skip
+            "lake": str(self.folder),
+            "config": None,
+            "start": start,
+            "first": start.ledger,
+            "last": self.last,
+            "begins": time(start.ledger),
+            "ends": time(self.last),
+            "every": every,
+            "range_ledgers": 64,
+        }
         return LakePlan(settings, **{**given, **options})
 
     def backfill(
@@ -104,4 +112,4 @@ def run_live(url: str, out: Path, report: Path) -> None:
         "history.compact": False,
     }
     settings = load(None, flags, environment={}).settings
-    execute(settings, open_store(str(out)), Silence(), RunReport(report, command="run"))
+    execute(settings, open_store(str(out)), RunLog(Silence(), RunReport(report, command="run")), RpcEndpoints())

@@ -16,8 +16,8 @@ from exporter.backfill.executors import dask_cluster, processes
 from exporter.backfill.lake_job import LakeJob
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.stores.memory import MemoryStore
+from tests.backfill.histories import history_of
 from tests.backfill.made_lake import MadeLake, make_lake
-from tests.backfill.test_backfill import history_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,13 +35,17 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
     network = MadeNetwork(pools=12, alula_markets=1, others=SOME, changes_per_ledger=1, prices_per_ledger=1, archived=1)
     boundary = 1_440  # of 12:00, two hours after the first ledger
     return make_lake(
-        tmp_path_factory.mktemp("made"), network, LEDGERS, ledgers_per_batch=64, batches_per_partition=100,
+        tmp_path_factory.mktemp("made"),
+        network,
+        LEDGERS,
+        ledgers_per_batch=64,
+        batches_per_partition=100,
         live_at=[count for count in (boundary, boundary + 10 * 2_880, boundary + 34 * 2_880) if count <= LEDGERS],
         events={
             LEDGERS // 3: lambda made: made.deploy_market(3),
             LEDGERS // 2: lambda made: made.deploy_market(2),
         },
-    )  # fmt: skip
+    )
 
 
 def test_a_long_past_is_that_of_live_runs(lake: MadeLake) -> None:
@@ -81,9 +85,13 @@ def test_a_cluster_that_loses_a_worker(cluster: Any, tmp_path: Path) -> None:
     killer = threading.Thread(target=kill_one)
     killer.start()
     result = LakeJob(
-        lake.plan(7_200, range_ledgers=10), store, MemoryStore(), partial(dask_cluster, cluster.scheduler_address),
-        at_once=6, on_progress=lambda *_: seen.set(),
-    ).run()  # fmt: skip
+        lake.plan(7_200, range_ledgers=10),
+        store,
+        MemoryStore(),
+        partial(dask_cluster, cluster.scheduler_address),
+        at_once=6,
+        on_progress=lambda *_: seen.set(),
+    ).run()
     killer.join()
 
     assert result.added == result.boundaries > 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import shutil
 import signal
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -13,20 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 from exporter.backfill.executors import processes
-from exporter.backfill.lake_job import SKIP
+from exporter.backfill.lake_job import JOURNAL_KEY, SKIP
 from exporter.backfill.start_state import StartState
 from exporter.cli import main
 from exporter.deployments.local import made_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
-from exporter.ledger.codec import strkey
-from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.blend import reserve_config, reserve_data
 from exporter.localnet.made import SOME, MadeNetwork
 from exporter.past.lake.change_files import read_ledgers
@@ -34,10 +30,8 @@ from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store
+from tests.backfill.histories import history_of, in_line
 from tests.backfill.made_lake import MadeLake, make_lake
-from tests.backfill.made_tables import write_tables
-from tests.backfill.test_backfill import history_of, in_line
 
 LEDGERS, EVERY = 108, 3 * 3600
 BOUNDARIES = 6  # the ledgers 12, 30, 48, ... 102
@@ -59,9 +53,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
         pools=12, alula_markets=1, others=SOME, close_seconds=600, changes_per_ledger=2, archived=1, missing=1
     )
     return make_lake(
-        tmp_path_factory.mktemp("made"), network, LEDGERS, live_at=(48, 102),
+        tmp_path_factory.mktemp("made"),
+        network,
+        LEDGERS,
+        live_at=(48, 102),
         events={30: lambda made: made.deploy_market(2), 60: lambda made: made.empty_reward_zones(), 90: restore},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +84,25 @@ def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemorySt
         assert data == backfilled[key]
 
 
+def test_ledgers_of_one_second(tmp_path: Path) -> None:
+    """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run."""
+
+    def at_once(network: MadeNetwork) -> None:
+        network.close_seconds = 0
+        network.advance()
+        network.close_seconds = 600
+
+    network, store = MadeNetwork(pools=4, alula_markets=1, others=SOME, close_seconds=600), MemoryStore()
+    lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once})
+    result = lake.backfill(in_line, EVERY, store)
+    manifest = read_history_manifest(store)
+
+    assert ({}, 1) == (result.failed, result.added)
+    assert lake.live == history_of(store)
+    assert manifest is not None
+    assert [] == [item for item in manifest.transitions if item.differing]
+
+
 @pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), pytest.param(LEDGERS, 40, marks=pytest.mark.slow)])
 def test_no_byte_depends_on_ranges_or_interruptions(
     lake: MadeLake, whole: MemoryStore, range_ledgers: int, at: int
@@ -102,6 +118,12 @@ def test_no_byte_depends_on_ranges_or_interruptions(
     assert history_of(whole) == history_of(store)
     again = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
     assert (0, result.boundaries, 0) == (again.added, again.known, again.touched)
+    store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
+    assert (0, 0) == (
+        (lost := lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)).added,
+        lost.known,
+    )
+    assert history_of(whole) == history_of(store)
 
 
 class KillingOnce:
@@ -200,6 +222,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
         ("foreign", "of another network"),
         ("other", "holds 1 ledgers"),
         ("flipped", "hash"),
+        ("newer", "unknown version of a ledger's meta: 3; the network's software is newer than this; update the exp"),
     ],
 )
 def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Path, fault: str, reason: str) -> None:
@@ -207,17 +230,17 @@ def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Pa
     at = lake.first + 80
     raw = bytearray(decompress(object_of(lake, at)))
     raw[200] ^= 1
+    newer = raw[:12] + struct.pack(">I", 3) + raw[16:]
     data = {
         "missing": None,
         "cut": object_of(lake, at)[:400],
         "foreign": object_of(foreign, at),
         "other": object_of(lake, at + 1),
         "flipped": pa.compress(bytes(raw), codec="zstd", asbytes=True),
+        "newer": pa.compress(bytes(newer), codec="zstd", asbytes=True),
     }[fault]
     broken = damaged(lake, tmp_path, at, data)
-    work = RangeOfLedgers(
-        str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, frozenset(), frozenset()
-    )  # fmt: skip
+    work = RangeOfLedgers(str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, frozenset(), frozenset())
     extracted = extract(work)
 
     assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.facts.gaps]
@@ -230,7 +253,7 @@ def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_pa
     at = lake.first + 80
     broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
 
-    with pytest.raises(LakeError, match=f"ledger {at}: .*has no object"):
+    with pytest.raises(LakeError, match=f"ledger {at}: .*has no object.*run the same command again"):
         broken.backfill(in_line, EVERY, store, changes)
     assert read_history_manifest(store) is None
     result = broken.backfill(in_line, EVERY, store, changes, on_gap=SKIP)
@@ -256,11 +279,13 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
         state = lake.network.chain.state(at + 10)
         entries = {key: state[key] for key in state}
         return replace(
-            plan.start, ledger=at + 10, close_time=lake.network.chain.close_time(at + 10),
+            plan.start,
+            ledger=at + 10,
+            close_time=lake.network.chain.close_time(at + 10),
             entries=lambda contracts, keys: {
                 key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys
             },
-        )  # fmt: skip
+        )
 
     result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
 
@@ -268,48 +293,6 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
     assert BOUNDARIES - 1 == result.added
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())
-
-
-@pytest.fixture(scope="module")
-def tables(lake: MadeLake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tables(lake.folder, lake.first + 1, lake.last, tmp_path_factory.mktemp("tables") / "exported")
-
-
-def rows_of(store: Store) -> pl.DataFrame:
-    return pl.concat([pl.read_parquet(data) for data in history_of(store).values()])
-
-
-@pytest.mark.slow
-def test_tables_that_others_extracted(lake: MadeLake, whole: MemoryStore, tables: Path, tmp_path: Path) -> None:
-    """What others extracted of the same ledgers gives the same rows, but for the market that only events announced."""
-    out, changes = tmp_path / "tree", tmp_path / "changes"
-    where = ("--tables", str(tables), "--out", str(out), "--changes", str(changes), "--workers", "1", "--every", "3h")
-    done = run(*where, "--start-snapshot", str(lake.start), "--log-format", "json")
-    expected, found = rows_of(whole), rows_of(FolderStore(out))
-    announced = set(expected["market"]) - set(found["market"])
-
-    assert 7 == done.exit_code, done.output
-    assert 1 == len(announced)
-    assert expected.filter(~pl.col("market").is_in(announced)).equals(found)
-    assert f"no entry of {ROUTER}" not in done.output
-    assert (2, True) == (run(*where).exit_code, "had contracts already" in run(*where).stderr)
-    assert "either a ledger lake" in run(*where, "--lake", str(lake.folder)).stderr
-
-
-def test_a_contract_that_was_not_exported_is_named(lake: MadeLake, tables: Path, tmp_path: Path) -> None:
-    """Nothing tells that rows are missing, but a watched contract of which there is no entry at all is told."""
-    contract = strkey.decode(ROUTER)[1]
-    folder = shutil.copytree(tables, tmp_path / "exported")
-    data = pl.read_parquet(folder / "contract_data-000.parquet")
-    kept = [contract not in base64.b64decode(key) for key in data["ledger_key_hash_base_64"]]
-    data.filter(kept).write_parquet(folder / "contract_data-000.parquet")
-    start = LedgerSnapshot.load(lake.start)
-    entries = {key: entry for key, entry in start.entries.items() if key[8:40] != contract}
-    replace(start, entries=entries).write(tmp_path / "start.json")
-    where = ("--tables", str(folder), "--out", str(tmp_path / "tree"), "--changes", str(tmp_path / "changes"))
-    done = run(*where, "--start-snapshot", str(tmp_path / "start.json"), "--every", "12h", "--workers", "1")
-
-    assert f"no entry of {ROUTER} is known: are its rows in the tables of exported?" in done.output
 
 
 def run(*arguments: str) -> Result:
@@ -323,10 +306,8 @@ def test_the_command(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None
     done = run(*where, "--start-snapshot", str(lake.start), "--every", "3h", "--log-format", "json")
     unstarted = run(*where)
     wrong = run(*where, "--every", "soon")
-    both = run(*where, str(lake.start))
 
     assert 7 == done.exit_code, done.output  # one pool is archived, one missing
     assert history_of(whole) == history_of(FolderStore(out))
     assert (2, True) == (unstarted.exit_code, "had contracts already" in unstarted.stderr)
     assert (2, True) == (wrong.exit_code, "--every: 'soon'" in wrong.stderr)
-    assert (2, True) == (both.exit_code, "--lake takes no files" in both.stderr)

@@ -13,13 +13,18 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import ArchiveFileMissingError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.made import MadeNetwork
+from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.lake.boundaries import LakeLedgers
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
-from tests.backfill.test_backfill import in_line, rows_of
+from tests.backfill.histories import in_line, rows_of
+from tests.past.archive.made_archive import PASSPHRASE, live, time_to_live
+from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.past.archive.test_checkpoint import ONE
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 TESTNET = NETWORKS["testnet"].passphrase
@@ -80,10 +85,28 @@ def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
     assert instance_key(POOL) in entries
     assert {920, 924} <= {entry.last_modified for entry in entries.values()}
     assert all(entry.live_until is not None and entry.live_until > 959 for entry in entries.values())
+    with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
+        archive_start(str(folder), 10_060, TESTNET)
     with pytest.raises(NetworkMismatchError, match="--archive is of the network"):
         archive_start(str(folder), 960, NETWORKS["mainnet"].passphrase)
     with pytest.raises(ConfigError, match="the first checkpoint is of ledger 63"):
         archive_start(str(folder), 62, TESTNET)
+
+
+def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
+    """An archive whose files agree with each other is no start unless the organisations signed its checkpoint."""
+    organisations = validators(4)
+    made = SignedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], organisations)
+    trust = tmp_path / "trust.json"
+    trust.write_bytes(trust_document(organisations))
+    start = archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
+    made.sign(dict(list(organisations.items())[:2]))
+
+    assert (127, [ONE]) == (start.ledger, list(start.entries([], [ONE])))
+    with pytest.raises(NotProvableError, match="2 of 4 organisations signed ledger 128, 3 must"):
+        archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
+    with pytest.raises(ConfigError, match="no organisations are known to trust"):
+        archive_start(str(made.archive.folder), 130, PASSPHRASE)
 
 
 def test_an_archive_that_is_not_there(tmp_path: Path) -> None:

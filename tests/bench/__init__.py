@@ -1,1 +1,1 @@
-"""The benchmarks behind `scripts/bench`; each figure is measured against something named in the same run."""
+"""The benchmarks behind `scripts/bench NAME`: each prints a table of figures against something of the same run."""

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter import FORMAT
 from exporter.check import freshness
 from exporter.check.freshness import Bounds, PublishedStatus, judge
 from exporter.cli import main
@@ -33,7 +34,7 @@ def pointer(**changes: Any) -> dict[str, Any]:
     """A status document as a run of every half hour writes it."""
     return {
         "run_id": "55261759-0123456789ab",
-        "schema_version": "1.0.0",
+        "format": FORMAT,
         "observed_ledger": 55_261_759,
         "ledger_close_time": "2026-11-21T11:59:00Z",
         "generated_at": "2026-11-21T12:00:00Z",
@@ -128,12 +129,16 @@ def test_a_run_from_the_future(tmp_path: Path) -> None:
 
 
 def test_a_run_that_promises_nothing(tmp_path: Path) -> None:
-    """Without an interval there must be a largest age, or the command cannot judge."""
+    """Without an interval a run is fresh for a day, or for as long as --max-age says."""
     uri = write(tmp_path, pointer(next_expected_at=None))
+    day = timedelta(days=1)
 
-    with pytest.raises(ConfigError, match="--max-age"):
-        tell(uri, timedelta(0))
-    assert 0 == tell(uri, timedelta(0), Bounds(max_age=1))[0]
+    assert (0, 3) == (tell(uri, day)[0], tell(uri, day + timedelta(seconds=1))[0])
+    assert "the published run is stale" in tell(uri, 679 * day)[2]
+    assert (0, 3) == (
+        tell(uri, timedelta(0), Bounds(max_age=1))[0],
+        tell(uri, timedelta(hours=1), Bounds(max_age=1))[0],
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from exporter.check.published_tree import check_tree
 from exporter.check.whole import TreeFaultsError
 from exporter.tree.documents import page_token
-from tests.check.trees import Change, Files, add_listed, assert_named, change, encoded, keys, lie, seal
+from tests.check.trees import Change, Files, add_listed, assert_named, change, check, encoded, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
@@ -55,9 +55,11 @@ class TestTables:
         latest, history = package["resources"]
         columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
         kinds = {
-            "string": pa.types.is_large_string, "integer": _is_whole, "datetime": pa.types.is_timestamp,
+            "string": pa.types.is_large_string,
+            "integer": _is_whole,
+            "datetime": pa.types.is_timestamp,
             "boolean": pa.types.is_boolean,
-        }  # fmt: skip
+        }
 
         assert files[parquet(files, -1)] == files[LATEST]
         assert [LATEST] == latest["path"]
@@ -109,11 +111,12 @@ class TestManifest:
     def test_entries(self, files: Files) -> None:
         """Every field of an entry is compared with the file; each case has an entry of its own."""
         cases = (
-            ("rows", 1, "rows, but 1 in the history's manifest"), ("bytes", 17, "does not have the bytes"),
-            ("sha256", "0" * 64, "does not have the bytes"), ("first_ledger", 1, "but 1 to"),
+            ("rows", 1, "rows, but 1 in the history's manifest"),
+            ("bytes", 17, "does not have the bytes"),
+            ("sha256", "0" * 64, "does not have the bytes"),
+            ("first_ledger", 1, "but 1 to"),
             ("last_ledger", 65_000_000, "ends at 65000000|but 65000005 to 65000000"),
-            ("schema_version", 7, "schema version"),
-        )  # fmt: skip
+        )
         for position, (name, value, _) in enumerate(cases, 1):
             change(files, MANIFEST, lambda manifest: manifest["files"][position].update({name: value}))  # noqa: B023
 
@@ -204,7 +207,7 @@ class TestBuckets:
     def head(self, files: Files) -> str:
         """A newest page that has older ones before it."""
         return next(
-            key for key in keys(files, "v1/assets/C", "/history/5m.json") if json.loads(files[key])["next_cursor"]
+            key for key in keys(files, "v1/assets/C", "/history/1h.json") if json.loads(files[key])["next_cursor"]
         )
 
     def test_older_pages_are_followed(self, files: Files) -> None:
@@ -220,7 +223,7 @@ class TestBuckets:
     @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/tokens/"])
     def test_heads(self, files: Files, folder: str) -> None:
         """The newest document says of which ledger it is, and has closed buckets only."""
-        heads = (key for key in keys(files, folder, "/history/5m.json") if json.loads(files[key])["next_cursor"])
+        heads = (key for key in keys(files, folder, "/history/1d.json") if len(json.loads(files[key])["data"]) > 8)
         one, other = next(heads), next(heads)
         change(files, one, lambda history: history["data"].pop())
         lie(files, other, lambda history: history["data"][-1].update(end_time="2030-01-01T00:00:00Z"))
@@ -236,8 +239,13 @@ class TestBuckets:
                 for key in keys(files, folder, f"/history/{bucket}.json")
                 if json.loads(files[key])["data"][1]["tvl_usd_cents"] is not None
             )
-            for folder in ("v1/assets/C", "v1/markets/", "v1/protocols/", "v1/protocol/")
-            for bucket in ("5m", "1d")
+            for folder, buckets in (
+                ("v1/assets/C", ("1h", "1d")),
+                ("v1/markets/", ("1d",)),
+                ("v1/protocols/", ("1d",)),
+                ("v1/protocol/", ("1d",)),
+            )
+            for bucket in buckets
         ]
         for key in wrong:
             change(files, key, lambda history: history["data"][1].update(tvl_usd_cents="12345"))
@@ -248,7 +256,7 @@ class TestBuckets:
 
     def test_a_history_less(self, files: Files) -> None:
         """A history that the files make and that the run does not list is named."""
-        missing = next(iter(keys(files, "v1/protocols/", "/history/1h.json")))
+        missing = next(iter(keys(files, "v1/protocols/", "/history/1d.json")))
         del files[missing]
         seal(files)
 
@@ -256,10 +264,10 @@ class TestBuckets:
 
     def test_a_history_more(self, files: Files) -> None:
         """A listed history of a protocol that no file knows is named."""
-        history = json.loads(files[next(iter(keys(files, "v1/protocols/", "/history/5m.json")))])
-        add_listed(files, "v1/protocols/nobody/history/5m.json", encoded(history | {"id": "nobody"}))
+        history = json.loads(files[next(iter(keys(files, "v1/protocols/", "/history/1d.json")))])
+        add_listed(files, "v1/protocols/nobody/history/1d.json", encoded(history | {"id": "nobody"}))
 
-        assert_named(files, "v1/protocols/nobody/history/5m.json", "is of nothing in the history")
+        assert_named(files, "v1/protocols/nobody/history/1d.json", "is of nothing in the history")
 
     def test_what_else_follows_from_the_files(self, files: Files) -> None:
         """Periods of a pool and the ledger at which a token came first are made again from the files."""
@@ -271,10 +279,21 @@ class TestBuckets:
         assert_named(files, detail, "periods is not what the files")
         assert_named(files, token, "first_seen_ledger is 65000001, not 65000000")
 
+    def test_pages_of_five_minutes_expire(self, files: Files) -> None:
+        """A page of five minutes may be gone, because the sweep removes it after a day; another page may not."""
+        five, hour = (keys(files, "v1/assets/C", f"/history/{bucket}.json")[0] for bucket in ("5m", "1h"))
+        lie(files, five, lambda history: history.update(next_cursor=f"5m-{22 * 'a'}"))
+        lie(files, hour, lambda history: history.update(next_cursor=22 * "a"))
+
+        assert_named(files, hour, "next_cursor leads to .*, which is not there")
+        with pytest.raises(TreeFaultsError) as caught:
+            check(files)
+        assert not any("5m-" in fault.text for fault in caught.value.faults)
+
     def test_cursor_to_another_pool(self, files: Files) -> None:
         """A cursor that leads to the history of another pool is named."""
         mine, other = [
-            key for key in keys(files, "v1/assets/C", "/history/5m.json") if json.loads(files[key])["next_cursor"]
+            key for key in keys(files, "v1/assets/C", "/history/1h.json") if json.loads(files[key])["next_cursor"]
         ][:2]
         cursor = json.loads(files[other])["next_cursor"]
         lie(files, mine, lambda history: history.update(next_cursor=cursor))

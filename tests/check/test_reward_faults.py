@@ -17,12 +17,20 @@ from tests.render.rendering import contract, pool, pools_frame
     pools_frame([pool(contract(1), contract(2), total_supplied=5 * 10**7, oracle_price_usd="3.0000000")])
 )
 REWARDS: dict[str, Any] = {
-    "reward_price": "5000000", "reward_price_decimals": 7, "reward_price_source": "pool", "reward_token_decimals": 7,
-    "reward_decimals": 2, "supply_reward_per_second": "100", "supply_reward_per_year": str(YEAR),
-    "supply_reward_apr_bps": YEAR * 5_000_000 * 10_000 // (5 * 10**7 * 30_000_000), "supply_reward_reason": "valid",
-    "borrow_reward_per_second": "0", "borrow_reward_per_year": "0", "borrow_reward_apr_bps": 0,
+    "reward_price": "5000000",
+    "reward_price_decimals": 7,
+    "reward_price_source": "pool",
+    "reward_token_decimals": 7,
+    "reward_decimals": 2,
+    "supply_reward_per_second": "100",
+    "supply_reward_per_year": str(YEAR),
+    "supply_reward_apr_bps": YEAR * 5_000_000 * 10_000 // (5 * 10**7 * 30_000_000),
+    "supply_reward_reason": "valid",
+    "borrow_reward_per_second": "0",
+    "borrow_reward_per_year": "0",
+    "borrow_reward_apr_bps": 0,
     "borrow_reward_reason": "no_emissions",
-}  # fmt: skip
+}
 
 
 def faults(row: PoolSnapshot = ROW, **changes: object) -> list[str]:

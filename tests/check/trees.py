@@ -41,7 +41,7 @@ Change = Callable[[Any], object]
 
 @cache
 def _made(pools: int, archived: int, alula_markets: int, runs: int) -> Files:
-    network = MadeNetwork(pools=pools, archived=archived, alula_markets=alula_markets, close_seconds=86_400)
+    network = MadeNetwork(pools=pools, archived=archived, alula_markets=alula_markets, close_seconds=2 * 86_400)
     return tree_of(network, runs)
 
 
@@ -51,9 +51,11 @@ def tree_of(network: MadeNetwork, runs: int = 1) -> Files:
     with running(create_app(network)) as url:
         for number in range(runs):
             sizes = {
-                "output__page_sizes": list(SIZES), "output__default_page_size": 2, "output__market_pools_cap": 2,
-            }  # fmt: skip
-            run(settings_for(None, url, **sizes), store, now=START + timedelta(days=number))
+                "output__page_sizes": list(SIZES),
+                "output__default_page_size": 2,
+                "output__market_pools_cap": 2,
+            }
+            run(settings_for(None, url, **sizes), store, now=START + timedelta(days=2 * number))
             network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 

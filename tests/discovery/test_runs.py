@@ -18,7 +18,8 @@ from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import learn, look_around
 from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
-from exporter.job.reading import OpenSource, read_protocols
+from exporter.job.reading import read_protocols
+from exporter.job.sources import OpenSource
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import address, symbol, u32
 from exporter.ledger.rpc.client import RpcSource

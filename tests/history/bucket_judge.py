@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-LENGTHS = {"5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800}
-PAGE_BUCKETS = 48
-SPANS = {"5m": 6, "15m": 4, "1h": 4, "6h": 3, "1d": 8, "1w": 3}
+LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
+PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
+SPANS = {"5m": 0, "1h": 4, "1d": 8, "1w": 3}
 """Whole spans before the newest one in the newest document."""
 
 Place = tuple[str, str]
@@ -57,10 +57,10 @@ def start_of(time: int, length: int) -> int:
     return time - time % length
 
 
-def span_of(start: int, length: int) -> int:
+def span_of(start: int, bucket: str) -> int:
     """Which page a bucket belongs to, as a number that ascends."""
     first_monday = 4 * 86_400
-    return (start - (first_monday if length == LENGTHS["1w"] else 0)) // (length * PAGE_BUCKETS)
+    return (start - (first_monday if bucket == "1w" else 0)) // (LENGTHS[bucket] * PAGE_BUCKETS[bucket])
 
 
 def mean(values: Sequence[int]) -> int:
@@ -193,11 +193,10 @@ def pages_of(rows: Sequence[Mapping[str, Any]], bucket: str, now: int) -> list[l
     any, and so many before it that have any.
     """
     spans: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    length = LENGTHS[bucket]
     for row in rows:
         start, end = (int(datetime.fromisoformat(row[name]).timestamp()) for name in ("start_time", "end_time"))
         if end <= now:
-            spans[span_of(start, length)].append(row)
+            spans[span_of(start, bucket)].append(row)
     ordered = sorted(spans)
     kept = SPANS[bucket] + 1
     newest = [row for span in ordered[-kept:] for row in spans[span]]

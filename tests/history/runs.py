@@ -18,7 +18,7 @@ from exporter.numbers.exact import printed_price
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
-from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, pages_of, totals_of
+from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, iso, pages_of, totals_of
 from tests.history.frames import pools_frame
 from tests.render.rendering import contract
 
@@ -139,24 +139,35 @@ class Historian:
             "network": "v1/protocol/summary",
         }
         key = f"{folders.get(scope, f'v1/assets/{scope}/{name}')}/history/{bucket}.json"
+        newest: Mapping[str, Any] = {}
         for _ in range(10_000):
             stored = self.store.get(key)
             assert stored is not None, key
             page = json.loads(stored.data)
+            newest = newest or page
             yield page
             if page["next_cursor"] is None:
                 return
             key = f"v1/buckets/{'totals/' if scope in folders else ''}{page['next_cursor']}.json"
+            if bucket == "5m" and page is not newest and self.store.get(key) is None:
+                return  # more than a day ago
         raise AssertionError("the walk does not end")
 
     def assert_as_computed_anew(self) -> int:
         """Every page of every history is what plain Python makes of all observations; gives the pages compared."""
         compared = 0
         for bucket, length in LENGTHS.items():
-            histories = buckets_of(self.observations, length) | totals_of(self.observations, length)
+            histories = buckets_of(self.observations, length)
+            if bucket == "1d":
+                histories |= totals_of(self.observations, length)
             for place, rows in histories.items():
                 pages = list(self.walk(place, bucket))
-                assert pages_of(rows, bucket, self.now) == [page["data"] for page in pages], (place, bucket)
+                expected = pages_of(rows, bucket, self.now)
+                if bucket == "5m":  # the last day must be there; of what is before it some still is
+                    day = sum(page[-1]["end_time"] > iso(self.now - 86_400) for page in expected[1:])
+                    assert day < len(pages), (place, bucket)
+                    expected = expected[: len(pages)]
+                assert expected == [page["data"] for page in pages], (place, bucket)
                 ends = [page["data"][-1]["last_ledger"] if page["data"] else rows[0]["first_ledger"] for page in pages]
                 assert ends == [page["observed_ledger"] for page in pages], (place, bucket)
                 compared += len(pages)

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from exporter.errors import StoreError
-from exporter.history import parts as history_parts
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
@@ -34,20 +33,22 @@ def loaded(historian: Historian, before: int) -> Series:
 
 
 def contents(series: Series) -> dict[tuple[str, str], list[tuple[object, ...]]]:
-    """Everything that a series holds, however it is cut into parts."""
-    rows: dict[tuple[str, str], list[tuple[object, ...]]] = {}
-    for form, parts in (("pools", series.pools), ("totals", series.totals)):
-        for part in parts:
-            for name in part.frames:
-                rows.setdefault((form, name), []).extend(part.get(name).iter_rows())
-    return rows
+    """Everything that a series holds."""
+    return {
+        (form, name): list(frames.get(name).iter_rows())
+        for form, frames in (("pools", series.pools), ("totals", series.totals))
+        for name in frames.packed
+    }
 
 
 def same(one: Series, other: Series) -> bool:
     """Whether two series are the same in everything."""
     return (one.through_ledger, one.through_time, one.row_count, contents(one)) == (
-        other.through_ledger, other.through_time, other.row_count, contents(other)
-    )  # fmt: skip
+        other.through_ledger,
+        other.through_time,
+        other.row_count,
+        contents(other),
+    )
 
 
 def kept_bytes(historian: Historian) -> dict[str, bytes]:
@@ -56,25 +57,19 @@ def kept_bytes(historian: Historian) -> dict[str, bytes]:
 
 
 def test_what_was_kept_is_what_was_made() -> None:
-    """A series reads back as it was kept, and keeping it twice again gives the same bytes: there are two sides."""
+    """A series reads back as it was kept, and keeping it again gives the same bytes."""
     historian = after_runs(12)
     series = loaded(historian, LEDGER + 12)
     state = kept_bytes(historian)
     save_series(historian.store, series)
-    both = kept_bytes(historian)
 
     assert (LEDGER + 11, 24) == (series.through_ledger, series.row_count)
     assert same(series, loaded(historian, LEDGER + 12))
-    for number in (0, 1):
-        one, other = (f"state/history-buckets-{side}-{number}.bin" for side in "ab")
-        assert both[one] == both[other] == state[one]
-    save_series(historian.store, series)
-    assert both | {STATE_KEY: state[STATE_KEY]} == kept_bytes(historian)
+    assert state == kept_bytes(historian)
 
 
-@pytest.mark.parametrize("before", [0, 1])
-def test_a_run_that_dies_while_it_keeps_the_state_leaves_the_one_before(before: int) -> None:
-    """Whatever of the new state is written when it dies: the old one is there, or nothing new is."""
+def test_a_run_that_dies_while_it_keeps_the_state_leaves_the_one_before() -> None:
+    """Where the new state cannot be written, the old one stays."""
 
     class Dying(MemoryStore):
         left = 99
@@ -93,46 +88,29 @@ def test_a_run_that_dies_while_it_keeps_the_state_leaves_the_one_before(before: 
     series = loaded(historian, LEDGER + 3)
     frame = observe(Random(9), places(1, 2), LEDGER + 3, MONDAY + 9000)
     list(series.extend(observations_of(frame_of(frame, LEDGER + 3, MONDAY + 9000)), LEDGER + 3, MONDAY + 9000))
-    store.left = before
+    store.left = 0
     with pytest.raises(StoreError):
         save_series(store, series)
 
     assert LEDGER + 2 == loaded(historian, LEDGER + 3).through_ledger
 
 
-@pytest.mark.slow
-def test_a_large_part_is_cut_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a history is cut into parts, also while it goes on, its files are the same."""
-    whole = after_runs(30, step=3600, pools=5)
-    monkeypatch.setattr(history_parts, "PART_ROWS", 40)
-    cut = after_runs(30, step=3600, pools=5)
-    series, one = loaded(cut, LEDGER + 30), loaded(whole, LEDGER + 30)
-
-    assert len(one.pools.parts) == 1
-    assert min(len(series.pools.parts), len(series.totals.parts)) > 2
-    assert same(series, one)
-    for info in whole.store.list("v1/"):
-        ours, theirs = cut.store.get(info.key), whole.store.get(info.key)
-        assert (ours and ours.data) == (theirs and theirs.data), info.key
-
-
-@pytest.mark.parametrize("key", [STATE_KEY, "state/history-buckets-b-1.bin"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped", "version"])
-def test_a_damaged_state_is_not_used(damage: str, key: str) -> None:
+def test_a_damaged_state_is_not_used(damage: str) -> None:
     """Whatever happened to the state, it is either whole or not used at all."""
     historian = after_runs(3)
-    state = historian.store.get(key)
+    state = historian.store.get(STATE_KEY)
     assert state is not None
     data = bytearray(state.data)
     if damage == "missing":
-        historian.store.delete([key])
+        historian.store.delete([STATE_KEY])
     elif damage == "version":
         kept = msgspec.msgpack.decode(bytes(data[32:])) | {"version": 0}
         other = msgspec.msgpack.encode(kept)
-        historian.store.put(key, hashlib.sha256(other).digest() + other)
+        historian.store.put(STATE_KEY, hashlib.sha256(other).digest() + other)
     else:
         data[-1] ^= damage == "flipped"
-        historian.store.put(key, bytes(data[: {"empty": 0, "cut": -1}.get(damage, len(data))]))
+        historian.store.put(STATE_KEY, bytes(data[: {"empty": 0, "cut": -1}.get(damage, len(data))]))
 
     assert 0 == loaded(historian, LEDGER + 3).through_ledger
 

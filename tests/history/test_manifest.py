@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from exporter.errors import CheckError, StoreError
+from exporter.errors import CheckError, FormatError, StoreError
 from exporter.history.manifest import (
     extend_history,
     file_ledgers,
@@ -28,7 +28,6 @@ def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFil
         sha256=digest * 64,
         first_ledger=ledger,
         last_ledger=ledger if last is None else last,
-        schema_version=1,
     )
 
 
@@ -71,29 +70,52 @@ def test_a_ledger_is_written_once(other: HistoryFile) -> None:
 
 
 def test_reading() -> None:
-    """The manifest that stands is read whole, also one of version 0.1.0, without URLs; an absent one is None."""
+    """The manifest that stands is read whole, an absent one is None."""
     store = MemoryStore()
     assert None is read_history_manifest(store)
     manifest = extend_history(None, entry(100))
     store.put(HISTORY_MANIFEST_KEY, encode(manifest))
     assert manifest == read_history_manifest(store)
+
+
+def test_an_earlier_format() -> None:
+    """A manifest of an earlier format is refused, but where a run publishes over it: then it loses no file."""
+    store, manifest = MemoryStore(), extend_history(extend_history(None, entry(100)), entry(200))
     written = msgspec.to_builtins(manifest)
-    del written["files"][0]["url"]
+    del written["format"]
+    written["schema_version"] = 1
+    written["transitions"] = [{"protocol": "blend", "confirmed": 5}]
+    for file in written["files"]:
+        file["schema_version"] = 1
     store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(written))
-    assert manifest == read_history_manifest(store)
+    with pytest.raises(FormatError, match=r"made by an earlier version .* publish once with this one"):
+        read_history_manifest(store)
+
+    assert manifest == read_history_manifest(store, older=True)
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"{}", b"\xff", b'{"files":[5]}', b'{"files":[{}]}', b'{"files":null}',
-     b'{"schema_version":1,"observed_ledger":1}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"files":[5]}',
+        b'{"files":[{}]}',
+        b'{"files":null}',
+        b'{"format":1,"observed_ledger":1}',
+        b'{"schema_version":1,"files":[5]}',
+        b'{"schema_version":1,"files":null}',
+    ],
+)
 def test_a_damaged_manifest(data: bytes) -> None:
     """A manifest that cannot be understood is an error that names it, never an empty history."""
     store = MemoryStore()
     store.put(HISTORY_MANIFEST_KEY, data)
     with pytest.raises(StoreError, match=r"v1/history\.json is not a history manifest"):
-        read_history_manifest(store)
+        read_history_manifest(store, older=True)
 
 
 def test_a_lost_manifest() -> None:

@@ -71,14 +71,13 @@ def test_the_entry_describes_the_file() -> None:
     part = render(pools_frame([{}, {}]))
 
     assert (FileKind.HISTORY, history_key(LEDGER, CLOSE_TIME)) == (part.file.kind, part.file.key)
-    assert (part.file.key, 2, len(part.file.data), hashlib.sha256(part.file.data).hexdigest(), LEDGER, LEDGER, 1) == (
+    assert (part.file.key, 2, len(part.file.data), hashlib.sha256(part.file.data).hexdigest(), LEDGER, LEDGER) == (
         part.entry.key,
         part.entry.rows,
         part.entry.bytes,
         part.entry.sha256,
         part.entry.first_ledger,
         part.entry.last_ledger,
-        part.entry.schema_version,
     )
 
 
@@ -162,7 +161,6 @@ def test_metadata(extreme_file: Path) -> None:
 
     assert {
         b"table": b"pools",
-        b"schema_version": b"1",
         b"network": b"Test SDF Network ; September 2015",
         b"observed_ledger": str(LEDGER).encode(),
         b"ledger_close_time": str(CLOSE_TIME).encode(),

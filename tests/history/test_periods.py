@@ -20,7 +20,7 @@ from tests.history.runs import MONDAY, frame_of, observe, places
 LEDGER = 65_000_000
 DAY = 86_400
 FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
-WINDOWS = (("24h", DAY, "1h"), ("7d", 7 * DAY, "1h"), ("30d", 30 * DAY, "6h"))
+WINDOWS = (("24h", DAY, "1h"), ("7d", 7 * DAY, "1h"), ("30d", 30 * DAY, "1d"))
 SAMPLE = observe(Random(1), places(1, 1), LEDGER, MONDAY)[0]
 
 

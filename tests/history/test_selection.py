@@ -53,9 +53,14 @@ def test_impossible_selections() -> None:
 
 def file_of(key: str, first: int, last: int) -> HistoryFile:
     return HistoryFile(
-        key=f"history/pools/{key}", url="../x", rows=1, bytes=1, sha256="0" * 64, first_ledger=first, last_ledger=last,
-        schema_version=1,
-    )  # fmt: skip
+        key=f"history/pools/{key}",
+        url="../x",
+        rows=1,
+        bytes=1,
+        sha256="0" * 64,
+        first_ledger=first,
+        last_ledger=last,
+    )
 
 
 moments = st.one_of(
@@ -76,8 +81,10 @@ def test_files_hold_every_row_that_is_selected(start: Moment, end: Moment, compa
         rows, schema={"observed_ledger": pl.Int64(), "ledger_close_time": pl.Datetime("us", "UTC")}, orient="row"
     )
     if compacted:
-        spans = {f"{time:%Y-%m}": [ledger for ledger, other in rows if f"{other:%Y-%m}" == f"{time:%Y-%m}"]
-                 for _, time in rows}  # fmt: skip
+        spans = {
+            f"{time:%Y-%m}": [ledger for ledger, other in rows if f"{other:%Y-%m}" == f"{time:%Y-%m}"]
+            for _, time in rows
+        }
         files = [file_of(f"month={month}/x.parquet", min(of), max(of)) for month, of in spans.items()]
     else:
         files = [file_of(f"date={time:%Y-%m-%d}/{ledger}.parquet", ledger, ledger) for ledger, time in rows]

@@ -52,9 +52,17 @@ SUPPLY, WITHDRAW, SUPPLY_COLLATERAL, WITHDRAW_COLLATERAL, BORROW, REPAY = range(
 FILL_LIQUIDATION, FILL_BAD_DEBT, FILL_INTEREST, DELETE_LIQUIDATION = range(6, 10)
 LIQUIDATION, BAD_DEBT, INTEREST = range(3)
 _REQUESTS = (
-    "supply", "withdraw", "supply collateral", "withdraw collateral", "borrow", "repay", "fill liquidation",
-    "fill bad debt", "fill interest", "delete liquidation",
-)  # fmt: skip
+    "supply",
+    "withdraw",
+    "supply collateral",
+    "withdraw collateral",
+    "borrow",
+    "repay",
+    "fill liquidation",
+    "fill bad debt",
+    "fill interest",
+    "delete liquidation",
+)
 _AUCTIONS = ("liquidation", "bad debt", "interest")
 
 MUCH = 10**24
@@ -222,10 +230,18 @@ class World:
             free = self._free(asset, outcome.result) if asset == free_of and outcome.result else None
             samples.append(
                 Sample(
-                    f"{where}, {asset} after {seconds} s", POOL, asset, later.close_time, config, data, rate,
-                    outcome.result, outcome.error, free,
+                    f"{where}, {asset} after {seconds} s",
+                    POOL,
+                    asset,
+                    later.close_time,
+                    config,
+                    data,
+                    rate,
+                    outcome.result,
+                    outcome.error,
+                    free,
                 )
-            )  # fmt: skip
+            )
         return samples
 
     def _free(self, asset: str, reserve: ScVal) -> int | None:
@@ -345,10 +361,18 @@ class Player:
         steps = []
         for asset in self.chance.sample(self.world.assets[:4], 2):
             numbers = {
-                "c_factor": 9_000_000, "decimals": 7, "index": 0, "l_factor": 9_000_000, "max_util": 9_900_000,
-                "r_base": 5_000, "r_one": 300_000, "r_two": 2_000_000, "r_three": 10_000_000, "reactivity": 1_000,
+                "c_factor": 9_000_000,
+                "decimals": 7,
+                "index": 0,
+                "l_factor": 9_000_000,
+                "max_util": 9_900_000,
+                "r_base": 5_000,
+                "r_one": 300_000,
+                "r_two": 2_000_000,
+                "r_three": 10_000_000,
+                "reactivity": 1_000,
                 "util": self.chance.choice([500_000, 1_000_000, 3_000_000]),
-            }  # fmt: skip
+            }
             fields = {name: u32(number) for name, number in numbers.items()}
             fields |= {"enabled": _bool(True), "supply_cap": i128(2**127 - 1)}
             steps += [
@@ -625,9 +649,23 @@ class Player:
 
 
 _CHOICES: dict[str, float] = {
-    "supply": 20, "withdraw": 13, "borrow": 22, "repay": 13, "several": 4, "donate": 2, "gulp": 3, "status": 5,
-    "price": 6, "auction": 7, "fill": 8, "bad_debt": 2, "backstop": 3, "pool": 2, "reserve": 5, "emissions": 4,
-}  # fmt: skip
+    "supply": 20,
+    "withdraw": 13,
+    "borrow": 22,
+    "repay": 13,
+    "several": 4,
+    "donate": 2,
+    "gulp": 3,
+    "status": 5,
+    "price": 6,
+    "auction": 7,
+    "fill": 8,
+    "bad_debt": 2,
+    "backstop": 3,
+    "pool": 2,
+    "reserve": 5,
+    "emissions": 4,
+}
 
 
 def sequence_text(seed: int, steps: Iterable[Step]) -> str:

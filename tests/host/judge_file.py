@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from exporter.cli import main
 from exporter.config import Settings
-from exporter.job import reading
-from exporter.job.from_archive import FromArchive
-from exporter.job.reading import OpenSource, open_source
+from exporter.job import sources
+from exporter.job.sources import OnRequest, OpenSource, StoredLedger, ignore_requests
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -27,22 +26,24 @@ from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import archive_snapshot
 
 
-@asynccontextmanager
-async def open_with_host(
-    settings: Settings, given: Path | FromArchive | None, on_request: Callable[[], None] = lambda: None
-) -> AsyncIterator[OpenSource]:
-    """As `exporter.job.reading.open_source` for a file; calls are run by the host."""
-    async with open_source(settings, given, on_request) as opened:
-        assert isinstance(opened.source, SnapshotSource)
-        protocol = opened.source.snapshot.protocol_version
-        with Machine(Path(os.environ["CONTRACT_HOST"])) as machine:
-            if protocol != machine.protocol:
-                print(
-                    f"the snapshot is of protocol {protocol}; its contracts are run as in protocol {machine.protocol}",
-                    file=sys.stderr,
-                )
-            opened.source = HostSource(opened.source.snapshot, machine)
-            yield opened
+class HostedLedger(StoredLedger):
+    """A ledger snapshot file whose contracts the host runs."""
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:
+        """See `exporter.job.sources.Source`."""
+        async with StoredLedger(self.path).open(settings, on_request) as opened:
+            assert isinstance(opened.source, SnapshotSource)
+            protocol = opened.source.snapshot.protocol_version
+            with Machine(Path(os.environ["CONTRACT_HOST"])) as machine:
+                if protocol != machine.protocol:
+                    print(
+                        f"the snapshot is of protocol {protocol}; its contracts are run as in protocol "
+                        f"{machine.protocol}",
+                        file=sys.stderr,
+                    )
+                opened.source = HostSource(opened.source.snapshot, machine)
+                yield opened
 
 
 def newest_protocol(archive: HistoryArchive) -> int:
@@ -52,7 +53,7 @@ def newest_protocol(archive: HistoryArchive) -> int:
 
 def judge(snapshot: Path, arguments: list[str]) -> None:
     """Check the file; ends the program as the command does."""
-    reading.open_source = open_with_host  # the command takes it from there
+    vars(sources)["StoredLedger"] = HostedLedger  # the command takes it from there
     sys.argv = ["exporter", "check", "--on-chain", "--snapshot", str(snapshot), *arguments]
     main()
 

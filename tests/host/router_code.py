@@ -68,20 +68,56 @@ _ARGUMENTS = _part(0) + _part(1) + _part(2)
 
 _BODY = b"".join(
     (
-        _get(_CALLER), _ask(_REQUIRE_AUTH), _DROP,
-        _get(_CALLS), _ask(_LENGTH), _constant(32), _SHIFT_RIGHT, _set(_COUNT),
-        _ask(_NEW), _set(_RESULTS),
+        _get(_CALLER),
+        _ask(_REQUIRE_AUTH),
+        _DROP,
+        _get(_CALLS),
+        _ask(_LENGTH),
+        _constant(32),
+        _SHIFT_RIGHT,
+        _set(_COUNT),
+        _ask(_NEW),
+        _set(_RESULTS),
         b"\x02\x40\x03\x40",  # block, loop
-        _get(_AT), _get(_COUNT), _NOT_LESS, b"\x0d\x01",  # done: out of both
-        _get(_CALLS), _get(_AT), _constant(32), _SHIFT_LEFT, _constant(_U32_TAG), _OR, _ask(_GET), _set(_ITEM),
-        _part(3), _constant(_TRUE), _IS_EQUAL, b"\x04\x40",  # if it can fail
-        _ARGUMENTS, _ask(_TRY_CALL), _set(_RESULT), _ELSE, _ARGUMENTS, _ask(_CALL), _set(_RESULT), _END,
-        _get(_RESULTS), _get(_RESULT), _ask(_PUSH), _set(_RESULTS),
-        _get(_AT), _constant(1), _ADD, _set(_AT), b"\x0c\x00",  # again
-        _END, _END,
-        _get(_RESULTS), _END,
+        _get(_AT),
+        _get(_COUNT),
+        _NOT_LESS,
+        b"\x0d\x01",  # done: out of both
+        _get(_CALLS),
+        _get(_AT),
+        _constant(32),
+        _SHIFT_LEFT,
+        _constant(_U32_TAG),
+        _OR,
+        _ask(_GET),
+        _set(_ITEM),
+        _part(3),
+        _constant(_TRUE),
+        _IS_EQUAL,
+        b"\x04\x40",  # if it can fail
+        _ARGUMENTS,
+        _ask(_TRY_CALL),
+        _set(_RESULT),
+        _ELSE,
+        _ARGUMENTS,
+        _ask(_CALL),
+        _set(_RESULT),
+        _END,
+        _get(_RESULTS),
+        _get(_RESULT),
+        _ask(_PUSH),
+        _set(_RESULTS),
+        _get(_AT),
+        _constant(1),
+        _ADD,
+        _set(_AT),
+        b"\x0c\x00",  # again
+        _END,
+        _END,
+        _get(_RESULTS),
+        _END,
     )
-)  # fmt: skip
+)
 
 
 def _vector(items: Sequence[bytes]) -> bytes:

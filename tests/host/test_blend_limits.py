@@ -46,9 +46,13 @@ def row_of(world: World, asset: str) -> dict[str, Any]:
     config = world.config()
     reserve: Mapping[str, Any] = {
         **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name"), "x"),
-        "generation": "v2", "wasm_hash": V2_CODE, "market_status": STATUS_NAMES[config.u32("status")],
-        "bstop_rate": config.u32("bstop_rate"), "close_time": world.info.close_time, **decode_reserve(*entries),
-    }  # fmt: skip
+        "generation": "v2",
+        "wasm_hash": V2_CODE,
+        "market_status": STATUS_NAMES[config.u32("status")],
+        "bstop_rate": config.u32("bstop_rate"),
+        "close_time": world.info.close_time,
+        **decode_reserve(*entries),
+    }
     return project_pools({name: [reserve.get(name)] for name in (*COLUMNS, "close_time")}).row(0, named=True)
 
 

@@ -14,8 +14,9 @@ from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import EXIT_DONE, NoCommonLedgerError
 from exporter.job.on_chain import ChainCheck
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
+from exporter.job.sources import RpcEndpoints
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import decode_scval
@@ -110,9 +111,9 @@ def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) ->
         network.advance()
     first = network.chain.latest
     with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
-        settings = settings_for(url, **{"output.uri": str(tmp_path / "out")})
+        settings = settings_for(url, **{"output.uri": str(tmp_path / "out"), "network.max_ledger_age": 0})
         store = open_store(settings.output.uri)
-        done = execute(settings, store, Silence(), RunReport(None), now=lambda: later(network))
+        done = execute(settings, store, RunLog(Silence(), RunReport(None)), RpcEndpoints(), now=lambda: later(network))
     pools = pl.read_parquet(next((tmp_path / "out" / "history").rglob("*.parquet")))
 
     assert EXIT_DONE == done.exit_code

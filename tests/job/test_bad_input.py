@@ -37,9 +37,13 @@ BAD_HOSTS = [
     "https://[::1/x",
 ]
 COMMANDS = [
-    ("run", "--rpc-url"), ("check",), ("status",), ("history", "list"), ("history", "export", "--out", "x.csv"),
+    ("run", "--rpc-url"),
+    ("check",),
+    ("status",),
+    ("history", "list"),
+    ("history", "export", "--out", "x.csv"),
     ("edge", "cloudflare", "--origin"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

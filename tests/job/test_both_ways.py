@@ -9,7 +9,8 @@ import pytest
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.job.both_ways import RecordingView, both_ways
-from exporter.job.reading import OpenSource, open_snapshot, read_protocols
+from exporter.job.reading import read_protocols
+from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -46,9 +47,12 @@ def file_of(made: LocalNetwork) -> OpenSource:
     """The newest ledger's entries, as a snapshot file has them."""
     ledger = made.chain.latest
     snapshot = LedgerSnapshot(
-        made.protocol_version, ledger, made.chain.close_time(ledger), network_id(made.passphrase),
+        made.protocol_version,
+        ledger,
+        made.chain.close_time(ledger),
+        network_id(made.passphrase),
         made.chain.state(ledger),
-    )  # fmt: skip
+    )
     return open_snapshot(settings_for(None), snapshot, "made.json")
 
 

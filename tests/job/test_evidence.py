@@ -94,7 +94,7 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (b"", "Input data was truncated"),
+        (b"", "it must begin with the ledger"),
         (b"{}\n", "Expected `array`, got `object`"),
         (b'["absent","AAAA"]\n["looked",true,true,false]', "it must begin with the ledger that it is of"),
         (b" " * 1001, "more than"),

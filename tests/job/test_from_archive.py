@@ -13,7 +13,7 @@ from exporter.cli import main
 from exporter.deployments.networks import network_id
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.from_archive import FromArchive
-from exporter.job.reading import open_source, read_markets
+from exporter.job.reading import read_markets
 from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.made import SOME, MadeNetwork
@@ -47,9 +47,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path,
         life = struct.pack(">II", entry.live_until or 0, 0)
         records.append(LIVE + struct.pack(">I", 7) + ttl_key(key) + life)
     signed = SignedArchive(
-        folder / "archive", [records[: len(records) // 2], [], records], ORGANISATIONS, hot=[[]], version=28,
-        checkpoint=CHECKPOINT, time=closed - CHECKPOINT, passphrase=network.passphrase,
-    )  # fmt: skip
+        folder / "archive",
+        [records[: len(records) // 2], [], records],
+        ORGANISATIONS,
+        hot=[[]],
+        version=28,
+        checkpoint=CHECKPOINT,
+        time=closed - CHECKPOINT,
+        passphrase=network.passphrase,
+    )
     (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
     given = FromArchive((str(signed.archive.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
     return signed, folder, given
@@ -148,7 +154,7 @@ def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path,
     settings = settings_for()
 
     async def read() -> bytes | None:
-        async with open_source(settings, given) as opened:
+        async with given.open(settings) as opened:
             return (await read_markets(settings, opened, None, None)).proof
 
     proof = asyncio.run(read())

@@ -37,26 +37,79 @@ NO_PRICE = f"decimals() failed: not from storage: the instance of {ORACLE} is no
 # 610.6 basis points, utilization_bps from the accrued totals; what can be
 # taken out is the difference of the totals, what can be borrowed the most utilization (0.7, 0.95) less the debt.
 COLUMNS = (
-    "symbol", "total_supplied", "total_borrowed", "supply_index", "borrow_index", "rate_modifier", "backstop_credit",
-    "stored_utilization", "accrued_utilization", "stored_borrow_apr", "accrued_borrow_apr", "stored_supply_apr",
-    "accrued_supply_apr", "borrow_apy_bps", "supply_apy_bps", "utilization_bps", "last_accrual_time",
-    "available_to_withdraw", "available_to_borrow", "collateral_factor_bps", "liquidation_threshold_bps",
-    "liability_factor_bps", "max_utilization_bps",
-)  # fmt: skip
+    "symbol",
+    "total_supplied",
+    "total_borrowed",
+    "supply_index",
+    "borrow_index",
+    "rate_modifier",
+    "backstop_credit",
+    "stored_utilization",
+    "accrued_utilization",
+    "stored_borrow_apr",
+    "accrued_borrow_apr",
+    "stored_supply_apr",
+    "accrued_supply_apr",
+    "borrow_apy_bps",
+    "supply_apy_bps",
+    "utilization_bps",
+    "last_accrual_time",
+    "available_to_withdraw",
+    "collateral_factor_bps",
+    "liquidation_threshold_bps",
+    "liability_factor_bps",
+    "max_utilization_bps",
+)
 GOLDEN: dict[str, tuple[object, ...]] = {
     XLM: (
-        "native", 126430667051058, 1177183034145, 1000042669, 1001137914, 100000000, 843339,
-        93109, 93109, 10932, 10932, 81,
-        81, 10, 0, 93, 1736756671,
-        125253484016913, 87324283901595, 7500, 7500, 13334, 7000,
+        "native",
+        126430667051058,
+        1177183034145,
+        1000042669,
+        1001137914,
+        100000000,
+        843339,
+        93109,
+        93109,
+        10932,
+        10932,
+        81,
+        81,
+        10,
+        0,
+        93,
+        1736756671,
+        125253484016913,
+        7500,
+        7500,
+        13334,
+        7000,
     ),
     USDC: (
-        "USDC", 32967024554566, 21562828886421, 1095073934, 1147908445, 1433460376, 1287238827,
-        6540727, 6540727, 1133238, 1133230, 592975,
-        592971, 1199, 610, 6540, 1736780875,
-        11404195668145, 9755844440416, 9500, 9500, 10527, 9500,
+        "USDC",
+        32967024554566,
+        21562828886421,
+        1095073934,
+        1147908445,
+        1433460376,
+        1287238827,
+        6540727,
+        6540727,
+        1133238,
+        1133230,
+        592975,
+        592971,
+        1199,
+        610,
+        6540,
+        1736780875,
+        11404195668145,
+        9500,
+        9500,
+        10527,
+        9500,
     ),
-}  # fmt: skip
+}
 SHARED: dict[str, object] = {
     "market": FIXED,
     "protocol": "blend",
@@ -80,8 +133,10 @@ SHARED: dict[str, object] = {
     "borrowed_usd_cents": None,
     "available_usd_cents": None,
     "price_reason": NO_PRICE,
-    **dict.fromkeys(("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"), True),
-    **dict.fromkeys(("can_reason", "pool_status", "available_to_supply", "supply_cap", "borrow_cap"), None),
+    **dict.fromkeys(("can_supply", "can_withdraw", "can_repay"), True),
+    **dict.fromkeys(("can_borrow", "can_liquidate", "available_to_borrow"), None),
+    "can_reason": f"whether the market has a price of the token is not known: {NO_PRICE}",
+    **dict.fromkeys(("pool_status", "available_to_supply", "min_first_supply", "supply_cap", "borrow_cap"), None),
     "risk_scope": "reserve",
     "liquidation_kind": "auction",
     "liquidation_bonus_bps": None,
@@ -189,6 +244,9 @@ def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
     assert {("native", "supply"): 148, ("native", "borrow"): 0, ("USDC", "supply"): 489, ("USDC", "borrow"): 747} == {
         side: paid[2] for side, paid in rewards_of(priced).items()
     }
+    borrowable = dict(priced.pools.select("symbol", "available_to_borrow").iter_rows())
+    assert {"native": 87324283901595, "USDC": 9755844440416} == borrowable
+    assert {(True, True, None)} == {*priced.pools.select("can_borrow", "can_liquidate", "can_reason").iter_rows()}
     assert 106972921 == priced.backstops["value_usd_cents"].item()
 
 
@@ -196,12 +254,26 @@ def test_backstop(tables: Tables) -> None:
     """The backstop's balance, queue and emission are those of its entries; what the file lacks is null."""
     (row,) = tables.backstops.iter_rows(named=True)
     expected = {
-        "market": FIXED, "shares": 21442357735951, "lp_tokens": 23869829178771, "queued_shares": 172318963193,
-        "queued_part": 80364, "blnd": 105043625476391, "usdc": 2139672391721, "lp_price_usdc": 4481960,
-        "blnd_price_usdc": 814774, "value_usd_cents": None, "emission_per_second": 3604759,
-        "emission_per_year": 113679679824000, "emission_expiration": 1737354589, "emission_apr_bps": 8727,
-        "emission_reason": "valid", "threshold_met": None, "status_after_update": None,  # LPTknVal is not in the file
-    }  # fmt: skip
+        "market": FIXED,
+        "shares": 21442357735951,
+        "lp_tokens": 23869829178771,
+        "queued_shares": 172318963193,
+        "queued_part": 80364,
+        "blnd": 105043625476391,
+        "usdc": 2139672391721,
+        "lp_price_usdc": 4481960,
+        "blnd_price_usdc": 814774,
+        "value_usd_cents": None,
+        "emission_per_second": 3604759,
+        "emission_per_year": 113679679824000,
+        "emission_expiration": 1737354589,
+        "emission_apr_bps": 8727,
+        "emission_reason": "valid",
+        "emission_source": "emitter",
+        "emission_funded": True,
+        "threshold_met": None,
+        "status_after_update": None,  # LPTknVal is not in the file
+    }
     assert expected == {name: row[name] for name in expected}
 
 

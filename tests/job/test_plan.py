@@ -35,9 +35,13 @@ def remember(folder: Path, passphrase: str, *markets: KnownMarket) -> None:
 def known(label: str, protocol: str = "blend", pool: str | None = None, *, confirmed: bool = True) -> KnownMarket:
     """A market or pool that an event named."""
     return KnownMarket(
-        protocol=protocol, address=contract(label), pool=pool, origin=Origin.EVENT, first_seen_ledger=7,
+        protocol=protocol,
+        address=contract(label),
+        pool=pool,
+        origin=Origin.EVENT,
+        first_seen_ledger=7,
         confirmed=confirmed,
-    )  # fmt: skip
+    )
 
 
 def listed(protocol: str) -> int:
@@ -80,9 +84,14 @@ def test_where_more_is_looked_for(tmp_path: Path) -> None:
 def test_remembered(tmp_path: Path) -> None:
     """What earlier runs found is counted by what it is, and is among the markets that a run would read."""
     remember(
-        tmp_path, MAINNET.passphrase, known("A"), known("B"), known("C", confirmed=False), known("X", "xoxno"),
+        tmp_path,
+        MAINNET.passphrase,
+        known("A"),
+        known("B"),
+        known("C", confirmed=False),
+        known("X", "xoxno"),
         known("X", "xoxno", "9-x"),
-    )  # fmt: skip
+    )
     lines = plan(tmp_path)
 
     assert (

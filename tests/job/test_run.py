@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,54 @@ class TestEmbeddedNetwork:
                 assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
 
         assert before == tree_of(tmp_path / "out")
+
+    def test_notices_of_a_run_that_publishes_nothing(self, tmp_path: Path) -> None:
+        """A run with nothing to do, a dry run and one that is refused report what they noticed, like any other."""
+        network, memory = MadeNetwork(pools=3), tmp_path / "out" / "state" / "known-markets.memory"
+        with running(create_app(network)) as url:
+            settings = settings_for(tmp_path / "out", url)
+            run(settings)
+            for dry_run in (False, True):
+                memory.write_bytes(b"damaged")
+                said = io.StringIO()
+                facts = run(settings, said=said, dry_run=dry_run)[1]
+                assert facts["nothing_to_do"]
+                assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
+                assert any("known-markets.memory cannot be read" in notice for notice in facts["notices"])
+            memory.write_bytes(b"damaged")
+            said = io.StringIO()
+            with pytest.raises(SourceError, match="max_ledger_age"):
+                run(settings_for(tmp_path / "out", url, network__max_ledger_age=60), said=said)
+            assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
+            network.advance()
+            memory.write_bytes(b"damaged")
+            said = io.StringIO()
+            assert 0 == run(settings, said=said, dry_run=True)[0]
+            assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
+
+    def test_a_damaged_status_document(self, tmp_path: Path) -> None:
+        """The message says to remove that one file; the next run then leaves the tree of a run that lost nothing."""
+        damaged, control, network = tmp_path / "damaged", tmp_path / "control", MadeNetwork(pools=6, close_seconds=400)
+        with running(create_app(network)) as url:
+            for _ in range(2):
+                for out in (damaged, control):
+                    run(settings_for(out, url))
+                network.advance()
+            (damaged / "v1/system/status.json").write_bytes(b"{")
+            with pytest.raises(
+                StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"
+            ):
+                run(settings_for(damaged, url))
+            (damaged / "v1/system/status.json").unlink()
+            for out in (damaged, control):
+                assert 0 == run(settings_for(out, url))[0]
+
+        found, wanted = tree_of(damaged), tree_of(control)
+        assert wanted.keys() == found.keys()
+        assert ["v1/system/status.json"] == [key for key in wanted if wanted[key] != found[key]]
+        statuses = [json.loads(tree["v1/system/status.json"]) for tree in (found, wanted)]
+        assert statuses[0] | {"previous_run_id": statuses[1]["previous_run_id"]} == statuses[1]
+        assert check_tree(str(damaged)).files
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
         """It is refused with exit code 3; where it stands already, --replace-ledger gives the tree back, whole."""

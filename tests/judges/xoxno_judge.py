@@ -208,6 +208,12 @@ def may_borrow(pool: State, amount: int) -> bool:
     return _below_max(pool, pool["supplied"], pool["borrowed"] + cl(amount * _unit(pool), RAY, pool["borrow_index"]))
 
 
+def is_backed(pool: State) -> bool:
+    """guards.rs, require_backed_market, which a supply asks for."""
+    claim = fl(fl(pool["supplied"], pool["supply_index"], RAY), 1, _unit(pool))
+    return claim <= pool["cash"] + cl(cl(pool["borrowed"], pool["borrow_index"], RAY), 1, _unit(pool))
+
+
 def within_cap(pool: State, side: str, cap: int, used: int, amount: int) -> bool:
     """spoke_usage.rs: new shares of supply are rounded down, those of debt up, and so is the cap down."""
     index = pool["supply_index" if side == "supply" else "borrow_index"]

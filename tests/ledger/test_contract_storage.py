@@ -105,10 +105,24 @@ def test_mainnet_tokens(mainnet_snapshot_path: Path) -> None:
 
 
 JUNK = (
-    VOID, u32(2**32 - 1), u64(2**64 - 1), i128(-(2**127)), (scval.U128, 2**128 - 1), (scval.U256, 2**256 - 1), vec(),
-    vec(symbol("x")), (scval.VEC, None), (scval.MAP, ()), (scval.MAP, None), struct_map({"price": VOID}), string("x"),
-    (scval.BYTES, b""), (scval.BOOL, True), address(HOLDER), symbol("x"),
-)  # fmt: skip
+    VOID,
+    u32(2**32 - 1),
+    u64(2**64 - 1),
+    i128(-(2**127)),
+    (scval.U128, 2**128 - 1),
+    (scval.U256, 2**256 - 1),
+    vec(),
+    vec(symbol("x")),
+    (scval.VEC, None),
+    (scval.MAP, ()),
+    (scval.MAP, None),
+    struct_map({"price": VOID}),
+    string("x"),
+    (scval.BYTES, b""),
+    (scval.BOOL, True),
+    address(HOLDER),
+    symbol("x"),
+)
 
 
 def scrambled(stored: dict[bytes, RawEntry], key: bytes, random: Random) -> RawEntry:

@@ -14,7 +14,8 @@ from exporter.deployments import router_of
 from exporter.deployments.local import LOCAL_ROUTER
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import SourceError
-from exporter.job.reading import OpenSource, open_snapshot, read_protocols, router_for
+from exporter.job.reading import read_protocols, router_for
+from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, vec
@@ -127,8 +128,10 @@ class TestSameAnswers:
             "stopped": None,
         } == router.report()
         assert {quote.failure for quote in plain.values()} >= {
-            None, "the oracle has no price for this token", "lastprice() failed: HostError: Error(Contract, #2)",
-        }  # fmt: skip
+            None,
+            "the oracle has no price for this token",
+            "lastprice() failed: HostError: Error(Contract, #2)",
+        }
 
     def test_every_protocol(self) -> None:
         """All protocols read the same, to the last quote; what is no plain question, as K2's bulk calls, goes alone."""
@@ -212,7 +215,7 @@ UNUSABLE = {
         routed_only(lambda answer: replace(answer, footprint=answer.footprint[:2])),
         "the footprint lacks a contract that was to be called",
     ),
-}  # fmt: skip
+}
 
 
 class TestFallingBack:

@@ -135,8 +135,12 @@ def test_shape(events_rpc: LocalRpc) -> None:
 
     assert 4 == len(page["events"])
     assert ("contract", FIRST + 1, A, [encoded(symbol("deploy"))], encoded(address(B))) == (
-        event["type"], event["ledger"], event["contractId"], event["topic"], event["value"],
-    )  # fmt: skip
+        event["type"],
+        event["ledger"],
+        event["contractId"],
+        event["topic"],
+        event["value"],
+    )
     assert "2026-11-18T10:00:05Z" == event["ledgerClosedAt"]
     assert f"{FIRST + 1 << 32 | 1 << 12:019d}-0000000000" == event["id"]
     assert 64 == len(event["txHash"])

@@ -36,17 +36,9 @@ def test_the_body_is_bounded(rpc: LocalRpc) -> None:
     assert (500, "http: request body too large\n") == (refused.status_code, refused.text)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"{", b"\xff", b"[" * 100_000, b"5", b"[]", b"{}",
-        *(json.dumps(call(**fields)).encode() for fields in (
-            {"jsonrpc": "1.0"}, {"id": [1]}, {"params": [1]}, {"more": 1},
-        )),
-    ],
-)  # fmt: skip
-def test_a_body_that_is_no_request_is_a_parse_error(rpc: LocalRpc, content: bytes) -> None:
-    """What is no JSON-RPC request gets status 500 with the text of error -32700, as the real bridge does."""
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_json(rpc: LocalRpc, content: bytes) -> None:
+    """What cannot be parsed gets status 500 with the text of error -32700, as the real bridge does."""
     response = rpc.post(content)
 
     assert (500, "[-32700] invalid request value\n") == (response.status_code, response.text)
@@ -55,13 +47,23 @@ def test_a_body_that_is_no_request_is_a_parse_error(rpc: LocalRpc, content: byte
 def test_a_method_that_is_not_there(rpc: LocalRpc) -> None:
     """It is an error with the id of the request."""
     answer = rpc.post(json.dumps(call("noSuchMethod")).encode()).json()
+    error = {"code": -32601, "message": "method not found", "data": "noSuchMethod"}
 
-    assert {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "method not found"}} == answer
+    assert {"jsonrpc": "2.0", "id": 1, "error": error} == answer
 
 
-def test_every_path_is_the_endpoint(rpc: LocalRpc) -> None:
-    """Any path is served, so that URLs with a key in them can be tried; unknown nodes are 404."""
-    for path in ("/", "/soroban/rpc", "/v1/some-secret-key?token=5", "/node/0"):
+def test_paths(rpc: LocalRpc) -> None:
+    """The endpoint is at ``/``, and each node has a path; all others are 404."""
+    for path in ("/", "/?token=5", "/node/0"):
         assert 200 == rpc.post(json.dumps(call()).encode(), path).status_code
-    for path in ("/node/1", "/node/", "/node/x", "/node/-1", "/node/00"):
+    for path in ("/rpc", "/node/1", "/node/", "/node/x", "/node/-1", "/node/00"):
         assert 404 == rpc.post(json.dumps(call()).encode(), path).status_code
+
+
+def test_a_batch(rpc: LocalRpc) -> None:
+    """Each request of a batch is answered in its place, and notifications not at all."""
+    batch = [call(id=1), call(id=...), call("getLatestLedger", id=2), 5]
+    answers = rpc.post(json.dumps(batch).encode()).json()
+
+    assert [1, 2, None] == [answer["id"] for answer in answers]
+    assert ["result", "result", "error"] == [list(answer)[2] for answer in answers]

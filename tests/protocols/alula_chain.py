@@ -43,10 +43,17 @@ CURVE: dict[str, int] = asdict(alula.Curve())
 
 # 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share of supply is worth 0.1
 STATE: dict[str, int] = {
-    "borrow_apr_bps": 7, "interest_rate_modifier_bps": 10_000, "operation_fees_sum": 3, "supply_apr_bps": 5,
-    "take_rate_fees_sum": 0, "total_available": 500 * 10**7, "total_borrowed": 500 * 10**7,
-    "total_collateral": 50 * 10**7, "total_d_tokens": 400 * 10**7, "total_j_tokens": 10_000 * 10**7,
-}  # fmt: skip
+    "borrow_apr_bps": 7,
+    "interest_rate_modifier_bps": 10_000,
+    "operation_fees_sum": 3,
+    "supply_apr_bps": 5,
+    "take_rate_fees_sum": 0,
+    "total_available": 500 * 10**7,
+    "total_borrowed": 500 * 10**7,
+    "total_collateral": 50 * 10**7,
+    "total_d_tokens": 400 * 10**7,
+    "total_j_tokens": 10_000 * 10**7,
+}
 
 PRICE_DECIMALS = 14
 

@@ -39,9 +39,18 @@ RATE = {label: generation.rate_scale for label, generation in _GENERATIONS.items
 
 # docs/protocols/blend.md, "Vectors", config A
 RESERVE_CONFIG: dict[str, int] = {
-    "c_factor": 7_500_000, "decimals": 7, "index": 0, "l_factor": 7_500_000, "max_util": 9_500_000, "r_base": 100_000,
-    "r_one": 500_000, "r_three": 15_000_000, "r_two": 5_000_000, "reactivity": 20, "util": 7_500_000,
-}  # fmt: skip
+    "c_factor": 7_500_000,
+    "decimals": 7,
+    "index": 0,
+    "l_factor": 7_500_000,
+    "max_util": 9_500_000,
+    "r_base": 100_000,
+    "r_one": 500_000,
+    "r_three": 15_000_000,
+    "r_two": 5_000_000,
+    "reactivity": 20,
+    "util": 7_500_000,
+}
 
 candidate = partial(candidate_of, "blend")
 demanded = partial(candidate_of, "blend", origin=Origin.CONFIGURATION)
@@ -50,9 +59,16 @@ demanded = partial(candidate_of, "blend", origin=Origin.CONFIGURATION)
 def _market(market: str, generation: str, assets: Sequence[str] = ()) -> blend.Market:
     made = _GENERATIONS[generation]
     return blend.Market(
-        contract(market), made, "Test", 1, contract(f"{market} oracle"), 2_000_000, 4, 0,
+        contract(market),
+        made,
+        "Test",
+        1,
+        contract(f"{market} oracle"),
+        2_000_000,
+        4,
+        0,
         [_reserve(asset, generation) for asset in assets],
-    )  # fmt: skip
+    )
 
 
 def _reserve(asset: str, generation: str) -> blend.Reserve:
@@ -60,9 +76,18 @@ def _reserve(asset: str, generation: str) -> blend.Reserve:
     made = _GENERATIONS[generation]
     config = blend.ReserveConfig(**RESERVE_CONFIG, supply_cap=2**127 - 1, enabled=True)
     return blend.Reserve(
-        made, contract(asset), config, 2_000_000, made.rate_scale, made.rate_scale, made.modifier_scale,
-        1000 * 10**7, 500 * 10**7, 0, NOW - 100,
-    )  # fmt: skip
+        made,
+        contract(asset),
+        config,
+        2_000_000,
+        made.rate_scale,
+        made.rate_scale,
+        made.modifier_scale,
+        1000 * 10**7,
+        500 * 10**7,
+        0,
+        NOW - 100,
+    )
 
 
 def _around(generation: str) -> blend.Deployment:

@@ -34,8 +34,9 @@ def golden_rows() -> Iterator[dict[str, object]]:
         for row in tables.pools.rows(named=True):
             shown = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
             yield {name: value for name, value in row.items() if value is not None} | {
-                "config_hash": hashes[row["market"]], "parameters": shown,
-            }  # fmt: skip
+                "config_hash": hashes[row["market"]],
+                "parameters": shown,
+            }
 
 
 if __name__ == "__main__":

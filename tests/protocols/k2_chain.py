@@ -44,15 +44,19 @@ PRICE_DECIMALS = 14
 
 # The example of K2's documentation, which the stand-in's model has too
 MODEL: dict[str, int] = {
-    "base_variable_borrow_rate": 0, "optimal_utilization_rate": 8 * RAY // 10, "variable_rate_slope1": 4 * RAY // 100,
+    "base_variable_borrow_rate": 0,
+    "optimal_utilization_rate": 8 * RAY // 10,
+    "variable_rate_slope1": 4 * RAY // 100,
     "variable_rate_slope2": 6 * RAY // 10,
-}  # fmt: skip
+}
 
 # At 5 percent for suppliers and 10 percent for borrowers, 100 seconds ago
 STATE: dict[str, int] = {
-    "liquidity_index": RAY, "variable_borrow_index": RAY, "current_liquidity_rate": 5 * RAY // 100,
+    "liquidity_index": RAY,
+    "variable_borrow_index": RAY,
+    "current_liquidity_rate": 5 * RAY // 100,
     "current_variable_borrow_rate": RAY // 10,
-}  # fmt: skip
+}
 
 SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
 CASH = SUPPLY - DEBT
@@ -70,17 +74,29 @@ demanded = partial(candidate_of, "k2", origin=Origin.CONFIGURATION)
 def _reserve(market: str, asset: str) -> k2.Reserve:
     """A reserve in the state of `STATE`, 100 seconds ago."""
     return k2.Reserve(
-        asset=contract(asset), symbol="", decimals=7, a_token=contract(f"{market} a{asset}"),
-        debt_token=contract(f"{market} d{asset}"), last_update=NOW - 100, supply_scaled=SUPPLY, debt_scaled=DEBT,
-        liquidity_rate=STATE["current_liquidity_rate"], borrow_rate=STATE["current_variable_borrow_rate"],
-    )  # fmt: skip
+        asset=contract(asset),
+        symbol="",
+        decimals=7,
+        a_token=contract(f"{market} a{asset}"),
+        debt_token=contract(f"{market} d{asset}"),
+        last_update=NOW - 100,
+        supply_scaled=SUPPLY,
+        debt_scaled=DEBT,
+        liquidity_rate=STATE["current_liquidity_rate"],
+        borrow_rate=STATE["current_variable_borrow_rate"],
+    )
 
 
 def _market(market: str, assets: Sequence[str] = ()) -> k2.Market:
     return k2.Market(
-        contract(market), contract(f"{market} oracle"), contract(f"{market} rates"), account("admin"),
-        contract("configurator"), contract("treasury"), reserves=[_reserve(market, asset) for asset in assets],
-    )  # fmt: skip
+        contract(market),
+        contract(f"{market} oracle"),
+        contract(f"{market} rates"),
+        account("admin"),
+        contract("configurator"),
+        contract("treasury"),
+        reserves=[_reserve(market, asset) for asset in assets],
+    )
 
 
 def router_instance(market: str, *, storage: Mapping[str, Raw] | None = None) -> Written:
@@ -191,9 +207,13 @@ class K2Ledger(MadeLedger):
         self.replace(router_instance(market), reserve_list(market, assets), rate_contract(market))
         for asset in assets:
             self.replace(
-                reserve(market, asset), a_token(market, asset), debt_token(market, asset), rate_model(market, asset),
-                token(asset).instance_entry(), cash(market, asset),
-            )  # fmt: skip
+                reserve(market, asset),
+                a_token(market, asset),
+                debt_token(market, asset),
+                rate_model(market, asset),
+                token(asset).instance_entry(),
+                cash(market, asset),
+            )
         self.set_prices(f"{market} oracle", dict.fromkeys(assets, 2 * 10**PRICE_DECIMALS))
 
     def set_prices(self, oracle: str, prices: Mapping[str, int], function: str = FRESH) -> None:

@@ -27,18 +27,28 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
-from exporter.tables import POOLS, TERMS
+from exporter.tables import GATES, POOLS, TERMS
 
 Place = tuple[str, str]
 """Market and pool."""
 
 PRICE_COLUMNS = {
-    "oracle", "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "price_reason", "tvl_usd_cents",
-    "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
-}  # fmt: skip
+    "oracle",
+    "oracle_decimals",
+    "oracle_price",
+    "price_timestamp",
+    "oracle_price_usd",
+    "price_reason",
+    "tvl_usd_cents",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "available_usd_cents",
+}
 TERM_COLUMNS = {*TERMS, "available_usd_cents"}
 REWARD_COLUMNS = {name for name in POOLS if "reward" in name}
+ANOTHER = "another's value"
 _UNKNOWN_KIND = 99
+_MOST_OTHERS = 4
 _MORE = (symbol("zz_a_later_field"), u32(1))
 
 
@@ -128,8 +138,10 @@ def shown(key: ScVal) -> str:
     return str(payload)[:14] if kind != scval.LEDGER_KEY_CONTRACT_INSTANCE else "instance"
 
 
-def mutants(key: bytes, raw: RawEntry) -> Iterator[tuple[str, str, RawEntry | None]]:
-    """Every change of an entry: its kind, where in the entry, and the entry then."""
+def mutants(
+    key: bytes, raw: RawEntry, others: Iterable[tuple[str, bytes]]
+) -> Iterator[tuple[str, str, RawEntry | None]]:
+    """Every change of an entry: its kind, where in the entry, and the entry then; ``others`` are values, by name."""
 
     def holding(value: bytes) -> RawEntry:
         return RawEntry(raw.data[: len(key) + 4] + value, raw.last_modified, raw.live_until)
@@ -145,6 +157,28 @@ def mutants(key: bytes, raw: RawEntry) -> Iterator[tuple[str, str, RawEntry | No
     yield "wrong type", "", holding(encode_scval(other_kind(value)))
     for change, where, changed in _parts(value):
         yield change, where, holding(encode_scval(changed))
+    for name, other in others:
+        yield ANOTHER, f" = {name}", holding(other)
+
+
+def others_of(key: bytes, values: Mapping[bytes, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Values of other entries that could stand in this one's place: of entries of the same name, or of lists.
+
+    Not the beginning of a list: with that the contract itself has no other pools. The next run reports those that left.
+    """
+    if key not in values:
+        return
+    own, kind = name_of(key).split(",")[0], values[key][:4]
+    seen = {values[key]}
+    for other, value in values.items():
+        name = name_of(other)
+        is_list = kind == struct.pack(">I", scval.VEC)
+        alike = is_list or name.split(",")[0] == own
+        if is_list and value[:4] == kind and values[key][12:].startswith(value[12:]):
+            continue
+        if alike and value[:4] == kind and value not in seen and len(seen) <= _MOST_OTHERS:
+            seen.add(value)
+            yield name, value
 
 
 def name_of(key: bytes) -> str:
@@ -175,6 +209,7 @@ class AtOnce:
     def __init__(self, protocol: str, readings: Iterable[ProtocolReading], time: int) -> None:
         self.module = PROTOCOLS[protocol]
         self.price_failure = self.module.price_failure
+        self.without_price = self.module.without_price
         readings = list(readings)
         for reading in readings:
             reading.settle(time)
@@ -227,7 +262,7 @@ def fits(item: Unread, kind: str, where: str) -> bool:
     """Whether what is said of something unread is what happened to an entry, and names the field."""
     names = [name for name in re.findall(r"\w+", where) if not name.isdecimal() and not ADDRESS.fullmatch(name)]
     # In any case: tokens have METADATA or Metadata, and are asked for both.
-    named = kind == "archived" or not names or names[-1].lower() in item.detail.lower()
+    named = kind in ("archived", ANOTHER) or not names or names[-1].lower() in item.detail.lower()
     return named and item.reason == REASONS.get(kind, item.reason)
 
 
@@ -264,10 +299,15 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
     assert rows, f"the network has no pool of {protocol}"
     assert not reading.unread
     changes: list[tuple[bytes, str, str, ProtocolReading]] = []
+    values = {
+        key: entry.data[len(key) + 4 :]
+        for key in source.asked
+        if key[:4] == struct.pack(">I", CONTRACT_DATA) and (entry := chain.entry(key, chain.latest)) is not None
+    }
     for key in [key for key in source.asked if chain.entry(key, chain.latest) is not None]:
         entry = chain.entry(key, chain.latest)
         assert entry is not None  # or it would not be used
-        for kind, where, changed in mutants(key, entry):
+        for kind, where, changed in mutants(key, entry, others_of(key, values)):
             chain.instead = {key: changed}
             swept.changes += 1
             try:
@@ -275,15 +315,17 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
             except Exception as error:
                 swept.stopped.append(f"{kind} {name_of(key)}{where}: {type(error).__name__}: {error}")
         chain.instead = {}
+    gates = PROTOCOLS[protocol].without_price.gates
+    without_price = {*gates, *(GATES[gate] for gate in gates if gate in GATES), "can_reason"}
     modules: Any = {protocol: AtOnce(protocol, (after for *_, after in changes), time)}
     for key, kind, where, after in changes:
         what = name_of(key) + where
         now = raw_rows(after)
         same = {place for place, values in now.items() if raw.get(place) == values}
         tables = compute([after], modules, chain.latest, time) if now.keys() - same else None
-        told = after.unread if tables is None else tables.unread
-        swept.odd += [(kind, what, f"{item.reason}: {item.detail}") for item in told if not fits(item, kind, where)]
-        unread = {(item.market, item.pool) for item in told} | {(item.market, None) for item in after.absent}
+        missing = after.unread if tables is None else tables.unread
+        swept.odd += [(kind, what, f"{item.reason}: {item.detail}") for item in missing if not fits(item, kind, where)]
+        unread = {(item.market, item.pool) for item in missing} | {(item.market, None) for item in after.absent}
         computed = {} if tables is None else rows_of(tables)
         fates: Counter[str] = Counter()
         for place, row in rows.items():
@@ -297,8 +339,9 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
             if place in (same if tables is None else computed) and not different:
                 fate = "same"
             elif place not in computed:
-                fate = "unread" if place in unread or (place[0], None) in unread else "lost"
-            elif different <= PRICE_COLUMNS and computed[place]["oracle_price"] is None:
+                told = any(place[0] in notice for notice in after.notices)
+                fate = "unread" if place in unread or (place[0], None) in unread else "noticed" if told else "lost"
+            elif different <= PRICE_COLUMNS | without_price and computed[place]["oracle_price"] is None:
                 fate = "unpriced"
             elif different <= TERM_COLUMNS | REWARD_COLUMNS and untold(
                 place, different, computed[place], after.notices
@@ -308,10 +351,10 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
                 fate = "changed" if key in source.read else "called"
             if fate == "lost":
                 swept.lost.append((kind, what))
-            elif fate == "changed":
+            elif fate == "changed" and kind != ANOTHER:  # which may be all right in its place
                 swept.changed.setdefault((kind, what), set()).update(different)
             swept.counts[kind, fate] += 1
             fates[fate] += 1
-        if fates["unread"] > 1:
+        if fates["unread"] > 1 and kind != ANOTHER:
             swept.dear.add(what)
     return swept

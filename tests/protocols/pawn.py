@@ -44,8 +44,16 @@ WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
 YEAR = 31_536_000
 NUMBERS = ("rate", "lent", "held", "time")
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals", *NUMBERS,
-)  # fmt: skip
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    "decimals",
+    *NUMBERS,
+)
 
 
 def pool_key(market: str, token: str) -> bytes:
@@ -78,9 +86,17 @@ class _Reader(Collector):
             row = {"rate": pool.u32("rate"), "lent": pool.i128("lent"), "held": pool.i128("held")}
             row |= {"decimals": pool.u32("decimals"), "time": pool.u64("time")}
             self.append(
-                {"market": market.address, "pool": token, "token_address": token, "oracle": market.oracle,
-                 "market_name": market.name, "market_status": market.status, "wasm_hash": market.wasm_hash, **row}
-            )  # fmt: skip
+                {
+                    "market": market.address,
+                    "pool": token,
+                    "token_address": token,
+                    "oracle": market.oracle,
+                    "market_name": market.name,
+                    "market_status": market.status,
+                    "wasm_hash": market.wasm_hash,
+                    **row,
+                }
+            )
             self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
 
 
@@ -169,9 +185,27 @@ class Pawn(ProtocolModule):
             utilization_bps(borrowed, supplied).alias("utilization_bps"),
         )
         return shared_columns(
-            rows, NAME, "v1", supply_apy_bps=0, borrow_apy_bps="rate", total_collateral=0, last_accrual_time="time",
-            supply_index=1, borrow_index=1, index_decimals=0, stored_supply_apr=0, stored_borrow_apr="rate",
-            accrued_supply_apr=0, accrued_borrow_apr="rate", apr_decimals=4, stored_utilization="utilization_bps",
-            accrued_utilization="utilization_bps", utilization_decimals=4, rate_modifier=1, rate_modifier_decimals=0,
-            backstop_credit=0, can_borrow=pl.col("market_status") == "active", available_to_borrow="held",
-        )  # fmt: skip
+            rows,
+            NAME,
+            "v1",
+            supply_apy_bps=0,
+            borrow_apy_bps="rate",
+            total_collateral=0,
+            last_accrual_time="time",
+            supply_index=1,
+            borrow_index=1,
+            index_decimals=0,
+            stored_supply_apr=0,
+            stored_borrow_apr="rate",
+            accrued_supply_apr=0,
+            accrued_borrow_apr="rate",
+            apr_decimals=4,
+            stored_utilization="utilization_bps",
+            accrued_utilization="utilization_bps",
+            utilization_decimals=4,
+            rate_modifier=1,
+            rate_modifier_decimals=0,
+            backstop_credit=0,
+            can_borrow=pl.col("market_status") == "active",
+            available_to_borrow="held",
+        )

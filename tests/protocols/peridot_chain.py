@@ -57,11 +57,23 @@ def vault_of(market: str, asset: str) -> Vault:
     1000 tokens of cash, 500 lent, 10 of reserves and 2 of fees: suppliers own 1488, a receipt token is worth 14.88.
     """
     return Vault(
-        contract(f"{asset} vault"), contract(market), contract(asset), 7, MODEL,
-        reserve_factor=100_000, admin_fee=50_000, last_update=NOW - 100, cash=1000 * 10**7, deposited=1488 * 10**7,
-        borrowed=500 * 10**7, reserves=10 * 10**7, admin_fees=2 * 10**7, index=125 * 10**16, receipts=RECEIPTS,
+        contract(f"{asset} vault"),
+        contract(market),
+        contract(asset),
+        7,
+        MODEL,
+        reserve_factor=100_000,
+        admin_fee=50_000,
+        last_update=NOW - 100,
+        cash=1000 * 10**7,
+        deposited=1488 * 10**7,
+        borrowed=500 * 10**7,
+        reserves=10 * 10**7,
+        admin_fees=2 * 10**7,
+        index=125 * 10**16,
+        receipts=RECEIPTS,
         supply_cap=10**15,
-    )  # fmt: skip
+    )
 
 
 def candidate(label: str, pool: str | None = None) -> Candidate:

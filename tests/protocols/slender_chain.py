@@ -50,10 +50,19 @@ def variant(name: str, label: str | None = None) -> ScVal:
 def _reserve(asset: str) -> slender.Reserve:
     """1000 tokens of shares, 400 of them lent, a thousand seconds ago."""
     return slender.Reserve(
-        token=contract(asset), s_token=contract(f"{asset} s"), debt_token=contract(f"{asset} debt"), decimals=7,
-        last_update=NOW - 1_000, lender_ar=1_090_000_000, lender_ir=90_000_000, borrower_ar=1_100_000_000,
-        borrower_ir=100_000_000, s_supply=1000 * 10**7, debt_supply=400 * 10**7, cash=600 * 10**7,
-    )  # fmt: skip
+        token=contract(asset),
+        s_token=contract(f"{asset} s"),
+        debt_token=contract(f"{asset} debt"),
+        decimals=7,
+        last_update=NOW - 1_000,
+        lender_ar=1_090_000_000,
+        lender_ir=90_000_000,
+        borrower_ar=1_100_000_000,
+        borrower_ir=100_000_000,
+        s_supply=1000 * 10**7,
+        debt_supply=400 * 10**7,
+        cash=600 * 10**7,
+    )
 
 
 def _market(market: str, assets: Sequence[str], feeds: Mapping[str, ScVal]) -> slender.Market:

@@ -28,15 +28,28 @@ Asked = Callable[..., Any]
 
 YEAR = 31_556_926
 RESULTS = (
-    "total_supplied", "utilization_bps", "utilization_ceil_bps", "borrow_apr_bps", "supply_apr_bps", "borrow_apy_bps",
-    "supply_apy_bps", "j_token_rate_bps", "d_token_rate_bps",
-)  # fmt: skip
+    "total_supplied",
+    "utilization_bps",
+    "utilization_ceil_bps",
+    "borrow_apr_bps",
+    "supply_apr_bps",
+    "borrow_apy_bps",
+    "supply_apy_bps",
+    "j_token_rate_bps",
+    "d_token_rate_bps",
+)
 
 # docs/protocols/alula.md, "Vectors": the default curve, modifier 10000 and take rate 1000 of the contract's tests
 DEFAULT: Pool = {
-    "total_available": 0, "total_borrowed": 0, "take_rate_fees_sum": 0, "total_j_tokens": 0, "total_d_tokens": 0,
-    "interest_rate_modifier_bps": 10_000, "take_rate_bps": 1_000, **CURVE,
-}  # fmt: skip
+    "total_available": 0,
+    "total_borrowed": 0,
+    "take_rate_fees_sum": 0,
+    "total_j_tokens": 0,
+    "total_d_tokens": 0,
+    "interest_rate_modifier_bps": 10_000,
+    "take_rate_bps": 1_000,
+    **CURVE,
+}
 CUSTOM = (100, 400, 4_000, 1_500, 9_000, 5_000)
 DEFAULT_CURVE = judge.curve(DEFAULT)
 

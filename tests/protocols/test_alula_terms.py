@@ -17,10 +17,15 @@ from tests.protocols.judged import OPERATIONS
 from tests.protocols.made_ledger import NOW, struct_of
 
 HEALTH: dict[str, int] = {
-    "supply_limit": 1_200 * 10**7, "utilization_ratio_limit_bps": 9_000, "withdraw_scarcity_limit_bps": 1_000,
-    "open_ltv_bps": 7_000, "close_ltv_bps": 7_500, "liability_factor_bps": 11_000,
-    "liquidation_close_factor_bps": 5_000, "max_liquidation_incentive_bps": 800,
-}  # fmt: skip
+    "supply_limit": 1_200 * 10**7,
+    "utilization_ratio_limit_bps": 9_000,
+    "withdraw_scarcity_limit_bps": 1_000,
+    "open_ltv_bps": 7_000,
+    "close_ltv_bps": 7_500,
+    "liability_factor_bps": 11_000,
+    "liquidation_close_factor_bps": 5_000,
+    "max_liquidation_incentive_bps": 800,
+}
 
 
 def config(flags: int | None = 15, /, **health: int) -> ScVal:
@@ -126,9 +131,11 @@ amount = st.integers(0, 10**24)
 def test_amounts_are_the_contracts(available: int, borrowed: int, fees: int, limit: int, cap: int) -> None:
     """Whatever a pool holds, the amounts are those of the contract's own functions."""
     row = row_of(
-        total_available=available, total_borrowed=borrowed, take_rate_fees_sum=fees,
+        total_available=available,
+        total_borrowed=borrowed,
+        take_rate_fees_sum=fees,
         config=config(utilization_ratio_limit_bps=limit, supply_limit=cap),
-    )  # fmt: skip
+    )
     state = {"total_available": available, "total_borrowed": borrowed, "take_rate_fees_sum": fees}
 
     assert judge.withdrawable(state) == row["available_to_withdraw"]

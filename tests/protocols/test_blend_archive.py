@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter.ledger.oracles import Quote
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.archive.archive_files import FolderFiles
@@ -137,6 +138,12 @@ def test_terms_of_reserves_that_people_used(archive: HistoryArchive, facts: dict
     """What is available passes the contract's tests on the real state, and one base unit more does not."""
     reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
     time = max(value for value in reading.columns["last_time"] if isinstance(value, int))
+    oracle = reading.markets[0].oracle
+    assert oracle is not None
+    # Without the oracle's entries it would not be known whether anybody can borrow.
+    reading.quotes = {
+        (oracle, reserve["asset"]): Quote(oracle, reserve["asset"], 7, 10**7, time) for reserve in facts["reserves"]
+    }
 
     tables = compute([reading], PROTOCOLS, checkpoint, time)
 
@@ -155,17 +162,32 @@ def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:
     """
     backstop = facts["pool_instance_storage"]["Backstop"]
     comet = "CAVWKK4WB7SWLKI7VBPPGP6KNUKLUAWQIHE44V7G7MYOG4K23PW2PXKJ"
-    around = (backstop, comet, facts["pool_instance_storage"]["BLNDTkn"])
+    emitter = "CA3WEGSM5ILLQKPJJUJJFZF6VG3K6NCQAOBQKF4WWWMRT4HWLQZYOVUD"
+    around = (backstop, comet, emitter, facts["pool_instance_storage"]["BLNDTkn"])
     snapshot = snapshot_at(archive, 10047, (*contracts_of(facts), *around))
     tables = compute([read(snapshot)], PROTOCOLS, snapshot.ledger, snapshot.close_time)
 
     (row,) = tables.backstops.iter_rows(named=True)
     expected = {
-        "backstop": backstop, "lp_token": comet, "shares": 500010000000, "lp_tokens": 500010000000,
-        "queued_shares": 10000000000, "queued_part": 199997, "blnd": 5000100000000, "usdc": 125002500000,
-        "lp_price_usdc": 12500000, "blnd_price_usdc": 1000000, "threshold_product_bps": 781312, "threshold_met": True,
-        "status_after_update": "admin_active", "emission_reason": "no_emissions", "emission_apr_bps": 0,
-    }  # fmt: skip
+        "backstop": backstop,
+        "lp_token": comet,
+        "shares": 500010000000,
+        "lp_tokens": 500010000000,
+        "queued_shares": 10000000000,
+        "queued_part": 199997,
+        "blnd": 5000100000000,
+        "usdc": 125002500000,
+        "lp_price_usdc": 12500000,
+        "blnd_price_usdc": 1000000,
+        "threshold_product_bps": 781312,
+        "threshold_met": True,
+        "status_after_update": "admin_active",
+        "emission_reason": "no_emissions",
+        "emission_apr_bps": 0,
+        "emission_source": "emitter",
+        "emission_funded": True,
+        "backfill_remaining": None,
+    }
     assert expected == {name: row[name] for name in expected}
     assert {("no_emissions", 0, "BLND")} == set(
         tables.pools.select("supply_reward_reason", "supply_reward_apr_bps", "reward_symbol").iter_rows()

@@ -125,26 +125,49 @@ def state(*values: int) -> dict[str, int]:
 
 
 RATES = {
-    "stored_utilization": 7864353, "stored_borrow_apr": 1510883, "stored_supply_apr": 950569, "borrow_apy_bps": 1630,
+    "stored_utilization": 7864353,
+    "stored_borrow_apr": 1510883,
+    "stored_supply_apr": 950569,
+    "borrow_apy_bps": 1630,
     "supply_apy_bps": 996,
-}  # fmt: skip
+}
 EMPTY = {"stored_utilization": 0, "total_borrowed": 0, "utilization_bps": 0}
-LARGE = reserve_of(
-    "v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995
-)  # fmt: skip
+LARGE = reserve_of("v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995)
 SDK = reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5)
 XLM = {
-    "generation": "v1", "util": 5000000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 50000000,
-    "reactivity": 20, "bstop_rate": 2000000, "b_rate": 1000042663, "b_supply": 126425272611101,
-    "backstop_credit": 645327, "d_rate": 1001137072, "d_supply": 1175845023630, "ir_mod": 100000000,
+    "generation": "v1",
+    "util": 5000000,
+    "r_base": 100000,
+    "r_one": 500000,
+    "r_two": 5000000,
+    "r_three": 50000000,
+    "reactivity": 20,
+    "bstop_rate": 2000000,
+    "b_rate": 1000042663,
+    "b_supply": 126425272611101,
+    "backstop_credit": 645327,
+    "d_rate": 1001137072,
+    "d_supply": 1175845023630,
+    "ir_mod": 100000000,
     "last_time": 1736756671,
-}  # fmt: skip
+}
 USDC = {
-    "generation": "v1", "util": 8000000, "r_base": 300000, "r_one": 600000, "r_two": 1200000, "r_three": 50000000,
-    "reactivity": 20, "bstop_rate": 2000000, "b_rate": 1095073860, "b_supply": 30104839071593,
-    "backstop_credit": 1286675294, "d_rate": 1147908295, "d_supply": 18784450084275, "ir_mod": 1433470882,
+    "generation": "v1",
+    "util": 8000000,
+    "r_base": 300000,
+    "r_one": 600000,
+    "r_two": 1200000,
+    "r_three": 50000000,
+    "reactivity": 20,
+    "bstop_rate": 2000000,
+    "b_rate": 1095073860,
+    "b_supply": 30104839071593,
+    "backstop_credit": 1286675294,
+    "d_rate": 1147908295,
+    "d_supply": 18784450084275,
+    "ir_mod": 1433470882,
     "last_time": 1736780875,
-}  # fmt: skip
+}
 
 RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
     (reserve_of("v1"), 617280, RATES | state(1125547124, 1349657800, 1044981563, 517358), "T15"),
@@ -159,38 +182,68 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
         for made in [reserve_of(generation, **{"d_supply": 0, emptied: 0})]
     ),
     (
-        SDK, 5,
-        {"stored_utilization": 6500000, "utilization_bps": 6500, "stored_borrow_apr": 533334,
-         "stored_supply_apr": 277333},
+        SDK,
+        5,
+        {
+            "stored_utilization": 6500000,
+            "utilization_bps": 6500,
+            "stored_borrow_apr": 533334,
+            "stored_supply_apr": 277333,
+        },
         "SDK 3.3.0, 18 decimals",
     ),
     (
-        reserve_of("v2", util=0, ir_mod=15000000, d_supply=0), 617280,
-        {"stored_utilization": 0, "stored_borrow_apr": 150000, "borrow_apy_bps": 151, "stored_supply_apr": 0,
-         "supply_apy_bps": 0, "accrued_ir_mod": 15000000},
+        reserve_of("v2", util=0, ir_mod=15000000, d_supply=0),
+        617280,
+        {
+            "stored_utilization": 0,
+            "stored_borrow_apr": 150000,
+            "borrow_apy_bps": 151,
+            "stored_supply_apr": 0,
+            "supply_apy_bps": 0,
+            "accrued_ir_mod": 15000000,
+        },
         "SDK 3.3.0, target 0",
     ),
     (
-        XLM, 1736780911,
-        state(1000042669, 1001137914, 100000000, 843339) | {
-            "total_supplied": 126430667051058, "total_borrowed": 1177183034145, "utilization_bps": 93,
-            "stored_utilization": 93109, "stored_borrow_apr": 10932, "stored_supply_apr": 81,
-            "accrued_utilization": 93109, "accrued_borrow_apr": 10932, "accrued_supply_apr": 81, "borrow_apy_bps": 10,
+        XLM,
+        1736780911,
+        state(1000042669, 1001137914, 100000000, 843339)
+        | {
+            "total_supplied": 126430667051058,
+            "total_borrowed": 1177183034145,
+            "utilization_bps": 93,
+            "stored_utilization": 93109,
+            "stored_borrow_apr": 10932,
+            "stored_supply_apr": 81,
+            "accrued_utilization": 93109,
+            "accrued_borrow_apr": 10932,
+            "accrued_supply_apr": 81,
+            "borrow_apy_bps": 10,
             "supply_apy_bps": 0,
         },
         "mainnet XLM",
     ),
     (
-        USDC, 1736780911,
-        state(1095073934, 1147908445, 1433460376, 1287238827) | {
-            "total_supplied": 32967024554566, "total_borrowed": 21562828886421, "utilization_bps": 6540,
-            "stored_utilization": 6540727, "stored_borrow_apr": 1133238, "stored_supply_apr": 592975,
-            "accrued_utilization": 6540727, "accrued_borrow_apr": 1133230, "accrued_supply_apr": 592971,
-            "borrow_apy_bps": 1199, "supply_apy_bps": 610,
+        USDC,
+        1736780911,
+        state(1095073934, 1147908445, 1433460376, 1287238827)
+        | {
+            "total_supplied": 32967024554566,
+            "total_borrowed": 21562828886421,
+            "utilization_bps": 6540,
+            "stored_utilization": 6540727,
+            "stored_borrow_apr": 1133238,
+            "stored_supply_apr": 592975,
+            "accrued_utilization": 6540727,
+            "accrued_borrow_apr": 1133230,
+            "accrued_supply_apr": 592971,
+            "borrow_apy_bps": 1199,
+            "supply_apy_bps": 610,
         },
         "mainnet USDC",
     ),
-]  # fmt: skip
+]
 
 
 @asked_of_both(judge.project, computed)
@@ -251,8 +304,9 @@ def test_gain_vector() -> None:
     assert expected == columnar(math.distribute_gain)(gain, supply, shares, rate, part, 10**12)
 
 
-@pytest.mark.parametrize(("a", "b", "d", "floor"), [(15391283, 3141592653, 10000001, 4835313675),
-                                                    (3141592653, 10**7, 15391280, 2041150997)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("a", "b", "d", "floor"), [(15391283, 3141592653, 10000001, 4835313675), (3141592653, 10**7, 15391280, 2041150997)]
+)
 def test_fixed_point_vectors(a: int, b: int, d: int, floor: int) -> None:
     """Products and quotients round as the SDK's math tests say (blend.md, "Vectors", S math.test.ts:3-71)."""
     assert floor == fl(a * b, d) == exact.multiply_divide_floor(one(a), b, d).item()
@@ -272,6 +326,12 @@ def test_the_rate_curve_at_its_knots(asked: Asked) -> None:
     assert [1200000, 1200000, 1200006] == [rate(u) for u in (7499999, 7500000, 7500001)]
     assert [11199996, 11200000, 11200030] == [rate(u) for u in (9499999, 9500000, 9500001)]
     assert 1200000 == rate(9500000, CONFIG_A | {"util": 9500000})
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0, 0), (10**7, exact.INT128_MAX), (-(10**7), -exact.INT128_MAX)])
+def test_supply_rates_beyond_128_bits(rate: int, expected: int) -> None:
+    """A rate of 0 is 0 for suppliers, whatever the utilization; any other is the bound, with its sign."""
+    assert expected == math.supply_rate(one(rate), one(exact.INT128_MAX), one(-1)).item()
 
 
 def test_an_unknown_generation() -> None:
@@ -331,19 +391,49 @@ def test_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
 
 # docs/protocols/blend.md, "Vectors": T15 (v1) and T17 (v2).
 T15: dict[str, Any] = {
-    "market": "M1", "pool": "P1", "token_address": "P1", "oracle": "O", "generation": "v1", "market_name": "Fixed",
-    "market_status": "active", "wasm_hash": "ab", "decimals": 7, "enabled": True, "bstop_rate": 2000000,
-    "util": 7500000, "r_base": 100000, "r_one": 500000, "r_two": 5000000, "r_three": 15000000, "reactivity": 20,
-    "b_rate": 1123456789, "b_supply": 990000000, "d_rate": 1345678123, "d_supply": 650000000, "ir_mod": 10**9,
-    "backstop_credit": 0, "last_time": 0, "max_util": 9500000, "c_factor": 7500000, "l_factor": 7500000,
+    "market": "M1",
+    "pool": "P1",
+    "token_address": "P1",
+    "oracle": "O",
+    "generation": "v1",
+    "market_name": "Fixed",
+    "market_status": "active",
+    "wasm_hash": "ab",
+    "decimals": 7,
+    "enabled": True,
+    "bstop_rate": 2000000,
+    "util": 7500000,
+    "r_base": 100000,
+    "r_one": 500000,
+    "r_two": 5000000,
+    "r_three": 15000000,
+    "reactivity": 20,
+    "b_rate": 1123456789,
+    "b_supply": 990000000,
+    "d_rate": 1345678123,
+    "d_supply": 650000000,
+    "ir_mod": 10**9,
+    "backstop_credit": 0,
+    "last_time": 0,
+    "max_util": 9500000,
+    "c_factor": 7500000,
+    "l_factor": 7500000,
     "supply_cap": 2**127 - 1,
     "reward_token": "BLND",
-    "supply_eps": 100_000, "supply_expiration": 617281, "supply_unpaid": None,
-    "borrow_eps": None, "borrow_expiration": None, "borrow_unpaid": "no_emissions",
-}  # fmt: skip
+    "supply_eps": 100_000,
+    "supply_expiration": 617281,
+    "supply_unpaid": None,
+    "borrow_eps": None,
+    "borrow_expiration": None,
+    "borrow_unpaid": "no_emissions",
+}
 T17: dict[str, Any] = T15 | {
-    "pool": "P2", "generation": "v2", "b_rate": 1123456789000, "d_rate": 1345678123000, "ir_mod": 10**7,
-}  # fmt: skip
+    "pool": "P2",
+    "generation": "v2",
+    "b_rate": 1123456789000,
+    "d_rate": 1345678123000,
+    "ir_mod": 10**7,
+}
 
 
 def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:
@@ -371,6 +461,8 @@ def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:
         assert sorted({0, own["util"], 9_500_000, 10**7, now[place]}) == [point for point, _ in drawn[place]]
         for point, rate in drawn[place]:
             assert rate == judge.borrow_rate(
-                generation, point, pools["rate_modifier"][place],
+                generation,
+                point,
+                pools["rate_modifier"][place],
                 *(own[name] for name in ("util", "r_base", "r_one", "r_two", "r_three")),
-            )  # fmt: skip
+            )

@@ -20,6 +20,7 @@ from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.backstop import Balance, PoolBackstop
 from exporter.protocols.blend.comet import Comet
 from exporter.protocols.blend.emissions import Emission
+from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
 from exporter.protocols.blend.reader import BlendReading
 from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
@@ -37,9 +38,17 @@ FIVE_BLND = Comet(blnd=5 * ONE, blnd_weight=8_000_000, usdc=ONE // 20, usdc_weig
 def backstop(**changes: Any) -> PoolBackstop:
     """A v2 pool whose backstop has just enough, with some fields changed."""
     made = PoolBackstop(
-        market=A, generation="v2", status="active", backstop=B, tokens=None, comet=None, lp_value=(10 * ONE, ONE // 4),
-        balance=Balance(50_000 * ONE, 50_000 * ONE, 0), emission=Emission(reason="no_emissions"),
-    )  # fmt: skip
+        market=A,
+        generation="v2",
+        status="active",
+        backstop=B,
+        tokens=None,
+        comet=None,
+        lp_value=(10 * ONE, ONE // 4),
+        balance=Balance(50_000 * ONE, 50_000 * ONE, 0),
+        emission=Emission(reason="no_emissions"),
+        funding=Funding(EmissionSource.EMITTER, True, None),
+    )
     return replace(made, **changes)
 
 
@@ -213,7 +222,29 @@ def rewarded() -> BlendLedger:
         ledger.replace(balance_of(market, 1_000_000 * ONE, 1_000_000 * ONE, 0))
         ledger.replace(emission(contract("backstop"), name, address(contract(market)), eps))
     ledger.replace(entry(contract("backstop"), symbol("LPTknVal"), vec(i128(4 * ONE), i128(800_000))))
+    ledger.replace(emitter_of("backstop"))
     return ledger
+
+
+def emitter_of(backstop: str) -> Written:
+    """The instance of the emitter, which names the backstop that it pays."""
+    return instance(contract("emitter"), [(symbol("Backstop"), address(contract(backstop)))], UNKNOWN_CODE)
+
+
+def noted(name: str, value: ScVal) -> Written:
+    """An entry of the backstop: ``Backfill`` or ``BackfillEmis``."""
+    return entry(contract("backstop"), symbol(name), value)
+
+
+def at_emitter(name: str, value: ScVal) -> Written:
+    """An entry that the emitter has of the backstop: ``LastDistro`` or ``Dropped``."""
+    return entry(contract("emitter"), vec(symbol(name), address(contract("backstop"))), value)
+
+
+def blnd_held(amount: int) -> Written:
+    """What the backstop has of BLND."""
+    fields = {"amount": i128(amount), "authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+    return entry(contract("BLND"), vec(symbol("Balance"), address(contract("backstop"))), struct_map(fields))
 
 
 def rewards_of(tables: Tables, market: str = A, token: str = "USDC") -> dict[str, Any]:
@@ -248,17 +279,83 @@ class TestReading:
 
         for market, extra in ((A, 0), (B, 7)):
             assert {
-                "market": market, "backstop": contract("backstop"), "lp_token": contract("LP"),
-                "shares": 1_000_000 * ONE, "lp_tokens": 1_000_000 * ONE, "queued_shares": 0, "queued_part": 0,
-                "blnd": 4_000_000 * ONE, "usdc": 80_000 * ONE, "lp_price_usdc": 4_000_000, "blnd_price_usdc": 800_000,
+                "market": market,
+                "backstop": contract("backstop"),
+                "lp_token": contract("LP"),
+                "shares": 1_000_000 * ONE,
+                "lp_tokens": 1_000_000 * ONE,
+                "queued_shares": 0,
+                "queued_part": 0,
+                "blnd": 4_000_000 * ONE,
+                "usdc": 80_000 * ONE,
+                "lp_price_usdc": 4_000_000,
+                "blnd_price_usdc": 800_000,
                 "value_usd_cents": 80_000_000,  # 400,000 USDC at 2 dollars
                 "threshold_product_bps": 4_000_000**4 * 80_000 * 10_000 // (200_000 if market == A else 100_000) ** 5,
-                "threshold_met": True, "status_after_update": "active", "emission_token": contract("BLND"),
-                "emission_per_second": 50_000 * 10**extra, "emission_decimals": extra,
-                "emission_per_year": 1_576_800_000_000, "emission_expiration": NOW + 60,
+                "threshold_met": True,
+                "status_after_update": "active",
+                "emission_token": contract("BLND"),
+                "emission_per_second": 50_000 * 10**extra,
+                "emission_decimals": extra,
+                "emission_per_year": 1_576_800_000_000,
+                "emission_expiration": NOW + 60,
                 "emission_apr_bps": 315,  # 157,680 BLND at 0.08 over a million at 0.4
                 "emission_reason": "valid",
-            } == backstop_of(tables, market)  # fmt: skip
+                "emission_source": "emitter",
+                "emission_funded": True,
+                "backfill_remaining": None,
+            } == backstop_of(tables, market)
+
+    @pytest.mark.parametrize(
+        ("written", "source", "funded", "remaining"),
+        [
+            ([], "backfill", True, ALLOTMENT),
+            ([noted("Backfill", (scval.BOOL, True))], "backfill", True, ALLOTMENT),
+            ([noted("BackfillEmis", i128(7 * ONE))], "backfill", False, ALLOTMENT - 7 * ONE),
+            ([noted("BackfillEmis", i128(7 * ONE)), blnd_held(7 * ONE - 1)], "backfill", False, ALLOTMENT - 7 * ONE),
+            ([noted("BackfillEmis", i128(7 * ONE)), blnd_held(7 * ONE)], "backfill", True, ALLOTMENT - 7 * ONE),
+            ([noted("BackfillEmis", i128(ALLOTMENT))], "backfill", False, 0),
+            ([noted("BackfillEmis", i128(7 * ONE)), at_emitter("LastDistro", u64(5))], "none", False, None),
+            (
+                [noted("BackfillEmis", i128(7 * ONE)), at_emitter("Dropped", (scval.BOOL, True))],
+                "backfill",
+                True,
+                ALLOTMENT - 7 * ONE,
+            ),
+            ([noted("BackfillEmis", i128(7 * ONE)), noted("Backfill", (scval.BOOL, False))], "none", False, None),
+            ([noted("BackfillEmis", i128(7 * ONE)), emitter_of("backstop")], "emitter", False, None),
+            (
+                [
+                    noted("BackfillEmis", i128(7 * ONE)),
+                    emitter_of("backstop"),
+                    at_emitter("LastDistro", u64(5)),
+                    at_emitter("Dropped", (scval.BOOL, True)),
+                ],
+                "emitter",
+                True,
+                None,
+            ),
+            ([noted("BackfillEmis", u64(7))], "backfill", None, None),
+        ],
+    )
+    def test_funding(self, written: list[Written], source: str, funded: bool | None, remaining: int | None) -> None:
+        """What is promised of the allotment is paid when the emitter minted it, or somebody gave it; not before."""
+        ledger = rewarded()
+        ledger.replace(emitter_of("another"))
+        ledger.replace(*written)
+        tables = computed(ledger)
+        row = backstop_of(tables, B)
+
+        names = ("emission_source", "emission_funded", "backfill_remaining")
+        assert (source, funded, remaining) == tuple(row[name] for name in names)
+        reason = {True: "valid", False: "not_funded", None: "unread"}[funded]
+        yearly = None if funded is None else 1_576_800_000_000
+        assert (reason, yearly) == (row["emission_reason"], row["emission_per_year"])
+        assert (row["emission_apr_bps"] is None) == (reason != "valid")
+        of_pool = rewards_of(tables, B)
+        assert reason == of_pool["supply_reward_reason"]
+        assert (of_pool["supply_reward_apr_bps"] is None) == (reason != "valid")
+        assert "valid" == rewards_of(tables, A)["supply_reward_reason"]  # v1 promises what the emitter minted
 
     def test_a_pool_that_never_paid(self) -> None:
         """Without a plan nothing was ever paid, whatever else stands there, and nothing more is asked for."""
@@ -341,8 +438,8 @@ class TestReading:
         assert ledger.source is not None
 
         asked = [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
-        of_reserves, of_emissions, of_backstop, tokens = 2 * 4, 2 * 4, 2 * 2 + 1 + 2, 3
-        assert [2 * 3 + 2, of_reserves + of_emissions + of_backstop + tokens] == [asked[0], asked[-1]]
+        of_reserves, of_emissions, of_backstop, of_funding, tokens = 2 * 4, 2 * 4, 2 * 2 + 1 + 2, 6, 3
+        assert [2 * 3 + 2, of_reserves + of_emissions + of_backstop + of_funding + tokens] == [asked[0], asked[-1]]
         assert len(asked) <= 3
 
     @pytest.mark.parametrize("requests_per_ledger", [1, 2, 3])

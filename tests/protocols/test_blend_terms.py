@@ -169,10 +169,17 @@ def test_risk() -> None:
     row = row_of(V2 | {"c_factor": 9_499_999, "l_factor": 9_000_000, "supply_cap": 7, "bstop_rate": 1_999_999})
 
     assert {
-        "risk_scope": "reserve", "collateral_factor_bps": 9_499, "liquidation_threshold_bps": 9_499,
-        "liability_factor_bps": 11_112, "liquidation_kind": "auction", "supply_cap": 7, "max_utilization_bps": 9_500,
-        "reserve_factor_bps": 1_999, "can_be_collateral": True, "can_be_borrowed": True,
-    } == {name: row[name] for name in AssetRisk.__struct_fields__ if name in row}  # fmt: skip
+        "risk_scope": "reserve",
+        "collateral_factor_bps": 9_499,
+        "liquidation_threshold_bps": 9_499,
+        "liability_factor_bps": 11_112,
+        "liquidation_kind": "auction",
+        "supply_cap": 7,
+        "max_utilization_bps": 9_500,
+        "reserve_factor_bps": 1_999,
+        "can_be_collateral": True,
+        "can_be_borrowed": True,
+    } == {name: row[name] for name in AssetRisk.__struct_fields__ if name in row}
     assert not row_of(V2 | {"c_factor": 0})["can_be_collateral"]
 
 

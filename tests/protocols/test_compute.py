@@ -15,7 +15,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Market, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Market, ProtocolReading, Unread, WithoutPrice
 from exporter.protocols.compute import Bounded, Tables, compute
 from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.render.assets_pages import check_pools
@@ -299,6 +299,7 @@ class TwoPools:
 
     def __init__(self, **terms: object) -> None:
         self.terms = terms
+        self.without_price = WithoutPrice()
 
     def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         count = len(columns["market"])
@@ -412,6 +413,41 @@ class TestTerms:
         """An amount stands where its gate is open; it is 0 where that is closed, and null where nobody knows."""
         assert expected == self.row(**{gate: is_open, amount: 5})[amount]
 
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            (Quote("O", contract("USDC"), 7, 5, NOW), (True, True, 5, None)),
+            (Quote("O", contract("USDC"), failure="too old"), (False, None, 0, "{}never; as ever")),
+            (Quote("O", contract("USDC"), failure="no answer", is_known=False), (None, None, None, "{}never")),
+            (None, (None, None, None, "{}the market's oracle was not asked")),
+        ],
+        ids=["priced", "refused", "not known", "not asked"],
+    )
+    def test_what_needs_a_price(self, given: Quote | None, expected: tuple[object, ...]) -> None:
+        """Without a price of the market's its gates close; where only the reading failed, they are not known."""
+        module = TwoPools(can_borrow=True, can_supply=True, can_withdraw=True, available_to_borrow=5)
+        module.without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
+        modules: Any = {"other": module}
+        quotes = {} if given is None else {("O", contract("USDC")): given}
+        row = compute([other_reading("O", quotes)], modules, 7, NOW).pools.row(0, named=True)
+        *gates, reason = expected
+        because = "the market has no valid price of the token: "
+        if gates[0] is None:
+            because = "whether the market has a price of the token is not known: "
+
+        assert gates == [row[name] for name in ("can_borrow", "can_supply", "available_to_borrow")]
+        assert (reason and str(reason).format(because)) == row["can_reason"]
+        assert row["can_withdraw"]
+
+    def test_an_operation_that_is_closed_already(self) -> None:
+        """The price is no reason for what is closed without it."""
+        module = TwoPools(can_borrow=False)
+        module.without_price = WithoutPrice({"can_borrow": False})
+        modules: Any = {"other": module}
+        row = compute([other_reading(None, {})], modules, 7, NOW).pools.row(0, named=True)
+
+        assert (False, None) == (row["can_borrow"], row["can_reason"])
+
     def test_numbers_out_of_bounds(self) -> None:
         """A cap or factor below zero is 0; one beyond where it is published stands at its bound, and is named."""
         given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}
@@ -421,7 +457,11 @@ class TestTerms:
         row = tables.pools.row(0, named=True)
 
         assert {
-            "supply_cap": 0, "borrow_cap": 10**38 - 1, "reserve_factor_bps": 0, "collateral_factor_bps": 2**53 - 1,
-            "available_to_withdraw": 0, "can_withdraw": True,
-        } == {name: row[name] for name in given}  # fmt: skip
+            "supply_cap": 0,
+            "borrow_cap": 10**38 - 1,
+            "reserve_factor_bps": 0,
+            "collateral_factor_bps": 2**53 - 1,
+            "available_to_withdraw": 0,
+            "can_withdraw": True,
+        } == {name: row[name] for name in given}
         assert {"borrow_cap", "collateral_factor_bps"} == {item.field for item in tables.bounded}

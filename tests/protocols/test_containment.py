@@ -11,9 +11,10 @@ import pytest
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
-from exporter.ledger.view import NO_CONTRACT, LedgerView
+from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector

@@ -28,9 +28,13 @@ RAY = 10**27
 DAY, YEAR = 86_400, 31_536_000
 NOW = 1_800_000_000
 RESERVE: Reserve = {
-    **STATE, **MODEL, "last_update_timestamp": NOW - 100, "reserve_factor": 2_000, "total_supply_scaled": SUPPLY,
+    **STATE,
+    **MODEL,
+    "last_update_timestamp": NOW - 100,
+    "reserve_factor": 2_000,
+    "total_supply_scaled": SUPPLY,
     "total_debt_scaled": DEBT,
-}  # fmt: skip
+}
 
 
 def computed(reserves: list[Reserve]) -> pl.DataFrame:
@@ -155,10 +159,20 @@ def test_equals_the_judge(drawn: list[Reserve]) -> None:
 
 
 OPEN: Reserve = RESERVE | {
-    "decimals": 7, "ltv": 7_500, "liquidation_threshold": 8_000, "liquidation_bonus": 500, "active": 1, "frozen": 0,
-    "borrowing_enabled": 1, "paused": 0, "router_paused": 0, "borrow_cap": 0, "supply_cap": 0, "debt_ceiling": 0,
+    "decimals": 7,
+    "ltv": 7_500,
+    "liquidation_threshold": 8_000,
+    "liquidation_bonus": 500,
+    "active": 1,
+    "frozen": 0,
+    "borrowing_enabled": 1,
+    "paused": 0,
+    "router_paused": 0,
+    "borrow_cap": 0,
+    "supply_cap": 0,
+    "debt_ceiling": 0,
     "cash": SUPPLY - DEBT,
-}  # fmt: skip
+}
 
 
 def told(reserve: Reserve) -> dict[str, Any]:
@@ -169,17 +183,37 @@ def told(reserve: Reserve) -> dict[str, Any]:
 def test_terms() -> None:
     """The bitmap in the shared words: the bonus is what is added, a cap of 0 none, the lower of two limits of debt."""
     expected = {
-        "risk_scope": "reserve", "collateral_factor_bps": 7_500, "liquidation_threshold_bps": 8_000,
-        "liability_factor_bps": 10_000, "liquidation_bonus_bps": 500, "liquidation_kind": "fixed", "supply_cap": None,
-        "borrow_cap": None, "reserve_factor_bps": 2_000, "can_be_collateral": True, "can_be_borrowed": True,
-        "available_to_withdraw": SUPPLY - DEBT, "available_to_borrow": SUPPLY - DEBT, "available_to_supply": None,
-    }  # fmt: skip
+        "risk_scope": "reserve",
+        "collateral_factor_bps": 7_500,
+        "liquidation_threshold_bps": 8_000,
+        "liability_factor_bps": 10_000,
+        "liquidation_bonus_bps": 500,
+        "liquidation_kind": "fixed",
+        "supply_cap": None,
+        "borrow_cap": None,
+        "reserve_factor_bps": 2_000,
+        "can_be_collateral": True,
+        "can_be_borrowed": True,
+        "available_to_withdraw": SUPPLY - DEBT,
+        "available_to_borrow": SUPPLY - DEBT,
+        "available_to_supply": None,
+    }
     row = told(OPEN)
     assert expected == {name: row[name] for name in expected}
 
     capped = told(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
     assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
     assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
+
+
+@pytest.mark.parametrize("limit", ["supply_cap", "borrow_cap", "debt_ceiling"])
+def test_limits_that_the_contract_cannot_compute_with(limit: str) -> None:
+    """A limit of more than 128 bits in base units fails what it limits (checked_mul); of 128 bits it is one."""
+    amount = "available_to_supply" if limit == "supply_cap" else "available_to_borrow"
+    below, above = (told(OPEN | {limit: tokens, "decimals": 38}) for tokens in (3, 4))
+
+    assert 0 < below[amount]
+    assert 0 == above[amount]
 
 
 @pytest.mark.parametrize(
@@ -203,12 +237,16 @@ def test_gates(changes: Reserve, status: str, gates: str) -> None:
 @given(
     st.fixed_dictionaries(
         {
-            "supply_cap": st.integers(0, 12), "borrow_cap": st.integers(0, 12), "debt_ceiling": st.integers(0, 12),
-            "cash": st.integers(0, 2 * 10**8), "total_debt_scaled": st.integers(0, 10**8),
-            "total_supply_scaled": st.integers(0, 2 * 10**8), "decimals": st.integers(0, 8),
+            "supply_cap": st.integers(0, 12),
+            "borrow_cap": st.integers(0, 12),
+            "debt_ceiling": st.integers(0, 12),
+            "cash": st.integers(0, 2 * 10**8),
+            "total_debt_scaled": st.integers(0, 10**8),
+            "total_supply_scaled": st.integers(0, 2 * 10**8),
+            "decimals": st.integers(0, 8),
         }
     )
-)  # fmt: skip
+)
 def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
     """The contract's own checks take the amounts that are told, and nothing above them."""
     reserve = OPEN | changes
@@ -217,7 +255,7 @@ def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
         "supply": (judge.may_supply, judged["total_supplied"]),
         "withdraw": (judge.may_withdraw, judged["total_supplied"]),
         "borrow": (judge.may_borrow, judged["total_borrowed"]),
-    }  # fmt: skip
+    }
 
     def passes(action: str, amount: int) -> bool:
         may, total = checks[action]

@@ -67,8 +67,10 @@ def test_one_call_for_all() -> None:
     for number, asset in enumerate(ASSETS, 1):
         row = rows[contract(asset)]
         assert (14, number * DOLLAR, NOW - number) == (
-            row["oracle_decimals"], row["oracle_price"], row["price_timestamp"]
-        )  # fmt: skip
+            row["oracle_decimals"],
+            row["oracle_price"],
+            row["price_timestamp"],
+        )
     # 1000 tokens with the interest of 100 seconds at 5 % a year, at 1, 2 and 3 dollars
     supplied = judge.ray_mul(SUPPLY, judge.linear(5 * RAY // 100, 100))
     assert [sum(supplied * number * 100 // 10**7 for number in (1, 2, 3))] == tables.markets["tvl_usd_cents"].to_list()
@@ -136,14 +138,19 @@ HOUR_AND_MORE = "the price is 1 hour 1 second old, more than the market's own li
         (price_data(DOLLAR, NOW - 3_601), HOUR_AND_MORE),
         (price_data(DOLLAR, NOW - 3_600), VALID_PRICE),
         (price_data(DOLLAR, NOW + 1), "the price is of 1 second after the ledger"),
-        (price_data(2**128 - 1), "get_asset_prices_vec_fresh(): field price is "
-         "340282366920938463463374607431768211455, which has more than 38 digits"),
-        (struct_map({"price": i128(1), "timestamp": u64(NOW)}),
-         "get_asset_prices_vec_fresh(): field price: expected u128, found i128"),
+        (
+            price_data(2**128 - 1),
+            "get_asset_prices_vec_fresh(): field price is "
+            "340282366920938463463374607431768211455, which has more than 38 digits",
+        ),
+        (
+            struct_map({"price": i128(1), "timestamp": u64(NOW)}),
+            "get_asset_prices_vec_fresh(): field price: expected u128, found i128",
+        ),
         (struct_map({"price": u128(1)}), "get_asset_prices_vec_fresh(): field timestamp is missing"),
         (u32(1), "get_asset_prices_vec_fresh(): expected map, found u32"),
     ],
-)  # fmt: skip
+)
 def test_prices_that_are_none(item: Any, reason: str) -> None:
     """Zero, too old, of the future, too large or of another form: no price, and the reason is said."""
     ledger = three_reserves()

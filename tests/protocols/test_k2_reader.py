@@ -68,7 +68,7 @@ class TestReading:
         assert ledger.source is not None
 
         # RDATA, RDEBTCEIL, aToken, debt token, APARAMS and token for each of two, and the rate contract; two balances
-        assert [("entries", 2), ("entries", 2 * 6 + 1), ("entries", 2)] == [item[:2] for item in ledger.source.log]
+        assert [("entries", 3), ("entries", 2 * 6 + 1), ("entries", 2)] == [item[:2] for item in ledger.source.log]
         assert [prices_call("A oracle", ["USDC", "XLM"])] == ledger.source.calls
 
     def test_waves_of_an_unlisted_market(self) -> None:
@@ -77,7 +77,7 @@ class TestReading:
         ledger.read([candidate("A")])
         assert ledger.source is not None
 
-        assert [2, 2 * 2 + 2, 2 * 4 + 1] == [keys for _, keys, _ in ledger.source.log]
+        assert [3, 2 * 2 + 2, 2 * 4 + 1] == [keys for _, keys, _ in ledger.source.log]
         assert 1 == len(ledger.source.calls)
 
     def test_a_fifth_reserve(self) -> None:
@@ -144,8 +144,9 @@ class TestAvailable:
         assert (7, 7, None) == tuple(rows[XLM][f"available_to_{name}"] for name in ("withdraw", "borrow", "supply"))
         usdc = rows[USDC]
         assert (CASH, 501 * 10**7 - usdc["total_borrowed"]) == (
-            usdc["available_to_withdraw"], usdc["available_to_borrow"]
-        )  # fmt: skip
+            usdc["available_to_withdraw"],
+            usdc["available_to_borrow"],
+        )
         assert 501 * 10**7 == usdc["borrow_cap"]
 
     def test_balance_of_another_token(self) -> None:
@@ -180,9 +181,11 @@ class TestRewards:
         row = self.rows(ledger)[USDC]
 
         assert (contract("K2"), 10, None, "no_reward_price") == (
-            row["reward_token"], row["supply_reward_per_second"], row["supply_reward_apr_bps"],
+            row["reward_token"],
+            row["supply_reward_per_second"],
+            row["supply_reward_apr_bps"],
             row["supply_reward_reason"],
-        )  # fmt: skip
+        )
 
     def test_switched_off_and_odd(self) -> None:
         """What is switched off is none; an entry of another form is unread, and costs nothing else."""

@@ -29,9 +29,14 @@ from exporter.protocols.k2 import layout
 from tests.localnet.moving import TOKENS
 
 KINDS = {
-    "u128": scval.U128, "i128": scval.I128, "u64": scval.U64, "u32": scval.U32, "Address": scval.ADDRESS,
-    "String": scval.STRING, "ReserveConfiguration": scval.MAP,
-}  # fmt: skip
+    "u128": scval.U128,
+    "i128": scval.I128,
+    "u64": scval.U64,
+    "u32": scval.U32,
+    "Address": scval.ADDRESS,
+    "String": scval.STRING,
+    "ReserveConfiguration": scval.MAP,
+}
 
 
 @pytest.fixture(scope="module")

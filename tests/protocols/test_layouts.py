@@ -53,18 +53,24 @@ _HUB_XLM = (
     [
         (instance_key(ALULA), _ALULA + "BQAAAAB"),
         (alula_layout.market_keys(ALULA)[1], _ALULA + "BAAAAABAAAAAQAAAA8AAAAIQWxsUG9vbHMAAAAB"),
-        (alula_layout.pool_key(ALULA, USDC),
-         _ALULA + "BAAAAABAAAAAgAAAA8AAAAEUG9vbAAAABIAAAABre/OWa7lKWj3YGHUlMJSW3Vln6QpamX0me8p5WR35JYAAAAB"),
+        (
+            alula_layout.pool_key(ALULA, USDC),
+            _ALULA + "BAAAAABAAAAAgAAAA8AAAAEUG9vbAAAABIAAAABre/OWa7lKWj3YGHUlMJSW3Vln6QpamX0me8p5WR35JYAAAAB",
+        ),
         (blend_layout.market_keys(BLEND)[1], _BLEND + "A8AAAAHUmVzTGlzdAAAAAAB"),
-        (blend_layout.reserve_data_key(BLEND, USDC), _BLEND + "BAAAAABAAAAAgAAAA8AAAAHUmVzRGF0YQAAAAASAAAAAa3vzlmu5Slo9"
-         "2Bh1JTCUlt1ZZ+kKWpl9JnvKeVkd+SWAAAAAQ=="),
+        (
+            blend_layout.reserve_data_key(BLEND, USDC),
+            _BLEND + "BAAAAABAAAAAgAAAA8AAAAHUmVzRGF0YQAAAAASAAAAAa3vzlmu5Slo92Bh1JTCUlt1ZZ+kKWpl9JnvKeVkd+SWAAAAAQ==",
+        ),
         (k2_layout.router_keys(K2)[1], _K2 + "A8AAAAFUkxJU1QAAAAAAAAB"),
-        (k2_layout.reserve_key(K2, XLM),
-         _K2 + "BAAAAABAAAAAgAAAA8AAAAFUkRBVEEAAAAAAAASAAAAASW0/NhZrsL6Y0hDjEibPDwQyYttIb5P08swy2iVPvl3AAAAAQ=="),
+        (
+            k2_layout.reserve_key(K2, XLM),
+            _K2 + "BAAAAABAAAAAgAAAA8AAAAFUkRBVEEAAAAAAAASAAAAASW0/NhZrsL6Y0hDjEibPDwQyYttIb5P08swy2iVPvl3AAAAAQ==",
+        ),
         (xoxno_layout.parameters_key(XOXNO_POOL, HubAsset(1, XLM)), _XOXNO + "GUGFyYW1zAAA" + _HUB_XLM),
         (xoxno_layout.state_key(XOXNO_POOL, HubAsset(1, XLM)), _XOXNO + "FU3RhdGUAAAA" + _HUB_XLM),
     ],
-)  # fmt: skip
+)
 def test_keys(key: bytes, expected: str) -> None:
     """The keys of markets on mainnet are those of docs/protocols and of stellar-sdk's own encoding, byte for byte."""
     assert expected == base64.b64encode(key).decode()
@@ -86,18 +92,33 @@ def test_pool_ids_of_xoxno() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "1", XLM, f"-{XLM}", f"1-{XLM[:-1]}", f"1-{XLM[:-1]}B", f"01-{XLM}", f"+1-{XLM}", f"1 -{XLM}", f"1-{XLM}-",
-        f"4294967296-{XLM}", f"{'9' * 5_000}-{XLM}", f"\N{ARABIC-INDIC DIGIT ONE}-{XLM}", f"1-{account('a')}",
+        "",
+        "1",
+        XLM,
+        f"-{XLM}",
+        f"1-{XLM[:-1]}",
+        f"1-{XLM[:-1]}B",
+        f"01-{XLM}",
+        f"+1-{XLM}",
+        f"1 -{XLM}",
+        f"1-{XLM}-",
+        f"4294967296-{XLM}",
+        f"{'9' * 5_000}-{XLM}",
+        f"\N{ARABIC-INDIC DIGIT ONE}-{XLM}",
+        f"1-{account('a')}",
     ],
-)  # fmt: skip
+)
 def test_other_pool_ids_of_xoxno(text: str) -> None:
     """Only the one spelling of a hub's 32-bit number and a contract is a pool id."""
     with pytest.raises(DecodeError, match="no pool of XOXNO"):
         xoxno_layout.hub_asset(text)
 
 
-NO_STATUS = [(vec(), "field MarketStatus has no variant"), ((scval.VEC, None), "field MarketStatus has no variant"),
-             (vec(string("Active")), "expected symbol, found string")]  # fmt: skip
+NO_STATUS = [
+    (vec(), "field MarketStatus has no variant"),
+    ((scval.VEC, None), "field MarketStatus has no variant"),
+    (vec(string("Active")), "expected symbol, found string"),
+]
 NO_ROUTER: list[tuple[dict[str, ScVal | None], str]] = [
     ({"ORACFG": struct_map({})}, "router instance.ORACFG: field price_precision is missing"),
     ({"PSTALE": u32(60)}, "router instance: field PSTALE: expected u64, found u32"),
@@ -116,22 +137,36 @@ MANY = [f"T{number}" for number in range(blend_layout.MAX_RESERVES + 1)]
 @pytest.mark.parametrize(
     ("decode", "written", "message"),
     [
-        *((alula_layout.decode_instance, alula.market_instance("A", storage={"MarketStatus": value}), message)
-          for value, message in NO_STATUS),
-        (blend_layout.decode_instance, blend.pool_instance("A", bstop_rate=10_000_001),
-         "bstop_rate is 10000001, more than 10000000"),
+        *(
+            (alula_layout.decode_instance, alula.market_instance("A", storage={"MarketStatus": value}), message)
+            for value, message in NO_STATUS
+        ),
+        (
+            blend_layout.decode_instance,
+            blend.pool_instance("A", bstop_rate=10_000_001),
+            "bstop_rate is 10000001, more than 10000000",
+        ),
         (blend_layout.decode_reserve_list, blend.reserve_list("A", MANY), "ResList: 65 addresses, more than 64"),
-        (blend_layout.decode_reward_zone, blend.reward_zone("Z", vec(*[address(contract("A"))] * 50_001)),
-         "reward zone: 50001 addresses, more than 50000"),
+        (
+            blend_layout.decode_reward_zone,
+            blend.reward_zone("Z", vec(*[address(contract("A"))] * 50_001)),
+            "reward zone: 50001 addresses, more than 50000",
+        ),
         *((k2_layout.decode_router, k2.router_instance("A", storage=value), message) for value, message in NO_ROUTER),
         *((k2_layout.decode_a_token, value, message) for value, message in NO_A_TOKEN),
-        (lambda entry: k2_layout.decode_rate_model(entry, None),
-         k2.rate_model("A", "USDC", optimal_utilization_rate=10**27 + 1), "utilization_rate is 1000.*1, above 1"),
+        (
+            lambda entry: k2_layout.decode_rate_model(entry, None),
+            k2.rate_model("A", "USDC", optimal_utilization_rate=10**27 + 1),
+            "utilization_rate is 1000.*1, above 1",
+        ),
         (lambda _: k2_layout.decode_rate_model(None, None), k2.rate_contract("A"), "neither APARAMS nor a rate"),
-        (xoxno_layout.decode_controller, xoxno.controller("A", storage={"Pool": address(account("a"))}),
-         "field Pool is no contract"),
+        (
+            xoxno_layout.decode_controller,
+            xoxno.controller("A", storage={"Pool": address(account("a"))}),
+            "field Pool is no contract",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(decode: Callable[[Any], object], written: Written, message: str) -> None:
     """An entry of another form, or with more than a bound allows, is refused, and what is wrong is named."""
     with pytest.raises(DecodeError, match=message):
@@ -168,9 +203,16 @@ def test_statuses() -> None:
     assert 8 == len(named)
     assert {"FrozenByAdmin": "frozen_by_admin", "OnFire": "unknown_OnFire"}.items() <= named.items()
     assert [
-        "admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", "setup", "unknown_7",
+        "admin_active",
+        "active",
+        "admin_on_ice",
+        "on_ice",
+        "admin_frozen",
+        "frozen",
+        "setup",
+        "unknown_7",
         "unknown_4294967295",
-    ] == [blend_layout.decode_instance(entry_of(written)).status for written in numbers]  # fmt: skip
+    ] == [blend_layout.decode_instance(entry_of(written)).status for written in numbers]
     for paused, status in ((True, "paused"), (False, "active"), (None, "active")):
         value = u32(1) if paused is None else xoxno.flag(paused)
         controller = xoxno.controller("A", storage={"Paused": value})

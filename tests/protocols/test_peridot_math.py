@@ -18,13 +18,29 @@ Vault = dict[str, int]
 NOW = 1_800_000_000
 
 PLAIN: Vault = {
-    "net_cash": 988 * 10**7, "total_borrowed": 500 * 10**7, "total_reserves": 10 * 10**7,
-    "total_admin_fees": 2 * 10**7, "borrow_index": 125 * 10**16, "receipt_supply": 10**9,
-    "initial_exchange_rate": 10**6, "reserve_factor": 100_000, "admin_fee": 50_000, "base_rate": 20_000,
-    "multiplier": 180_000, "jump_multiplier": 4_000_000, "kink": 800_000, "last_update_time": NOW - 86_400,
-    "fixed_rate": 70_000, "live_cash": 1000 * 10**7, "managed_cash": 1000 * 10**7, "total_deposited": 1488 * 10**7,
-    "boost_rule": 1, "boost_quoted": 0, "boost_cached": 0, "boost_cached_at": 0,
-}  # fmt: skip
+    "net_cash": 988 * 10**7,
+    "total_borrowed": 500 * 10**7,
+    "total_reserves": 10 * 10**7,
+    "total_admin_fees": 2 * 10**7,
+    "borrow_index": 125 * 10**16,
+    "receipt_supply": 10**9,
+    "initial_exchange_rate": 10**6,
+    "reserve_factor": 100_000,
+    "admin_fee": 50_000,
+    "base_rate": 20_000,
+    "multiplier": 180_000,
+    "jump_multiplier": 4_000_000,
+    "kink": 800_000,
+    "last_update_time": NOW - 86_400,
+    "fixed_rate": 70_000,
+    "live_cash": 1000 * 10**7,
+    "managed_cash": 1000 * 10**7,
+    "total_deposited": 1488 * 10**7,
+    "boost_rule": 1,
+    "boost_quoted": 0,
+    "boost_cached": 0,
+    "boost_cached_at": 0,
+}
 
 
 def computed(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
@@ -102,9 +118,14 @@ def test_more_set_aside_than_there_is() -> None:
 
 
 BOOSTED = PLAIN | {
-    "net_cash": 988 * 10**7, "live_cash": 0, "managed_cash": 0, "boost_quoted": 1_000 * 10**7,
-    "boost_cached": 900 * 10**7, "boost_cached_at": NOW - 3_600, "total_deposited": 1_288 * 10**7,
-}  # fmt: skip
+    "net_cash": 988 * 10**7,
+    "live_cash": 0,
+    "managed_cash": 0,
+    "boost_quoted": 1_000 * 10**7,
+    "boost_cached": 900 * 10**7,
+    "boost_cached_at": NOW - 3_600,
+    "total_deposited": 1_288 * 10**7,
+}
 """All of its 1000 of cash is boosted; an hour ago it was worth 900; by its accounts it is 800."""
 
 
@@ -162,16 +183,30 @@ def common_vaults() -> st.SearchStrategy[Vault]:
     """Vaults as the chain has them."""
     return st.fixed_dictionaries(
         {
-            "net_cash": st.integers(-(10**12), 10**20), "total_borrowed": AMOUNTS, "total_reserves": AMOUNTS,
-            "total_admin_fees": AMOUNTS, "borrow_index": st.integers(10**18, 10**20), "receipt_supply": AMOUNTS,
-            "initial_exchange_rate": st.just(10**6), "reserve_factor": st.integers(0, 10**6),
-            "admin_fee": st.integers(0, 10**6), "base_rate": RATES, "multiplier": RATES, "jump_multiplier": RATES,
-            "kink": st.integers(0, 10**6), "last_update_time": st.integers(NOW - 10**8, NOW + 100),
-            "fixed_rate": st.integers(-1, 10**7), "live_cash": AMOUNTS, "managed_cash": AMOUNTS,
-            "total_deposited": AMOUNTS, "boost_rule": st.integers(0, 2), "boost_quoted": AMOUNTS,
-            "boost_cached": AMOUNTS, "boost_cached_at": st.integers(NOW - 10_000, NOW + 100) | st.just(0),
+            "net_cash": st.integers(-(10**12), 10**20),
+            "total_borrowed": AMOUNTS,
+            "total_reserves": AMOUNTS,
+            "total_admin_fees": AMOUNTS,
+            "borrow_index": st.integers(10**18, 10**20),
+            "receipt_supply": AMOUNTS,
+            "initial_exchange_rate": st.just(10**6),
+            "reserve_factor": st.integers(0, 10**6),
+            "admin_fee": st.integers(0, 10**6),
+            "base_rate": RATES,
+            "multiplier": RATES,
+            "jump_multiplier": RATES,
+            "kink": st.integers(0, 10**6),
+            "last_update_time": st.integers(NOW - 10**8, NOW + 100),
+            "fixed_rate": st.integers(-1, 10**7),
+            "live_cash": AMOUNTS,
+            "managed_cash": AMOUNTS,
+            "total_deposited": AMOUNTS,
+            "boost_rule": st.integers(0, 2),
+            "boost_quoted": AMOUNTS,
+            "boost_cached": AMOUNTS,
+            "boost_cached_at": st.integers(NOW - 10_000, NOW + 100) | st.just(0),
         }
-    )  # fmt: skip
+    )
 
 
 def hostile_vaults() -> st.SearchStrategy[Vault]:
@@ -197,22 +232,33 @@ def test_vaults_equal_the_judge(vaults: list[Vault]) -> None:
 
 
 OPEN = PLAIN | {
-    **dict.fromkeys((f"{what}_paused_until" for what in PAUSES), NOT_PAUSED), "governed": 1, "rates_ready": 1,
-    "listed": 1, "supply_cap": 0, "borrow_cap": 0, "collateral_factor": 700_000, "incentive": 1_080_000,
-    "payable": 1000 * 10**7, "decimals": 7, "supply_speed": 0, "borrow_speed": 0,
-}  # fmt: skip
+    **dict.fromkeys((f"{what}_paused_until" for what in PAUSES), NOT_PAUSED),
+    "governed": 1,
+    "rates_ready": 1,
+    "listed": 1,
+    "supply_cap": 0,
+    "borrow_cap": 0,
+    "collateral_factor": 700_000,
+    "incentive": 1_080_000,
+    "payable": 1000 * 10**7,
+    "decimals": 7,
+    "supply_speed": 0,
+    "borrow_speed": 0,
+}
 
 
 @given(
     st.fixed_dictionaries(
         {
             "supply_cap": st.sampled_from((0, 1, 148 * 10**8, 149 * 10**8, 10**12)),
-            "borrow_cap": st.integers(0, 2_000 * 10**7), "payable": st.integers(0, 2_000 * 10**7),
-            "net_cash": st.integers(-600 * 10**7, 1_500 * 10**7), "total_borrowed": st.integers(1, 1_000 * 10**7),
+            "borrow_cap": st.integers(0, 2_000 * 10**7),
+            "payable": st.integers(0, 2_000 * 10**7),
+            "net_cash": st.integers(-600 * 10**7, 1_500 * 10**7),
+            "total_borrowed": st.integers(1, 1_000 * 10**7),
         },
         optional={"borrow_principal": st.integers(0, 2_000 * 10**7)},
     )
-)  # fmt: skip
+)
 def test_the_most_passes_and_one_more_does_not(changes: Vault) -> None:
     """The contract's own checks take the amounts that are told, and nothing above them."""
     vault = OPEN | changes

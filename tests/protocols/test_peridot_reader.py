@@ -11,6 +11,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
+from exporter.protocols.peridot.layout import BOOST_RULES, BoostRule
 from tests.protocols.judged import closed as not_open
 from tests.protocols.made_ledger import (
     NOW,
@@ -309,6 +310,18 @@ class TestCash:
         ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
 
         assert (500 * 10**6 // (1_488 + counted), 2_488 * 10**7) == self.rate(ledger)
+
+    @pytest.mark.parametrize("code", [code for code, rule in BOOST_RULES.items() if rule == BoostRule.CACHED])
+    def test_caching_code_by_its_hash(self, code: str) -> None:
+        """A vault that was just upgraded has no entry of the new code yet: the hash says what it counts."""
+        ledger = market()
+        ledger.boost("XLM", u128(1_988 * 10**7))
+        ledger.replace(vault_instance("XLM vault", code=bytes.fromhex(code)))
+        ledger.replace(stored("XLM vault", "BoostedUnderlyingCached", u128(100 * 10**7)))
+        ledger.replace(stored("XLM vault", "BoostedUnderlyingUpdatedAt", u64(NOW - 3_600)))
+        ledger.replace(stored("XLM vault", "LastUpdateTime", u64(NOW)))
+
+        assert (500 * 10**6 // 1_588, 2_488 * 10**7) == self.rate(ledger)
 
     def test_archived_mark(self) -> None:
         """An entry that only tells the code does so archived, too."""

@@ -49,9 +49,15 @@ class TestPriceFrame:
         """A price that the protocol refuses is all nulls with the protocol's reason: none is ever zero."""
         row = row_of(quote(5), "the price is too old")
 
-        assert {"oracle": "O", "token_address": "T", "price_reason": "the price is too old"} == {
-            name: value for name, value in row.items() if value is not None
-        }
+        expected = {"oracle": "O", "token_address": "T", "price_reason": "the price is too old", "price_is_known": True}
+        assert expected == {name: value for name, value in row.items() if value is not None}
+
+    def test_a_failed_rule(self) -> None:
+        """A rule with a bug costs the price alone, and nobody says that the market refuses it."""
+        (row,) = price_frame([quote(5)], lambda _: str(1 // 0)).iter_rows(named=True)
+
+        assert (None, False) == (row["oracle_price"], row["price_is_known"])
+        assert "ZeroDivisionError" in row["price_reason"]
 
     @pytest.mark.parametrize("given_", [quote(None), quote(5, decimals=None)], ids=["no price", "no decimals"])
     def test_never_half(self, given_: Quote) -> None:

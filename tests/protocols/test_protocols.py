@@ -146,9 +146,13 @@ def test_nulls_are_refused(name: str) -> None:
     """A null in what is computed with is a mistake of the caller, and its column is named."""
     columns = ledger_of(name).read([candidate_of(name, "A")], listed(name)).result.columns
     of_debt = {
-        "alula": "total_borrowed", "blend": "d_supply", "k2": "total_debt_scaled", "peridot": "total_borrowed",
-        "slender": "debt_supply", "xoxno": "borrowed",
-    }[name]  # fmt: skip
+        "alula": "total_borrowed",
+        "blend": "d_supply",
+        "k2": "total_debt_scaled",
+        "peridot": "total_borrowed",
+        "slender": "debt_supply",
+        "xoxno": "borrowed",
+    }[name]
 
     with pytest.raises(ValueError, match=f"null in {of_debt}"):
         PROTOCOLS[name].project(at(columns | {of_debt: [None, 1]}, NOW))
@@ -247,9 +251,14 @@ def test_good_price(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most", "future"),
-    [("alula", 360, False), ("blend", 86_400, True), ("k2", 86_400, False), ("peridot", 600, True),
-     ("slender", 86_400, False)],
-)  # fmt: skip
+    [
+        ("alula", 360, False),
+        ("blend", 86_400, True),
+        ("k2", 86_400, False),
+        ("peridot", 600, True),
+        ("slender", 86_400, False),
+    ],
+)
 def test_age_of_a_price(name: str, most: int, future: bool) -> None:
     """A price of exactly the longest age is good, one of after the ledger where the contract takes it."""
 

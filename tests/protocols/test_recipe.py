@@ -41,21 +41,25 @@ from exporter.protocols.base import ProtocolModule
 from tests.protocols.made_ledger import account, contract, entry, instance
 from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn
 
-LEDGER, NOW = 60_000_000, 1_800_000_000
+LEDGER, NOW = 60_000_000, 1_790_000_000
 SHOP, OPENED, GUILD, ORACLE = (contract(label) for label in ("shop", "opened shop", "guild", "oracle"))
 TOKENS = {symbol: contract(symbol) for symbol in ("USDC", "XLM")}
 DEPLOYMENT = Deployment(
-    NAME, "main", tuple(KnownContract(item, role, "a test", date(2026, 11, 18))
-                        for item, role in ((SHOP, MARKET), (GUILD, "guild"))),
-)  # fmt: skip
+    NAME,
+    "main",
+    tuple(KnownContract(item, role, "a test", date(2026, 11, 18)) for item, role in ((SHOP, MARKET), (GUILD, "guild"))),
+)
 
 
 def pool_state(**changes: ScVal | None) -> ScVal:
     """A pool that lent 300 of 1000 at 10 percent, a year ago."""
     fields: dict[str, ScVal | None] = {
-        "decimals": u32(7), "held": i128(700 * 10**7), "lent": i128(300 * 10**7), "rate": u32(1_000),
+        "decimals": u32(7),
+        "held": i128(700 * 10**7),
+        "lent": i128(300 * 10**7),
+        "rate": u32(1_000),
         "time": u64(NOW - YEAR),
-    }  # fmt: skip
+    }
     return struct_map({name: value for name, value in (fields | changes).items() if value is not None})
 
 

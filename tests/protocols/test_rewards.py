@@ -18,11 +18,20 @@ from exporter.protocols.rewards import Prices, backstop_frame, prices_in, with_r
 from exporter.tables import MAX_DECIMAL, POOLS, YEAR
 
 PAID: dict[str, Any] = {
-    "market": "M", "oracle": "O", "decimals": 6, "oracle_price": 3 * 10**14, "oracle_decimals": 14,
-    "reward_token": "R", "reward_decimals": 2, "total_supplied": 5_000_000, "total_borrowed": 2_000_000,
-    "supply_reward_per_second": 100, "supply_reward_reason": "valid",
-    "borrow_reward_per_second": 0, "borrow_reward_reason": "expired",
-}  # fmt: skip
+    "market": "M",
+    "oracle": "O",
+    "decimals": 6,
+    "oracle_price": 3 * 10**14,
+    "oracle_decimals": 14,
+    "reward_token": "R",
+    "reward_decimals": 2,
+    "total_supplied": 5_000_000,
+    "total_borrowed": 2_000_000,
+    "supply_reward_per_second": 100,
+    "supply_reward_reason": "valid",
+    "borrow_reward_per_second": 0,
+    "borrow_reward_reason": "expired",
+}
 
 
 HALF = RewardPrice("U", 5, 1, "pool")
@@ -68,12 +77,16 @@ def test_yields_are_floored_fractions(
     (rate, quote, price), (of_token, of_price, of_reward, of_quote) = prices, places
     row = computed(
         {
-            "supply_reward_per_second": pace, "reward_decimals": extra, "total_supplied": total,
-            "decimals": of_token, "oracle_price": price, "oracle_decimals": of_price,
+            "supply_reward_per_second": pace,
+            "reward_decimals": extra,
+            "total_supplied": total,
+            "decimals": of_token,
+            "oracle_price": price,
+            "oracle_decimals": of_price,
         },
         reading(of_reward, RewardPrice("U", rate, 3, "")),
         {("O", "U"): (quote, of_quote)},
-    )  # fmt: skip
+    )
     paid = Fraction(pace * YEAR, 10 ** (extra + of_reward)) * Fraction(rate * quote, 10 ** (3 + of_quote))
     behind = Fraction(total, 10**of_token) * Fraction(price, 10**of_price)
 

@@ -36,14 +36,20 @@ from tests.protocols.contract_spec import Spec, spec_of
 from tests.protocols.made_ledger import NOW, account, changed, contract
 
 STORED_AS = {
-    "ReserveAssetKey": "ReserveData", "PriceFeed": "PriceFeedConfig", "Pause": "PauseInfo", "PoolConfig": "PoolConfig",
-}  # fmt: skip
+    "ReserveAssetKey": "ReserveData",
+    "PriceFeed": "PriceFeedConfig",
+    "Pause": "PauseInfo",
+    "PoolConfig": "PoolConfig",
+}
 """The structs by the key they stand under (contracts/pool/src/storage.rs); all other values are plain."""
 
 PLAIN = {
-    "Admin": scval.ADDRESS, "Reserves": scval.VEC, "TokenSupply": scval.I128, "TokenBalance": scval.I128,
+    "Admin": scval.ADDRESS,
+    "Reserves": scval.VEC,
+    "TokenSupply": scval.I128,
+    "TokenBalance": scval.I128,
     "ProtocolFeeVault": scval.I128,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +158,16 @@ def as_stored(
 def test_vector(host: Any) -> None:
     """Cash is the persistent entry: with it 1000 shares are worth 10,400,004,180, without it the debt alone."""
     reserve = slender.Reserve(
-        contract("XLM"), contract("s"), contract("debt"), 7, NOW - 1_000, lender_ar=1_100_000_000, lender_ir=30_000_000,
-        s_supply=1000 * 10**7, debt_supply=400 * 10**7,
-    )  # fmt: skip
+        contract("XLM"),
+        contract("s"),
+        contract("debt"),
+        7,
+        NOW - 1_000,
+        lender_ar=1_100_000_000,
+        lender_ir=30_000_000,
+        s_supply=1000 * 10**7,
+        debt_supply=400 * 10**7,
+    )
     found = [
         host.call(as_stored(reserve, cash), NOW, "collat_coeff", address(reserve.token)) for cash in (600 * 10**7, None)
     ]
@@ -196,10 +209,19 @@ def made_state(random: Random, huge: bool) -> tuple[slender.Reserve, int]:
 
     since = random.choice((0, random.randint(-100, most["since"])))
     return slender.Reserve(
-        contract("XLM"), contract("s"), contract("debt"), 7, NOW - since, any_size("rate"), any_size("rate"),
-        any_size("rate"), any_size("rate"), random.choice((0, any_size("amount"), any_size("amount"))),
-        any_size("amount"), any_size("amount"),
-    ), random.choice((0, 1, 20, random.randint(0, most["window"])))  # fmt: skip
+        contract("XLM"),
+        contract("s"),
+        contract("debt"),
+        7,
+        NOW - since,
+        any_size("rate"),
+        any_size("rate"),
+        any_size("rate"),
+        any_size("rate"),
+        random.choice((0, any_size("amount"), any_size("amount"))),
+        any_size("amount"),
+        any_size("amount"),
+    ), random.choice((0, 1, 20, random.randint(0, most["window"])))
 
 
 def collateral_coefficient(reserve: slender.Reserve, window: int) -> object:

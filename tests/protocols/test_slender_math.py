@@ -21,10 +21,17 @@ ONE = 10**9
 
 # 1000 tokens supplied for 1000 shares, half of them lent; 10 % for borrowers and 9 % for lenders since a year ago
 PLAIN: Reserve = {
-    "lender_ar": ONE, "lender_ir": 90_000_000, "borrower_ar": ONE, "borrower_ir": 100_000_000,
-    "last_update_timestamp": NOW - 31_557_600, "window": 20, "s_supply": 1000 * 10**7, "debt_supply": 500 * 10**7,
-    "cash": 500 * 10**7, "fees": 3,
-}  # fmt: skip
+    "lender_ar": ONE,
+    "lender_ir": 90_000_000,
+    "borrower_ar": ONE,
+    "borrower_ir": 100_000_000,
+    "last_update_timestamp": NOW - 31_557_600,
+    "window": 20,
+    "s_supply": 1000 * 10**7,
+    "debt_supply": 500 * 10**7,
+    "cash": 500 * 10**7,
+    "fees": 3,
+}
 
 
 def projected(reserve: Reserve, now: int = NOW) -> dict[str, int]:
@@ -61,13 +68,28 @@ def test_what_lies_there_counts_once() -> None:
     row = projected(
         PLAIN
         | {
-            "lender_ar": 1_100_000_000, "lender_ir": 30_000_000, "last_update_timestamp": NOW - 1_000,
-            "s_supply": 1000 * 10**7, "debt_supply": 400 * 10**7, "cash": 600 * 10**7,
+            "lender_ar": 1_100_000_000,
+            "lender_ir": 30_000_000,
+            "last_update_timestamp": NOW - 1_000,
+            "s_supply": 1000 * 10**7,
+            "debt_supply": 400 * 10**7,
+            "cash": 600 * 10**7,
         }
-    )  # fmt: skip
+    )
 
     # 31,688 of 10^9 years; a rate of floor(1,100,000,000 × 1.00000095) = 1,100,001,045, of 4 × 10^9 shares
     assert (10_400_004_180, 1_040_000_418) == (row["supplied"], row["collat_coeff"])
+
+
+def test_supplied_is_what_withdraw_pays_for_all_shares() -> None:
+    """``get_compounded_amount`` divides once, by the supply: the coefficient, cut to nine digits, pays nobody."""
+    cash, shares, debt = 7 * 10**16, 10**17, 3 * 10**16
+    lent = {"lender_ar": 1_100_000_000, "lender_ir": 30_000_000, "last_update_timestamp": NOW - 1_000}
+    row = projected(PLAIN | lent | {"s_supply": shares, "debt_supply": debt, "cash": cash})
+
+    owned = cash + 1_100_001_045 * debt // ONE
+    assert (owned * shares // shares, 103_000_031_350_000_000) == (row["supplied"], row["supplied"])
+    assert 103_000_031_300_000_000 == row["collat_coeff"] * shares // ONE
 
 
 @pytest.mark.parametrize(
@@ -93,10 +115,15 @@ def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: 
     the contract then chooses for 40,400,002 of 100,000,000 shares.
     """
     state = {
-        "lender_ar": 1_000_206_663, "lender_ir": 37_741_909, "borrower_ar": 1_000_229_626, "borrower_ir": 41_935_455,
-        "last_update_timestamp": NOW - days * 86_400, "s_supply": 100_000_000, "debt_supply": 40_400_002,
+        "lender_ar": 1_000_206_663,
+        "lender_ir": 37_741_909,
+        "borrower_ar": 1_000_229_626,
+        "borrower_ir": 41_935_455,
+        "last_update_timestamp": NOW - days * 86_400,
+        "s_supply": 100_000_000,
+        "debt_supply": 40_400_002,
         "cash": 59_600_000,
-    }  # fmt: skip
+    }
     row = projected(PLAIN | state)
 
     assert (collat_coeff, debt_coeff) == (row["collat_coeff"], row["debt_coeff"])
@@ -118,11 +145,18 @@ def common_reserves() -> st.SearchStrategy[Reserve]:
     coefficients, rates = st.integers(ONE, 5 * ONE), st.integers(0, 5 * ONE)
     return st.fixed_dictionaries(
         {
-            "lender_ar": coefficients, "lender_ir": rates, "borrower_ar": coefficients, "borrower_ir": rates,
-            "last_update_timestamp": st.integers(NOW - 10**8, NOW + 100), "window": st.integers(0, 10**4),
-            "s_supply": AMOUNTS, "debt_supply": AMOUNTS, "cash": AMOUNTS, "fees": AMOUNTS,
+            "lender_ar": coefficients,
+            "lender_ir": rates,
+            "borrower_ar": coefficients,
+            "borrower_ir": rates,
+            "last_update_timestamp": st.integers(NOW - 10**8, NOW + 100),
+            "window": st.integers(0, 10**4),
+            "s_supply": AMOUNTS,
+            "debt_supply": AMOUNTS,
+            "cash": AMOUNTS,
+            "fees": AMOUNTS,
         }
-    )  # fmt: skip
+    )
 
 
 def hostile_reserves() -> st.SearchStrategy[Reserve]:
@@ -141,9 +175,16 @@ def test_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
 
 
 TERMS = {
-    "paused": 0, "grace_ends_at": 0, "initial_health": 2_500, "ir_scaling_coeff": 9_000, "is_active": 1,
-    "borrowing_enabled": 1, "liquidity_cap": 2_000 * 10**7, "util_cap": 9_000, "discount": 8_000,
-}  # fmt: skip
+    "paused": 0,
+    "grace_ends_at": 0,
+    "initial_health": 2_500,
+    "ir_scaling_coeff": 9_000,
+    "is_active": 1,
+    "borrowing_enabled": 1,
+    "liquidity_cap": 2_000 * 10**7,
+    "util_cap": 9_000,
+    "discount": 8_000,
+}
 
 
 def told(reserve: Reserve) -> dict[str, Any]:
@@ -171,13 +212,24 @@ def test_gates(changes: Reserve, status: str, gates: str) -> None:
 @given(
     st.builds(
         lambda lent, cash, cap, used, rate, limit, fee: {
-            "s_supply": 10**6, "debt_supply": lent, "cash": cash, "util_cap": cap, "borrower_ar": rate,
-            "liquidity_cap": limit, "lender_ar": used, "fees": fee,
+            "s_supply": 10**6,
+            "debt_supply": lent,
+            "cash": cash,
+            "util_cap": cap,
+            "borrower_ar": rate,
+            "liquidity_cap": limit,
+            "lender_ar": used,
+            "fees": fee,
         },
-        st.integers(0, 2 * 10**6), st.integers(0, 3 * 10**6), st.integers(0, 10_000),
-        st.integers(ONE, 3 * ONE), st.integers(1, 3 * ONE), st.integers(0, 10**7), st.integers(0, 9),
+        st.integers(0, 2 * 10**6),
+        st.integers(0, 3 * 10**6),
+        st.integers(0, 10_000),
+        st.integers(ONE, 3 * ONE),
+        st.integers(1, 3 * ONE),
+        st.integers(0, 10**7),
+        st.integers(0, 9),
     )
-)  # fmt: skip
+)
 def test_the_most_passes_and_one_more_does_not(changes: Reserve) -> None:
     """The contract's own checks take the amounts that are told, and nothing above them."""
     reserve = PLAIN | TERMS | changes | {"last_update_timestamp": NOW}

@@ -60,9 +60,10 @@ def vault(name: str, value: ScVal) -> Written:
 
 CONFIG, DATA = blend.reserve_config("A", "XLM", "v2"), blend.reserve_data("A", "XLM", "v2")
 K2_RESERVE, K2_MODEL = k2.reserve("A", "XLM"), k2.rate_model("A", "XLM")
-K2_TOKENS = (k2.a_token("A", "XLM"), f"aToken {contract('A aXLM')}"), (
-    k2.debt_token("A", "XLM"), f"debt token {contract('A dXLM')}"
-)  # fmt: skip
+K2_TOKENS = (
+    (k2.a_token("A", "XLM"), f"aToken {contract('A aXLM')}"),
+    (k2.debt_token("A", "XLM"), f"debt token {contract('A dXLM')}"),
+)
 XOXNO_ENTRIES = ((xoxno.state("A", 1, "XLM"), "State"), (xoxno.parameters("A", 1, "XLM"), "Params"))
 OTHER_MODEL = peridot.stored("other", "Kink", u128(1))
 CASH = peridot.balance("XLM", "XLM vault", 0)
@@ -111,84 +112,166 @@ XOXNO_STATE: list[tuple[dict[str, Any], str]] = [
 POOLS: list[tuple[str, Change, str, str]] = [
     *(("alula", put(alula.pool("A", "XLM", **item)), "undecodable", detail) for item, detail in ALULA_FIELDS),
     *(("k2", put(k2.reserve("A", "XLM", **item)), "undecodable", detail) for item, detail in K2_FIELDS),
-    *(("xoxno", put(xoxno.parameters("A", 1, "XLM", **item)), "undecodable", detail)
-      for item, detail in XOXNO_PARAMETERS),
+    *(
+        ("xoxno", put(xoxno.parameters("A", 1, "XLM", **item)), "undecodable", detail)
+        for item, detail in XOXNO_PARAMETERS
+    ),
     *(("xoxno", put(xoxno.state("A", 1, "XLM", **item)), "undecodable", detail) for item, detail in XOXNO_STATE),
-    *(("blend", put(blend.reserve_data("A", "XLM", "v2", **{name: -1})), "undecodable", f"field {name} is negative")
-      for name in ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")),
+    *(
+        ("blend", put(blend.reserve_data("A", "XLM", "v2", **{name: -1})), "undecodable", f"field {name} is negative")
+        for name in ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
+    ),
     ("blend", put(blend.reserve_data("A", "XLM", "v2", last_time=2**64 - 1)), "undecodable", "last_time is beyond"),
-    *(("blend", put(blend.reserve_config("A", "XLM", "v2", **{name: None})), "undecodable",
-       "of the fields enabled and supply_cap only one is there") for name in ("enabled", "supply_cap")),
+    *(
+        (
+            "blend",
+            put(blend.reserve_config("A", "XLM", "v2", **{name: None})),
+            "undecodable",
+            "of the fields enabled and supply_cap only one is there",
+        )
+        for name in ("enabled", "supply_cap")
+    ),
     ("alula", archived(alula.pool("A", "XLM")), "archived", f"the pool's entry {RESTORED}"),
     ("alula", without(alula.pool("A", "XLM")), "absent", "the pool is listed, but its Pool entry is missing"),
     ("alula", put(alula.pool("A", "XLM", pool_address=address(contract("else")))), "inconsistent", contract("else")),
     ("alula", put(bare_token("XLM"), alula.pool("A", "XLM", token_symbol=(14, b"x" * 201))), "undecodable", "METADATA"),
-    ("alula", put(alula.pool("A", "XLM", total_available=0, config=alula.pool_config(
-        interest_rate_model=alula.kinked(kink2_ur_bps=10_000)))), "inconsistent", "kinked APR"),
-    *(("blend", without(item), "absent", f"the reserve's {what} entry is missing")
-      for item, what in ((CONFIG, "ResConfig"), (DATA, "ResData"))),
-    *(("blend", archived(item), "archived", f"the reserve's {what} entry {RESTORED}")
-      for item, what in ((CONFIG, "ResConfig"), (DATA, "ResData"))),
+    (
+        "alula",
+        put(
+            alula.pool(
+                "A",
+                "XLM",
+                total_available=0,
+                config=alula.pool_config(interest_rate_model=alula.kinked(kink2_ur_bps=10_000)),
+            )
+        ),
+        "inconsistent",
+        "kinked APR",
+    ),
+    *(
+        ("blend", without(item), "absent", f"the reserve's {what} entry is missing")
+        for item, what in ((CONFIG, "ResConfig"), (DATA, "ResData"))
+    ),
+    *(
+        ("blend", archived(item), "archived", f"the reserve's {what} entry {RESTORED}")
+        for item, what in ((CONFIG, "ResConfig"), (DATA, "ResData"))
+    ),
     *(("blend", cut(item), "undecodable", "the bytes end inside") for item in (CONFIG, DATA)),
-    ("blend", put((DATA[0], blend.reserve_data("A", "USDC", "v2")[1])), "undecodable",
-     "the entry stands under another key than the one that was asked for"),
-    ("blend", put(blend.reserve_config("A", "XLM", "v2", decimals=19)), "undecodable",
-     "ResConfig: 19 decimals, more than 18"),
-    ("blend", put(blend.reserve_data("A", "XLM", "v2", b_supply=2**127 - 1, b_rate=2**127 - 1)), "overflow",
-     "the market's own math has no result: total supply: multiply_divide_floor: the result does not fit"),
+    (
+        "blend",
+        put((DATA[0], blend.reserve_data("A", "USDC", "v2")[1])),
+        "undecodable",
+        "the entry stands under another key than the one that was asked for",
+    ),
+    (
+        "blend",
+        put(blend.reserve_config("A", "XLM", "v2", decimals=19)),
+        "undecodable",
+        "ResConfig: 19 decimals, more than 18",
+    ),
+    (
+        "blend",
+        put(blend.reserve_data("A", "XLM", "v2", b_supply=2**127 - 1, b_rate=2**127 - 1)),
+        "overflow",
+        "the market's own math has no result: total supply: multiply_divide_floor: the result does not fit",
+    ),
     ("k2", archived(K2_RESERVE), "archived", f"the reserve's RDATA entry {RESTORED}"),
     ("k2", without(K2_RESERVE), "absent", "the reserve's RDATA entry is missing"),
     *(("k2", archived(item), "archived", f"the reserve's {what} {RESTORED}") for item, what in K2_TOKENS),
     *(("k2", without(item), "absent", f"the reserve's {what} is missing") for item, what in K2_TOKENS),
     ("k2", archived(K2_MODEL), "archived", f"the reserve's APARAMS entry {RESTORED}"),
-    ("k2", put(k2.a_token("A", "XLM", underlying_asset=address(USDC))), "inconsistent",
-     f"the aToken {contract('A aXLM')} says that it is of asset"),
-    ("k2", put(k2.debt_token("A", "XLM", pool_address=address(USDC))), "inconsistent",
-     f"the debt token {contract('A dXLM')} says that it is of asset"),
+    (
+        "k2",
+        put(k2.a_token("A", "XLM", underlying_asset=address(USDC))),
+        "inconsistent",
+        f"the aToken {contract('A aXLM')} says that it is of asset",
+    ),
+    (
+        "k2",
+        put(k2.debt_token("A", "XLM", pool_address=address(USDC))),
+        "inconsistent",
+        f"the debt token {contract('A dXLM')} says that it is of asset",
+    ),
     ("k2", put(k2.debt_token("A", "XLM", -5)), "undecodable", "field total_debt_scaled is -5"),
-    ("k2", put(k2.a_token("A", "XLM", 10**38 - 1), k2.reserve("A", "XLM", liquidity_index=10**28)), "overflow",
-     "total supply"),  # which fits into 128 bits and not into 38 digits
+    (
+        "k2",
+        put(k2.a_token("A", "XLM", 10**38 - 1), k2.reserve("A", "XLM", liquidity_index=10**28)),
+        "overflow",
+        "total supply",
+    ),  # which fits into 128 bits and not into 38 digits
     ("peridot", archived(vault("BorrowIndex", VOID)), "archived", f"the vault's entry BorrowIndex {RESTORED}"),
     ("peridot", put(vault("ReserveFactorScaled", u128(10**6 + 1))), "undecodable", "is 1000001, above 1000000"),
     ("peridot", put(vault("TotalReserves", u128(2**127))), "undecodable", "more than any token has"),
     ("peridot", put(vault("LastUpdateTime", u64(2**62))), "undecodable", "LastUpdateTime is beyond any time"),
     ("peridot", put(vault("BoostedVault", address(account("a")))), "undecodable", "BoostedVault is no contract"),
-    ("peridot", put(vault("Peridottroller", address(contract("D")))), "inconsistent",
-     f"the vault says that its controller is {contract('D')}"),
+    (
+        "peridot",
+        put(vault("Peridottroller", address(contract("D")))),
+        "inconsistent",
+        f"the vault says that its controller is {contract('D')}",
+    ),
     ("peridot", without(peridot.vault_instance("XLM vault")), "absent", "no contract at this vault's address"),
     ("peridot", put(instance(XLM, None, peridot.CODE)), "undecodable", "its token gives no decimals"),
     ("peridot", put(token_instance("XLM", b"XLM", 39)), "undecodable", "39 decimals, more than 38"),
     ("peridot", without(CASH), "undecodable", "has no balance of its token"),
     ("peridot", archived(CASH), "archived", "balance"),
     ("peridot", put(token_instance("XLM", b"XLM")), "undecodable", "balance() of"),
-    ("peridot", together(lambda ledger: ledger.boost("XLM", u128(10**10)), put(peridot.vault_instance("XLM vault"))),
-     "overflow", "its code is not known"),
-    ("peridot", together(put(vault("InterestModel", address(contract("other"))), OTHER_MODEL), archived(OTHER_MODEL)),
-     "archived", "entry Kink of its rate model"),
-    ("peridot", put(*(vault(name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))), "undecodable",
-     "together above 1"),
+    (
+        "peridot",
+        together(lambda ledger: ledger.boost("XLM", u128(10**10)), put(peridot.vault_instance("XLM vault"))),
+        "overflow",
+        "its code is not known",
+    ),
+    (
+        "peridot",
+        together(put(vault("InterestModel", address(contract("other"))), OTHER_MODEL), archived(OTHER_MODEL)),
+        "archived",
+        "entry Kink of its rate model",
+    ),
+    (
+        "peridot",
+        put(*(vault(name, u128(500_001)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))),
+        "undecodable",
+        "together above 1",
+    ),
     ("peridot", without(vault("ManagedCash", VOID), vault("RatesReady", VOID)), "undecodable", "form of before 2026"),
-    ("peridot", put(*(vault(name, u128(0)) for name in ("ManagedCash", "TotalBorrowed"))), "inconsistent",
-     "receipt tokens without anything"),
-    ("slender", slender_with(variant("ReserveAssetKey", "XLM"), None), "undecodable",
-     "the reserve is listed, but ReserveAssetKey has none of it"),
+    (
+        "peridot",
+        put(*(vault(name, u128(0)) for name in ("ManagedCash", "TotalBorrowed"))),
+        "inconsistent",
+        "receipt tokens without anything",
+    ),
+    (
+        "slender",
+        slender_with(variant("ReserveAssetKey", "XLM"), None),
+        "undecodable",
+        "the reserve is listed, but ReserveAssetKey has none of it",
+    ),
     ("slender", slender_reserve(lender_ir=-1), "undecodable", "lender_ir is negative"),
     ("slender", slender_reserve(last_update_timestamp=u64(2**62)), "undecodable", "beyond any time"),
     ("slender", slender_reserve(reserve_type=vec(symbol("Fungible"))), "undecodable", "has not two tokens"),
     ("slender", slender_reserve(reserve_type=vec(symbol("Isolated"))), "undecodable", "is Isolated, neither"),
     ("slender", slender_reserve(reserve_type=vec()), "undecodable", "reserve_type is empty, neither"),
     ("slender", slender_with(variant("TokenSupply", "XLM debt"), i128(-1)), "undecodable", "debt_supply is negative"),
-    ("slender", slender_with(FEED, slender.price_feed("A", vec(symbol("Third")))), "undecodable",
-     "neither Stellar nor Other"),
-    ("slender", slender_with(FEED, slender.price_feed("A", vec(symbol("Other"), symbol("X")), 39)), "undecodable",
-     "decimals are 39"),
+    (
+        "slender",
+        slender_with(FEED, slender.price_feed("A", vec(symbol("Third")))),
+        "undecodable",
+        "neither Stellar nor Other",
+    ),
+    (
+        "slender",
+        slender_with(FEED, slender.price_feed("A", vec(symbol("Other"), symbol("X")), 39)),
+        "undecodable",
+        "decimals are 39",
+    ),
     ("slender", archived(slender.cash("A", "XLM")), "archived", "it is not 0"),
     ("slender", put(slender.cash("A", "XLM", i128(-1))), "undecodable", "is negative"),
     *(("xoxno", archived(item), "archived", f"the pool's {what} entry {RESTORED}") for item, what in XOXNO_ENTRIES),
     *(("xoxno", without(item), "absent", f"its {what} entry is missing") for item, what in XOXNO_ENTRIES),
     ("xoxno", put(xoxno.parameters("A", 1, "XLM", asset_id=address(USDC))), "inconsistent", USDC),
     ("xoxno", put(xoxno.state("A", 1, "XLM", supplied=2**127 - 1, supply_index=10**28)), "overflow", "value of shares"),
-]  # fmt: skip
+]
 
 
 @cache
@@ -221,33 +304,57 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     ("blend", archived(blend.reserve_list("A", [])), "archived", f"the market's list of reserves {RESTORED}"),
     ("blend", cut(blend.pool_instance("A", "v2")), "undecodable", "the bytes end inside"),
     ("blend", cut(blend.reserve_list("A", ["XLM"])), "undecodable", "the bytes end inside"),
-    ("blend", put(blend.pool_instance("A", "v2", config={"oracle": None})), "undecodable",
-     "pool instance.Config: field oracle"),
+    (
+        "blend",
+        put(blend.pool_instance("A", "v2", config={"oracle": None})),
+        "undecodable",
+        "pool instance.Config: field oracle",
+    ),
     ("blend", put(blend.reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset stands twice"),
-    *(("blend", put(entry(A, symbol("ResList"), value)), "undecodable", f"ResList{detail}") for value, detail in (
-        (vec(address(account("XLM"))), ": an asset is no contract"), ((VEC, None), ": the vector is missing"),
-        (vec(symbol("T")), "[0]: expected address, found symbol"),
-    )),
-    *(("alula", put(entry(A, alula.unit("AllPools"), value)), "undecodable", f"AllPools{detail}") for value, detail in (
-        (vec(address(XLM), address(XLM)), ": a pool stands twice"), ((VEC, None), ": the vector is missing"),
-        (vec(symbol("a")), "[0]: expected address"), (vec(*map(address, map(contract, MANY))), ": 65 addresses"),
-        (vec(address(account("a"))), ": a pool is no contract"),
-    )),
-    *(("k2", put(entry(A, symbol("RLIST"), value)), "undecodable", detail) for value, detail in (
-        (vec(*map(address, map(contract, MANY))), "65 addresses, more than 64"),
-        (vec(address(XLM), address(XLM)), "a reserve stands twice"), (vec(address(account("A"))), "is no contract"),
-    )),
+    *(
+        ("blend", put(entry(A, symbol("ResList"), value)), "undecodable", f"ResList{detail}")
+        for value, detail in (
+            (vec(address(account("XLM"))), ": an asset is no contract"),
+            ((VEC, None), ": the vector is missing"),
+            (vec(symbol("T")), "[0]: expected address, found symbol"),
+        )
+    ),
+    *(
+        ("alula", put(entry(A, alula.unit("AllPools"), value)), "undecodable", f"AllPools{detail}")
+        for value, detail in (
+            (vec(address(XLM), address(XLM)), ": a pool stands twice"),
+            ((VEC, None), ": the vector is missing"),
+            (vec(symbol("a")), "[0]: expected address"),
+            (vec(*map(address, map(contract, MANY))), ": 65 addresses"),
+            (vec(address(account("a"))), ": a pool is no contract"),
+        )
+    ),
+    *(
+        ("k2", put(entry(A, symbol("RLIST"), value)), "undecodable", detail)
+        for value, detail in (
+            (vec(*map(address, map(contract, MANY))), "65 addresses, more than 64"),
+            (vec(address(XLM), address(XLM)), "a reserve stands twice"),
+            (vec(address(account("A"))), "is no contract"),
+        )
+    ),
     ("k2", without(k2.reserve_list("A", [])), "absent", "list of reserves (RLIST) is missing"),
     ("k2", archived(k2.reserve_list("A", [])), "archived", f"the market's list of reserves {RESTORED}"),
-    ("peridot", put(peridot.stored("A", "SupportedMarkets", peridot.flags(dict.fromkeys(MANY, True)))), "undecodable",
-     "65 vaults, more than 64"),
-    *(("slender", slender_with(variant("Reserves"), vec(*map(address, listed))), "undecodable", detail)
-      for listed, detail in (
-        ((XLM, XLM), "a reserve stands twice"), ((account("A"),), "is no contract"),
-        (map(contract, MANY), "65 addresses, more than 64"),
-    )),
+    (
+        "peridot",
+        put(peridot.stored("A", "SupportedMarkets", peridot.flags(dict.fromkeys(MANY, True)))),
+        "undecodable",
+        "65 vaults, more than 64",
+    ),
+    *(
+        ("slender", slender_with(variant("Reserves"), vec(*map(address, listed))), "undecodable", detail)
+        for listed, detail in (
+            ((XLM, XLM), "a reserve stands twice"),
+            ((account("A"),), "is no contract"),
+            (map(contract, MANY), "65 addresses, more than 64"),
+        )
+    ),
     ("xoxno", archived(xoxno.controller("A")), "archived", f"the market's instance {RESTORED}"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("protocol", "change", "reason", "detail"), MARKETS)

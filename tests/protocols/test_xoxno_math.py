@@ -54,9 +54,14 @@ P1 = percent(0.5, 3, 9.5, 100, 60, 85, 125, 15)
 P2 = percent(1, 4, 10, 300, 50, 80, 100, 10)
 VIEWED = percent(1, 10, 20, 50, 50, 80, 200, 10)
 EMPTY = {
-    "supplied": 0, "borrowed": 0, "revenue": 0, "cash": 0, "supply_index": RAY, "borrow_index": RAY,
+    "supplied": 0,
+    "borrowed": 0,
+    "revenue": 0,
+    "cash": 0,
+    "supply_index": RAY,
+    "borrow_index": RAY,
     "last_timestamp": NOW * 1_000,
-}  # fmt: skip
+}
 # P1, P2, the pool of the views and the slope of the boundaries are those of XOXNO's tests
 BOUNDARY = 186742236914318803376138999
 
@@ -133,10 +138,18 @@ class TestVectors:
     @PROJECTED
     def test_views(self, asked: Asked) -> None:
         """Vectors B 10 to 13, pub: utilization, rates and amounts of stored state; time has not passed."""
-        pool = EMPTY | VIEWED | {
-            "supplied": 10 * RAY, "borrowed": 5 * RAY, "revenue": 3 * RAY, "borrow_index": 3 * RAY,
-            "supply_index": 2 * RAY, "cash": 50_000_000,
-        }  # fmt: skip
+        pool = (
+            EMPTY
+            | VIEWED
+            | {
+                "supplied": 10 * RAY,
+                "borrowed": 5 * RAY,
+                "revenue": 3 * RAY,
+                "borrow_index": 3 * RAY,
+                "supply_index": 2 * RAY,
+                "cash": 50_000_000,
+            }
+        )
         found = asked(pool, NOW)
 
         assert 750000000000000000000000000 == found["stored_utilization"]
@@ -198,8 +211,10 @@ class TestVectors:
     def test_grown(self) -> None:
         """Vector C 16, pub: an index grown by a factor."""
         index, factor, grown = (
-            1131500000000000000000000000, 1004445264008993483975660215, 1136529816226176127118459533
-        )  # fmt: skip
+            1131500000000000000000000000,
+            1004445264008993483975660215,
+            1136529816226176127118459533,
+        )
         assert grown == judge.hu(index, factor, RAY) == columnar(math.value_of)(index, factor)
 
     @asked_of_both(judge.apy_bps, columnar(math.apy_bps))
@@ -220,9 +235,16 @@ class TestVectors:
     def test_the_rate_of_a_live_market(self, asked: Asked) -> None:
         """XLM on 2026-09-28: 9.81e-5 at 0.196 %, which a base of 0 and slope1 / mid = 0.05 give."""
         supplied, borrowed = 2_771_098_478_463, 5_435_078_498
-        pool = EMPTY | P2 | {
-            "base_borrow_rate": 0, "slope1": permille(25), "supplied": supplied * 10**20, "borrowed": borrowed * 10**20,
-        }  # fmt: skip
+        pool = (
+            EMPTY
+            | P2
+            | {
+                "base_borrow_rate": 0,
+                "slope1": permille(25),
+                "supplied": supplied * 10**20,
+                "borrowed": borrowed * 10**20,
+            }
+        )
         found = asked(pool, NOW)
 
         assert (supplied, borrowed) == (found["total_supplied"], found["total_borrowed"])
@@ -266,12 +288,18 @@ def odd_pools(draw: st.DrawFn) -> Pool:
     return {
         **{name: draw(rates) for name in ("base_borrow_rate", "slope1", "slope2", "slope3")},
         **{name: draw(index) for name in ("supply_index", "borrow_index")},
-        "mid_utilization": mid, "optimal_utilization": optimal, "max_utilization": 0, "supplied": supplied,
-        "borrowed": borrowed, "revenue": draw(st.integers(0, supplied)), "cash": 0,
-        "max_borrow_rate": draw(st.one_of(st.just(2 * RAY), rates)), "reserve_factor": draw(st.integers(0, 10_000)),
+        "mid_utilization": mid,
+        "optimal_utilization": optimal,
+        "max_utilization": 0,
+        "supplied": supplied,
+        "borrowed": borrowed,
+        "revenue": draw(st.integers(0, supplied)),
+        "cash": 0,
+        "max_borrow_rate": draw(st.one_of(st.just(2 * RAY), rates)),
+        "reserve_factor": draw(st.integers(0, 10_000)),
         "asset_decimals": draw(st.integers(0, 27)),
         "last_timestamp": NOW * 1_000 - draw(st.one_of(st.integers(-5, 3 * YEAR), st.integers(0, 10**7))),
-    }  # fmt: skip
+    }
 
 
 @given(st.lists(st.one_of(usual_pools(), odd_pools()), max_size=4))
@@ -289,10 +317,21 @@ def test_yield_equals_the_judge(rate: int) -> None:
 
 
 SPOKE = Spoke(
-    number=1, deprecated=False, is_collateralizable=True, is_borrowable=True, paused=False, frozen=False,
-    no_seize=False, loan_to_value=7_500, liquidation_threshold=7_800, liquidation_bonus=900, supply_cap=10**10,
-    borrow_cap=10**10, supplied=0, borrowed=0,
-)  # fmt: skip
+    number=1,
+    deprecated=False,
+    is_collateralizable=True,
+    is_borrowable=True,
+    paused=False,
+    frozen=False,
+    no_seize=False,
+    loan_to_value=7_500,
+    liquidation_threshold=7_800,
+    liquidation_bonus=900,
+    supply_cap=10**10,
+    borrow_cap=10**10,
+    supplied=0,
+    borrowed=0,
+)
 
 
 def told(
@@ -334,12 +373,21 @@ def test_terms_of_several_spokes() -> None:
     )
     row = told(JUDGED, spokes)
     expected = {
-        "risk_scope": "spoke", "liquidation_kind": "range", "collateral_factor_bps": 8_000,
-        "liquidation_threshold_bps": 8_100, "liquidation_bonus_bps": 300, "liability_factor_bps": 10_000,
-        "supply_cap": 2 * 10**10, "borrow_cap": 2 * 10**10 + 5, "reserve_factor_bps": 1_500,
-        "max_utilization_bps": 9_500, "can_be_collateral": True, "can_be_borrowed": True,
-        "borrow_reward_reason": "none", "supply_reward_per_second": 0,
-    }  # fmt: skip
+        "risk_scope": "spoke",
+        "liquidation_kind": "range",
+        "collateral_factor_bps": 8_000,
+        "liquidation_threshold_bps": 8_100,
+        "liquidation_bonus_bps": 300,
+        "liability_factor_bps": 10_000,
+        "supply_cap": 2 * 10**10,
+        "borrow_cap": 2 * 10**10 + 5,
+        "reserve_factor_bps": 1_500,
+        "max_utilization_bps": 9_500,
+        "can_be_collateral": True,
+        "can_be_borrowed": True,
+        "borrow_reward_reason": "none",
+        "supply_reward_per_second": 0,
+    }
     shown = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
 
     assert expected == {name: row[name] for name in expected}
@@ -362,20 +410,39 @@ def test_an_insolvent_market_takes_no_supply() -> None:
     """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
     row = told(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
 
+    (spoke,) = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
+
     assert ("supply", "insolvent") == (closed(row), row["pool_status"])
+    assert (False, "0", True) == (spoke.can_supply, spoke.available_to_supply, spoke.can_borrow)
+
+
+@pytest.mark.parametrize("most", [RAY, 95 * RAY // 100, 1])
+def test_debts_of_any_size_bound_what_is_withdrawn(most: int) -> None:
+    """A debt whose double, times RAY, has more than 128 bits costs nobody his withdrawal but by the utilization."""
+    debt = 10**37  # ten billion whole tokens
+    pool = JUDGED | {"last_timestamp": NOW * 1_000, "supply_index": RAY, "borrow_index": RAY, "revenue": 0}
+    pool |= {"supplied": 2 * debt, "borrowed": debt, "cash": 10**17, "max_utilization": most, "asset_decimals": 7}
+
+    expected = {RAY: 10**17, 95 * RAY // 100: (2 * debt - debt * 100 // 95) // 10**20, 1: 0}[most]
+    assert expected == told(pool, (SPOKE,))["available_to_withdraw"]
 
 
 @given(
     st.fixed_dictionaries(
         {
-            "supplied": st.integers(0, 10**29), "borrowed": st.integers(0, 10**29), "cash": st.integers(0, 10**9),
-            "supply_index": st.integers(RAY // 2, 2 * RAY), "borrow_index": st.integers(RAY, 3 * RAY),
-            "revenue": st.integers(0, 10**27), "asset_decimals": st.sampled_from((0, 7)),
+            "supplied": st.integers(0, 10**29),
+            "borrowed": st.integers(0, 10**29),
+            "cash": st.integers(0, 10**9),
+            "supply_index": st.integers(RAY // 2, 2 * RAY),
+            "borrow_index": st.integers(RAY, 3 * RAY),
+            "revenue": st.integers(0, 10**27),
+            "asset_decimals": st.sampled_from((0, 7)),
             "max_utilization": st.one_of(st.integers(0, RAY + 1), st.sampled_from((RAY // 2, 95 * RAY // 100, RAY))),
         }
     ),
-    st.integers(0, 10**9), st.integers(0, 10**29),
-)  # fmt: skip
+    st.integers(0, 10**9),
+    st.integers(0, 10**29),
+)
 def test_the_most_passes_and_one_more_does_not(changes: Pool, cap: int, used: int) -> None:
     """The contracts' own checks take the amounts that are told, and nothing above them."""
     pool = JUDGED | changes | {"last_timestamp": NOW * 1_000}
@@ -393,7 +460,7 @@ def test_the_most_passes_and_one_more_does_not(changes: Pool, cap: int, used: in
             if action == "withdraw":
                 return judge.may_withdraw(pool, amount)
             within = judge.within_cap(pool, action, cap, used, amount)
-            return within and (action == "supply" or judge.may_borrow(pool, amount))
+            return within and (judge.is_backed(pool) if action == "supply" else judge.may_borrow(pool, amount))
         except OverflowError:  # the contract's, too
             return False
 

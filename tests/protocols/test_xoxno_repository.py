@@ -149,11 +149,12 @@ def test_limits_of_age(xoxno_repository: Path) -> None:
     assert len({oracle["max_price_stale_seconds"] for oracle in oracles}) > 1
 
 
-def test_the_list_of_pools(xoxno_repository: Path) -> None:
-    """The package's list for mainnet has the repository's hub markets, with their decimals."""
-    listed = json.loads((xoxno_repository / "configs/mainnet/markets.json").read_text())["markets"]
-    (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
-    ours = {(pool.pool, pool.decimals) for pool in mainnet.pools}
+@pytest.mark.parametrize("network", ["mainnet", "testnet"])
+def test_the_list_of_pools(xoxno_repository: Path, network: str) -> None:
+    """The package's list for a network has the repository's hub markets, with their decimals."""
+    listed = json.loads((xoxno_repository / f"configs/{network}/markets.json").read_text())["markets"]
+    (deployment,) = (item for item in deployments_of(network) if item.protocol == "xoxno")
+    ours = {(pool.pool, pool.decimals) for pool in deployment.pools}
 
     assert {
         (f"{market['hub_id']}-{market['asset_address']}", market["oracle"]["asset_decimals"]) for market in listed

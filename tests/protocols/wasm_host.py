@@ -26,9 +26,14 @@ _SYMBOL = "_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VOID, _ERROR, _U32, _U64_SMALL, _U128_SMALL, _I128_SMALL, _SYMBOL_SMALL = 2, 3, 4, 6, 10, 11, 14
 _U64, _U128, _I128, _BYTES, _STRING, _SYMBOL_LONG, _VEC, _MAP, _ADDRESS = 64, 68, 69, 72, 73, 74, 75, 76, 77
 _KINDS = {
-    _U64: scval.U64, _U128: scval.U128, _I128: scval.I128, _BYTES: scval.BYTES, _STRING: scval.STRING,
-    _SYMBOL_LONG: scval.SYMBOL, _ADDRESS: scval.ADDRESS,
-}  # fmt: skip
+    _U64: scval.U64,
+    _U128: scval.U128,
+    _I128: scval.I128,
+    _BYTES: scval.BYTES,
+    _STRING: scval.STRING,
+    _SYMBOL_LONG: scval.SYMBOL,
+    _ADDRESS: scval.ADDRESS,
+}
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 

@@ -55,14 +55,20 @@ Pools = Sequence[tuple[int, str]]
 
 # 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
 STATE: dict[str, int] = {
-    "borrow_index": RAY, "borrowed": 500 * RAY, "cash": 500 * 10**7, "revenue": 10 * RAY, "supplied": 1_000 * RAY,
-    "supply_index": RAY, "last_timestamp": (NOW - 100) * 1_000,
-}  # fmt: skip
+    "borrow_index": RAY,
+    "borrowed": 500 * RAY,
+    "cash": 500 * 10**7,
+    "revenue": 10 * RAY,
+    "supplied": 1_000 * RAY,
+    "supply_index": RAY,
+    "last_timestamp": (NOW - 100) * 1_000,
+}
 
 JUDGED: dict[str, int] = {
-    name: value for name, value in (asdict(Params()) | {"asset_decimals": 7} | STATE).items()
+    name: value
+    for name, value in (asdict(Params()) | {"asset_decimals": 7} | STATE).items()
     if name in (*PARAMETER_NAMES, *STATE)
-}  # fmt: skip
+}
 """The pool of `parameters` and `state`, as the judge takes it."""
 
 PARAMETERS = {name: JUDGED[name] for name in PARAMETER_NAMES if name not in ("asset_decimals", "reserve_factor")}

@@ -71,8 +71,12 @@ def keys_of(store: Store) -> list[str]:
 def entry(key: str, ledger: int, **other: object) -> HistoryFile:
     """An entry of a manifest that is only planned with."""
     facts: dict[str, Any] = {
-        "rows": 2, "bytes": 10, "sha256": "0" * 64, "first_ledger": ledger, "last_ledger": ledger, "schema_version": 1,
-    }  # fmt: skip
+        "rows": 2,
+        "bytes": 10,
+        "sha256": "0" * 64,
+        "first_ledger": ledger,
+        "last_ledger": ledger,
+    }
     return HistoryFile(key=f"history/pools/{key}", url="../x", **(facts | other))
 
 
@@ -145,16 +149,6 @@ class TestPlan:
         files = [entry(f"date=2026-01-0{day}/{day}.parquet", day, bytes=200 * 2**20) for day in (1, 2)]
 
         assert [] == planned(*files, entry("date=2026-11-30/9.parquet", 9))
-
-    def test_schema_versions_stay_apart(self) -> None:
-        """Files of another schema version are no part of the same piece."""
-        files = [
-            entry(f"date=2026-11-01/{number}.parquet", number, schema_version=1 + number // 3) for number in range(1, 6)
-        ]
-
-        assert [("date=2026-11-01/", [1, 2]), ("date=2026-11-01/", [3, 4, 5])] == planned(
-            *files, entry("date=2026-11-02/9.parquet", 9)
-        )
 
     def test_strange_keys(self) -> None:
         """A manifest that names a file elsewhere is refused: what it means is not known."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +23,10 @@ from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepRes
 from exporter.publishing.standing import RUNS_PREFIX, manifest_keys
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tree.documents import timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
+from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, RUN, RUN_FILES
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (
     TestClock,
     assert_whole,
@@ -129,7 +131,7 @@ def test_documents_are_found_after_missed_sweeps() -> None:
 
 
 def test_order_of_removals() -> None:
-    """Documents go before pages, pages before the manifests that know of them, and versions of the table last."""
+    """Documents go before pages, and pages before the manifests that know of them."""
     clock = TestClock()
     bucket = BucketSimulator(MemoryStore(clock=clock))
     publish_run(bucket, make_run(100), clock)
@@ -141,9 +143,9 @@ def test_order_of_removals() -> None:
     bucket.calls.clear()
     result = sweep(bucket, RETENTION, now=clock)
     removed = [call.key for call in bucket.writes() if call.operation == "delete"]
-    steps = [{"v1/pages": 1, "v1/runs/": 2, "history/": 3}.get(key[:8], 0) for key in removed]
+    steps = [{"v1/pages": 1, "v1/runs/": 2}.get(key[:8], 0) for key in removed]
 
-    assert {0, 1, 2, 3} == set(steps)
+    assert {0, 1, 2} == set(steps)
     assert all(earlier <= later for earlier, later in pairwise(steps))
     assert (3, 2) == (result.documents, result.runs)
     assert Call("put", SUPERSEDED_KEY) == bucket.writes()[0]
@@ -401,38 +403,23 @@ def test_what_a_damaged_manifest_names() -> None:
         make_run(100).history.file.key,
         next(iter(manifest_keys(store))),
     ]
-    put_earlier_manifest(store, names)
+    put_run(store, names)
     result = sweep(store, RETENTION, now=clock)
 
     assert SweepResult() == result
     assert_whole(store, make_run(100))
 
-    put_earlier_manifest(store, ["../outside"], "98-abc")
+    put_run(store, ["../outside"], "98-abc")
     assert f"{RUNS_PREFIX}98-abc.json cannot be understood" in (sweep(store, RETENTION, now=clock).refused or "")
 
 
-def put_earlier_manifest(store: Store, names: list[str], run_id: str = "99-abc") -> None:
-    """A run's manifest as versions before wrote it, which lists the files itself, as documents."""
-    files = [{"key": key, "kind": "document", "bytes": 1, "sha256": "0" * 64} for key in names]
-    store.put(f"{RUNS_PREFIX}{run_id}.json", json.dumps({"run_id": run_id, "files": files}).encode())
-
-
-def test_a_run_of_an_earlier_version() -> None:
-    """What a manifest names that lists its files itself is swept as ever: documents at once, itself in time."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    store.put("v1/markets/CZZZ.json", b"{}")
-    put_earlier_manifest(store, ["v1/markets/CZZZ.json", "v1/pages/zzz.json"])
-    store.put("v1/pages/zzz.json", b"{}")
-    publish_run(store, make_run(100), clock)
-
-    assert 1 == sweep(store, RETENTION, now=clock).documents
-    clock.advance(RETENTION)
-    assert 0 == sweep(store, RETENTION, now=clock).pages
-    clock.advance(2 * CACHE_MARGIN)
-    result = sweep(store, RETENTION, now=clock)
-    assert (1, 1) == (result.pages, result.runs)
-    assert_whole(store, make_run(100))
+def put_run(store: Store, names: list[str], run_id: str = "99-abc") -> None:
+    """The manifest and the listing of a run, with these keys as documents."""
+    listing = RunListing.of(ManifestFile(key, "document", 1, "0" * 64) for key in names).parquet
+    key = RUN_FILES.key(run_id=run_id)
+    manifest = RunManifest(run_id, 99, "2026-11-21T00:00:00Z", len(names), len(names), key, sha256(listing).hexdigest())
+    store.put(key, listing)
+    store.put(RUN.key(run_id=run_id), encode(manifest))
 
 
 def test_a_listing_goes_with_its_manifest() -> None:

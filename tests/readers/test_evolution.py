@@ -1,4 +1,4 @@
-"""What docs/history.md says of later versions: a new column breaks nobody, a new schema_version stops everybody."""
+"""What docs/history.md says of later versions: a new column breaks nobody, a new format stops everybody."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from exporter import FORMAT
 from tests.readers.snippets import Worker, documented, skip_without_java
 from tests.readers.trees import (
     COLUMNS,
@@ -52,11 +53,9 @@ def assert_unharmed(ask: Ask, reader: str, tree: tuple[Path, list[Row]]) -> None
 
 
 def assert_stopped(ask: Ask, reader: str, folder: Path) -> None:
-    rewrite_newest(folder, renamed, schema_version=2)
+    rewrite_newest(folder, renamed, number=FORMAT + 1)
 
-    assert (
-        "a newer schema_version: see Evolution in docs/history.md" in ask(reader, documented(reader, folder))["refused"]
-    )
+    assert "a newer format: see Evolution in docs/history.md" in ask(reader, documented(reader, folder))["refused"]
 
 
 @pytest.mark.parametrize("reader", ["duckdb", "polars"])

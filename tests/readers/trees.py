@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from exporter import FORMAT
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.schema import ParquetType, column_names
@@ -99,9 +100,7 @@ def manifest_of(folder: Path) -> HistoryManifest:
     return manifest
 
 
-def rewrite_newest(
-    folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame], schema_version: int | None = None
-) -> None:
+def rewrite_newest(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame], number: int = FORMAT) -> None:
     """Make the newest file of the history what a later version could have written there."""
     manifest = manifest_of(folder)
     newest = manifest.files[-1]
@@ -109,9 +108,9 @@ def rewrite_newest(
     change(pl.read_parquet(folder / newest.key, hive_partitioning=False)).write_parquet(buffer)
     (folder / newest.key).write_bytes(buffer.getvalue())
     facts: dict[str, Any] = {"bytes": buffer.tell(), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
-    entry: HistoryFile = msgspec.structs.replace(newest, **facts, schema_version=schema_version or 1)
+    entry: HistoryFile = msgspec.structs.replace(newest, **facts)
     files = [*manifest.files[:-1], entry]
-    rendered = render_document(HistoryManifest(1, manifest.observed_ledger, files))
+    rendered = render_document(HistoryManifest(number, manifest.observed_ledger, files))
     (folder / HISTORY_MANIFEST_KEY).write_bytes(rendered.data)
 
 

@@ -81,11 +81,42 @@ def _make_certificate(folder: Path) -> None:
         pytest.skip("openssl is not installed, so there is no certificate to try HTTPS with")
     for name, more in (
         ("authority", ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=keyCertSign"]),
-        ("localhost", ["-CA", "authority.pem", "-CAkey", "authority.key", "-addext", "basicConstraints=CA:FALSE",
-                       "-addext", "subjectAltName=DNS:localhost"]),
-    ):  # fmt: skip
+        (
+            "localhost",
+            [
+                "-CA",
+                "authority.pem",
+                "-CAkey",
+                "authority.key",
+                "-addext",
+                "basicConstraints=CA:FALSE",
+                "-addext",
+                "subjectAltName=DNS:localhost",
+            ],
+        ),
+    ):
         subprocess.run(
-            [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-             "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem", *more],
-            cwd=folder, check=True, capture_output=True, timeout=60,
-        )  # fmt: skip
+            [
+                program,
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                f"/CN={name}",
+                "-keyout",
+                f"{name}.key",
+                "-out",
+                f"{name}.pem",
+                *more,
+            ],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )

@@ -11,13 +11,14 @@ import httpx
 import polars as pl
 from starlette.applications import Starlette
 
+from exporter import FORMAT
 from exporter.render.run_documents import render_tree
 from exporter.tree.documents import SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
 
 LEDGER = 55_261_759
-SIZES = (1, 10, 20, 50, 100, 200)
+SIZES = (1, 5, 10, 20, 50, 100, 200)
 
 POOLS_SCHEMA: dict[str, Any] = {
     "market": pl.String,
@@ -109,7 +110,7 @@ def system_status(**changes: Any) -> SystemStatus:
     """A pointer with nothing out of the ordinary in it."""
     fields: dict[str, Any] = {
         "run_id": "55261759-0a1b2c3d",
-        "schema_version": 1,
+        "format": FORMAT,
         "network": "local",
         "network_name": "local",
         "observed_ledger": LEDGER,
@@ -123,6 +124,8 @@ def system_status(**changes: Any) -> SystemStatus:
         "unpriced_count": 0,
         "unread": [],
         "unpriced": [],
+        "unpriced_bps": 0,
+        "unpriced_markets": [],
         "bounded": [],
         "absent": [],
         "notices": [],
@@ -132,6 +135,9 @@ def system_status(**changes: Any) -> SystemStatus:
         "manifest_key": "v1/runs/55261759-0a1b2c3d.json",
         "manifest_sha256": "0" * 64,
         "previous_run_id": None,
+        "evidence_key": f"v1/evidence/{'0' * 64}.jsonl.gz",
+        "market_pools_cap": 200,
+        "proof_checkpoint": 55_261_759,
     }
     return SystemStatus(**fields | changes)
 

@@ -44,9 +44,15 @@ def tables(
 ) -> Tables:
     """A run with these pools; markets are theirs, with what is otherwise in them."""
     usual = {
-        "protocol": "blend", "version": "v2", "status": "active", "config_hash": "0" * 16, "pool_count": 1,
-        "unread_count": 0, "tvl_usd_cents": 5, "observed_ledger": ledger,
-    }  # fmt: skip
+        "protocol": "blend",
+        "version": "v2",
+        "status": "active",
+        "config_hash": "0" * 16,
+        "pool_count": 1,
+        "unread_count": 0,
+        "tvl_usd_cents": 5,
+        "observed_ledger": ledger,
+    }
     named: dict[str, Row] = {str(row["market"]): {} for row in pools} | dict(markets or {})
     rows = [{"market": name, "name": f"M{name[-1]}", **usual, **other} for name, other in sorted(named.items())]
     frame = pools_frame([{"symbol": "USDC", "utilization_bps": 100, **row} for row in pools], ledger, TIME + ledger)
@@ -72,46 +78,69 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
         (tables(1, [pool()]), tables(2, [pool()]), []),
         (tables(1, [pool()]), tables(2, [pool(), pool(A, Y)]), [("new_pool", A, Y, None, None)]),
         (tables(1, [pool()]), tables(2, [pool(), pool(B)]), [("new_market", B, None, None, "active")]),
+        (tables(1, [pool(), pool(A, Y)]), tables(2, [pool()]), [("removed_pool", A, Y, None, None)]),
+        (tables(1, [pool(), pool(B)]), tables(2, [pool()]), []),
         (
-            tables(1, [pool()]), tables(2, [pool()], {A: {"status": "frozen"}}),
+            tables(1, [pool()]),
+            tables(2, [pool()], {A: {"status": "frozen"}}),
             [("status", A, None, "active", "frozen")],
         ),
         (
-            tables(1, [pool(pool_status="on")]), tables(2, [pool(pool_status="off", can_supply=False)]),
+            tables(1, [pool(pool_status="on")]),
+            tables(2, [pool(pool_status="off", can_supply=False)]),
             [("status", A, X, "on", "off")],
         ),
         (
-            tables(1, [pool(can_borrow=True, can_repay=None)]), tables(2, [pool(can_borrow=False, can_repay=True)]),
+            tables(1, [pool(can_borrow=True, can_repay=None)]),
+            tables(2, [pool(can_borrow=False, can_repay=True)]),
             [("status", A, X, "borrow open", "borrow closed")],
         ),
         (
-            tables(1, [pool(can_borrow=True)]), tables(2, [pool(can_borrow=False)], {A: {"status": "frozen"}}),
+            tables(1, [pool(can_borrow=True)]),
+            tables(2, [pool(can_borrow=False)], {A: {"status": "frozen"}}),
             [("status", A, None, "active", "frozen")],
         ),
         (tables(1, [pool(can_borrow=True)]), tables(2, [pool(can_borrow=None)]), []),
         (
-            tables(1, [pool(utilization_bps=9_500)]), tables(2, [pool(utilization_bps=9_501)]),
+            tables(1, [pool(utilization_bps=9_500)]),
+            tables(2, [pool(utilization_bps=9_501)]),
             [("utilization", A, X, "9500", "9501")],
         ),
         (tables(1, [pool(utilization_bps=9_501)]), tables(2, [pool(utilization_bps=9_900)]), []),
         (
-            tables(1, [pool()]), tables(2, [pool()], {A: {"config_hash": "1" * 16}}),
+            tables(1, [pool()]),
+            tables(2, [pool()], {A: {"config_hash": "1" * 16}}),
             [("configuration", A, None, "0" * 16, "1" * 16)],
         ),
         (
-            tables(1, [pool(), pool(A, Y)]), tables(2, [pool()], unread=[Unread(A, Y, "blend", "archived", "it is")]),
+            tables(1, [pool(), pool(A, Y)]),
+            tables(2, [pool()], unread=[Unread(A, Y, "blend", "archived", "it is")]),
             [("unread", A, Y, None, "archived")],
         ),
         (
             tables(1, [pool()], unread=[Unread(A, Y, "blend", "x", "y"), Unread(B, None, "blend", "x", "y")]),
-            tables(2, [pool(), pool(A, Y), pool(B)]), [],
+            tables(2, [pool(), pool(A, Y), pool(B)]),
+            [],
         ),
     ],
     ids=[
-        "nothing", "a pool", "a market", "a market's status", "a pool's status", "gates", "its market's status",
-        "not known", "above", "still above", "configuration", "unread", "read again",
+        "nothing",
+        "a pool",
+        "a market",
+        "a pool less",
+        "a market less",
+        "a market's status",
+        "a pool's status",
+        "gates",
+        "its market's status",
+        "not known",
+        "above",
+        "still above",
+        "configuration",
+        "unread",
+        "read again",
     ],
-)  # fmt: skip
+)
 def test_each_kind(before: Tables, after: Tables, expected: list[tuple[str, ...]]) -> None:
     """Every kind of change is told once, with what was and what is; what is not known, or came back, is no change."""
     found = between(before, after)
@@ -138,13 +167,13 @@ def test_ids_are_for_good_and_kept() -> None:
     """A change keeps its id and its text in every later run, a try again at its ledger gives the same document."""
     first = change_list(tables(1, [pool()]), None, "made")
     second = change_list(tables(2, [pool(), pool(A, Y)]), first, "made")
-    third = change_list(tables(3, [pool()], {A: {"status": "frozen"}}), second, "made")
+    third = change_list(tables(3, [pool(), pool(A, Y)], {A: {"status": "frozen"}}), second, "made")
 
     assert second.data[0] == third.data[1]
     assert ["status", "new_pool"] == [change.kind for change in third.data]
     assert second == change_list(tables(2, [pool(), pool(A, Y)]), second, "made")
     assert second.data[0].id != change_list(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
-    replaced = change_list(tables(2, [pool()]), third, "made")  # in the place of a ledger that the network never had
+    replaced = change_list(tables(2, [pool()]), third, "made", 2)  # in the place of a ledger that never was
     assert [] == replaced.data
 
 
@@ -191,11 +220,14 @@ def test_feeds() -> None:
 def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
     """Both forms of the text are understood, and every number is the published one to its last digit."""
     odd = 'a"b\\c\nd'
-    run = tables(7, [
-        pool(symbol=odd, supply_apy_bps=610, decimals=7, total_supplied=10**30 + 1, tvl_usd_cents=None),
-        pool(A, Y, supply_apy_bps=0, decimals=0, total_supplied=5, tvl_usd_cents=12345, can_supply=None),
-        pool(B, decimals=4_000_000_000),
-    ])  # fmt: skip
+    run = tables(
+        7,
+        [
+            pool(symbol=odd, supply_apy_bps=610, decimals=7, total_supplied=10**30 + 1, tvl_usd_cents=None),
+            pool(A, Y, supply_apy_bps=0, decimals=0, total_supplied=5, tvl_usd_cents=12345, can_supply=None),
+            pool(B, decimals=4_000_000_000),
+        ],
+    )
     text = render_metrics(run).data.decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
 

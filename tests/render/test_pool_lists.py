@@ -76,6 +76,17 @@ def test_the_filters_leave_what_they_say(tree: Path) -> None:
     assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
 
 
+def test_each_market_and_token_has_its_rows(tree: Path) -> None:
+    """A market's listing has the rows of its pools, a token's those of its pools in all markets."""
+    rows = rows_of(tree, "v1/pools/index.json")
+    for folder, name in (("market", "market"), ("token", "token_address")):
+        names = {row[name] for row in rows}
+        assert names == {path.name for path in (tree / "v1/pools" / folder).iterdir()}
+        for value in names:
+            own = [row for row in rows if row[name] == value]
+            assert own == rows_of(tree, f"v1/pools/{folder}/{value}/index.json")
+
+
 def test_best_rates_are_of_open_pools(tree: Path) -> None:
     """A token's best rate to supply is the highest that somebody can have now, to borrow the lowest with money left."""
     rows = rows_of(tree, "v1/pools/index.json")

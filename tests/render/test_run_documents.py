@@ -302,6 +302,7 @@ ROW: dict[str, object] = {
     "available_to_withdraw": 21,
     "available_to_borrow": 0,
     "available_to_supply": None,
+    "min_first_supply": 1_000,
     "supplied_usd_cents": 22,
     "borrowed_usd_cents": 23,
     "available_usd_cents": 24,
@@ -416,6 +417,7 @@ def test_every_field() -> None:
             "available_to_withdraw": "21",
             "available_to_borrow": "0",
             "available_to_supply": None,
+            "min_first_supply": "1000",
             "supplied_usd_cents": "22",
             "borrowed_usd_cents": "23",
             "available_usd_cents": "24",
@@ -461,11 +463,17 @@ def test_a_pool_without_a_price() -> None:
     """Without a valid price the oracle and the reason stay, and price, time and value are null."""
     nothing = dict.fromkeys(
         (
-            "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents",
-            "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents",
+            "oracle_decimals",
+            "oracle_price",
+            "price_timestamp",
+            "oracle_price_usd",
+            "tvl_usd_cents",
+            "supplied_usd_cents",
+            "borrowed_usd_cents",
+            "available_usd_cents",
         ),
         None,
-    )  # fmt: skip
+    )
     detail = rendered(**nothing, price_reason="the price is 6 minutes 40 seconds old, more than 6 minutes")
 
     assert {
@@ -566,9 +574,14 @@ def test_known_contracts_with_their_source() -> None:
     document = coverage(tables_of(), Deployment("blend", "v2", (known,)))
 
     expected = {
-        "deployment": "v2", "role": "backstop", "address": A, "name": "", "wasm_hash": None, "source": "a list",
+        "deployment": "v2",
+        "role": "backstop",
+        "address": A,
+        "name": "",
+        "wasm_hash": None,
+        "source": "a list",
         "date": "2026-11-18",
-    }  # fmt: skip
+    }
     assert [expected] == document["data"]["blend"]["known_contracts"]
     assert [] == document["data"]["alula"]["known_contracts"]
 

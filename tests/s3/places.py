@@ -127,14 +127,14 @@ class RealPlace:
 
         self._variables = {name: value for name, value in variables.items() if name.startswith("AWS_")}
         self.prefix = prefix
-        self._client: Any = boto3.client(
+        self.client: Any = boto3.client(
             "s3",
             endpoint_url=variables["AWS_ENDPOINT_URL_S3"],
             aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
             region_name=variables["AWS_DEFAULT_REGION"],
         )
-        self._client.create_bucket(Bucket=BUCKET)
+        self.client.create_bucket(Bucket=BUCKET)
 
     @property
     def uri(self) -> str:
@@ -145,23 +145,23 @@ class RealPlace:
 
     def fetch(self, key: str) -> bytes | None:
         try:
-            answer = self._client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{key}")
+            answer = self.client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{key}")
             with closing(answer["Body"]) as body:
                 data: bytes = body.read()
-        except self._client.exceptions.NoSuchKey:
+        except self.client.exceptions.NoSuchKey:
             return None
         return data
 
     def objects(self) -> dict[str, bytes]:
         base = f"{self.prefix}/"
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=base)
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=base)
         keys = [entry["Key"].removeprefix(base) for page in pages for entry in page.get("Contents", ())]
         with ThreadPoolExecutor(8) as pool:
             return {key: data for key, data in zip(keys, pool.map(self.fetch, keys), strict=True) if data is not None}
 
     def close(self) -> None:
         """Close all connections."""
-        self._client.close()
+        self.client.close()
 
 
 _sessions = threading.local()

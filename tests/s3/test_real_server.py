@@ -11,6 +11,7 @@ import pytest
 
 from exporter.errors import LostRaceError
 from exporter.stores.store import etag_of
+from tests.s3.bucket_objects import BUCKET
 from tests.s3.places import RealPlace, assert_settled, open_place, publish_ledger
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.scenarios import (
@@ -55,6 +56,16 @@ def test_conditions_of_the_store(place: RealPlace) -> None:
         assert b"[]" == place.fetch("v1/system/status")
         assert 2 == store.delete(["v1/pages/one.json", "v1/system/status.json", "v1/pages/two.json"])
         assert {} == place.objects()
+
+
+def test_a_deletion_ignores_its_condition(place: RealPlace) -> None:
+    """The server removes an object though the condition of the deletion fails: why no deletion relies on one."""
+    with closing(open_place(place, "")) as store:
+        store.put("a", b"1")
+    answer = place.client.delete_object(Bucket=BUCKET, Key=f"{place.prefix}/a", IfMatch=f'"{"0" * 32}"')
+
+    assert 204 == answer["ResponseMetadata"]["HTTPStatusCode"]
+    assert {} == place.objects()
 
 
 def test_many_objects(place: RealPlace) -> None:

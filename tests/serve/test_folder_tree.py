@@ -61,7 +61,7 @@ def test_page_sizes_come_from_the_pointer(tmp_path: Path) -> None:
 
 def test_a_later_pointer_may_say_more(tmp_path: Path) -> None:
     """Unknown fields of the pointer are ignored, as any client must."""
-    put(tmp_path, POINTER, b'{"page_sizes":[1,50],"default_page_size":50,"new":{}}')
+    put(tmp_path, POINTER, b'{"format":1,"page_sizes":[1,50],"default_page_size":50,"new":{}}')
 
     assert (1, 50) == Tree(tmp_path).page_sizes()
 

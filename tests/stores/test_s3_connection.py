@@ -105,7 +105,7 @@ def test_opening_costs_nothing() -> None:
     """Opening a bucket imports neither client and asks nobody."""
     program = (
         "import sys; from exporter.stores import open_store; open_store('s3://bucket/x'); "
-        "print(sorted({'boto3', 'botocore', 'obstore'} & set(sys.modules)))"
+        "print(sorted({'boto3', 'botocore'} & set(sys.modules)))"
     )
 
     assert "[]\n" == subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -201,4 +201,4 @@ def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_bounds_that_do_not_fit(bounds: dict[str, int]) -> None:
     """A hold must last longer than the requests that rely on it."""
     with pytest.raises(ConfigError):
-        S3Options(**bounds)  # type: ignore[arg-type]
+        S3Options(**bounds)

@@ -1,4 +1,4 @@
-"""What people are told when a bucket refuses (exporter/stores/s3_client.py), alike from both clients."""
+"""What the messages say when a bucket refuses (exporter/stores/s3_client.py)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ def running_bucket() -> Iterator[WireBucket]:
 
 
 @pytest.fixture(scope="module")
-def stores(running_bucket: WireBucket) -> Iterator[dict[bool, S3Store]]:
-    """A store that writes by obstore, and one that writes by boto3."""
-    stores = {way: store_at(running_bucket, use_obstore=way) for way in (True, False)}
-    yield stores
-    for store in stores.values():
-        store.close()
+def running_store(running_bucket: WireBucket) -> Iterator[S3Store]:
+    """A store in that bucket."""
+    store = store_at(running_bucket)
+    yield store
+    store.close()
 
 
 @pytest.fixture
@@ -44,10 +43,10 @@ def bucket(running_bucket: WireBucket) -> WireBucket:
     return running_bucket
 
 
-@pytest.fixture(params=[True, False], ids=["obstore", "boto3"])
-def store(request: pytest.FixtureRequest, bucket: WireBucket, stores: dict[bool, S3Store]) -> S3Store:
-    """Each of the stores, empty."""
-    return stores[request.param]
+@pytest.fixture
+def store(bucket: WireBucket, running_store: S3Store) -> S3Store:
+    """The store, empty."""
+    return running_store
 
 
 def store_at(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
@@ -69,6 +68,8 @@ def puts(bucket: WireBucket) -> list[int]:
         ),
         (Answer(403, "InvalidAccessKeyId"), ConfigError, r"refused \(InvalidAccessKeyId\)"),
         (Answer(400, "ExpiredToken"), ConfigError, r"refused \(ExpiredToken\)"),
+        (Answer(403, "QuotaExceeded"), StoreError, r"s3://bucket/p/a: the bucket is full \(QuotaExceeded\); raise its"),
+        (Answer(400, "XMinioAdminBucketQuotaExceeded"), StoreError, "the bucket is full"),
         (Answer(403, "RequestTimeTooSkewed"), ConfigError, "clock of this machine"),
         (Answer(400, "AuthorizationHeaderMalformed"), ConfigError, "in another region .*AWS_REGION"),
         (Answer(501, "NotImplemented"), ConfigError, "does not implement"),
@@ -85,10 +86,9 @@ def test_refusals(bucket: WireBucket, store: S3Store, answer: Answer, error: typ
     assert [answer.status] == puts(bucket)
 
 
-@pytest.mark.parametrize("by_obstore", [True, False])
-def test_no_such_bucket(bucket: WireBucket, *, by_obstore: bool) -> None:
+def test_no_such_bucket(bucket: WireBucket) -> None:
     """A bucket that is not there is an error of the configuration, whichever request finds it out."""
-    store = store_at(bucket, "another-bucket", use_obstore=by_obstore)
+    store = store_at(bucket, "another-bucket")
     for request in (
         lambda: store.get("a"),
         lambda: list(store.list("")),

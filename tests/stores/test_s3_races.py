@@ -56,10 +56,9 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
     assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == data_in(bucket)
 
 
-@pytest.mark.parametrize("by_obstore", [True, False])
-def test_one_of_sixteen_creates(server: S3Server, *, by_obstore: bool) -> None:
+def test_one_of_sixteen_creates(server: S3Server) -> None:
     """Of sixteen that create the same immutable object with other bytes each, one does."""
-    store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
+    store = server.store(options=OPTIONS)
 
     def create(number: int) -> bool:
         try:

@@ -12,7 +12,7 @@ import pytest
 from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_store import FOUND_BEFORE_LISTING, S3Store
-from exporter.stores.store import Written, etag_of, utc_now
+from exporter.stores.store import Written, etag_of
 from exporter.tree.families import POINTER_KEY, alias_of
 from tests.publishing.published_tree import make_run, publish_run, published_ledger, tree_of
 from tests.s3.bucket_objects import Stored
@@ -45,10 +45,9 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("by_obstore", [True, False])
-def test_headers(server: S3Server, *, by_obstore: bool) -> None:
+def test_headers(server: S3Server) -> None:
     """Each class of object has its content type, cache lifetime and digest; an alias those of its document."""
-    store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
+    store = server.store()
     store.put_many((key, key.encode()) for key in HEADERS if key not in ("v1/assets", ALIAS, POINTER_KEY))
     store.swap(POINTER_KEY, POINTER_KEY.encode(), None)
     prefix = store.uri.split("/", 3)[3]
@@ -88,22 +87,6 @@ def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
 
     assert 2 == alice.delete(["v1/markets.json", f"v1/markets/{MARKET}.json"])
     assert {"index.html", "v1/assets/index.json", "v1/assets"} == set(data_in(bucket))
-
-
-def test_copies_of_an_earlier_version(bucket: WireBucket, alice: S3Store) -> None:
-    """A copy that this version would not write is never left as it was: it is written over, and then removed."""
-    files = [(f"v1/tokens/{MARKET}.json", b"new"), ("v1/protocols.json", b"new")]
-    alice.put_many([("index.html", b"old")])
-    for key in (f"v1/tokens/{MARKET}", "v1/protocols", "v1/history"):
-        bucket.objects[f"p/{key}"] = bucket.objects["p/index.html"]
-    with alice.exclusive():
-        alice.put("v1/history.json", b"new")
-        alice.put_many(files)
-    assert {b"new"} == {data for key, data in data_in(bucket).items() if key != "index.html"}
-
-    with alice.exclusive():
-        alice.remove_leftovers(utc_now())
-    assert {"index.html", "v1/history.json", *(key for key, _ in files)} == set(data_in(bucket))
 
 
 def test_keys_of_aliases(alice: S3Store) -> None:
@@ -322,20 +305,20 @@ def test_a_prefix_of_its_own(server: S3Server) -> None:
 
 
 def test_every_character_of_keys(server: S3Server) -> None:
-    """Both clients write a key as it is, whatever characters it has."""
+    """A key is written as it is, whatever characters it has."""
     keys = ["a/b~+@,c=d_e-f..g", "date=2026-11-21/1.parquet", "~", "=", "+", "@,", "A" * 255]
-    for by_obstore in (True, False):
-        store = server.store(options=replace(OPTIONS, use_obstore=by_obstore))
-        store.put_many((key, key.encode()) for key in keys)
-        assert sorted(keys) == sorted(info.key for info in store.list(""))
-        assert {key: key.encode() for key in keys} == {
-            key: stored.data for key in keys if (stored := store.get(key)) is not None
-        }
-        store.close()
+    store = server.store()
+    store.put_many((key, key.encode()) for key in keys)
+    listed = sorted(info.key for info in store.list(""))
+    read = {key: stored.data for key in keys if (stored := store.get(key)) is not None}
+    store.close()
+
+    assert sorted(keys) == listed
+    assert {key: key.encode() for key in keys} == read
 
 
 def test_large_objects(server: S3Server) -> None:
-    """An object that obstore would not get through a slow line in time is whole, too, and under the same conditions."""
+    """A large object is written whole, under the same conditions as any other."""
     store = server.store()
     large = bytes(range(256)) * 5000
     assert Written(1, 0, len(large)) == store.put_new_many([("history/pools/x.parquet", large)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +26,6 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "hasty folder": lambda folder: FolderStore(folder / "public", durable=False),
     "simulator": lambda _: BucketSimulator(),
     "bucket": lambda _: s3_servers.simulated().store(),
-    "bucket by boto3": lambda _: s3_servers.simulated().store(options=replace(s3_servers.OPTIONS, use_obstore=False)),
     "real bucket": lambda _: s3_servers.real_server().store(),
 }
 

@@ -10,17 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from exporter import FORMAT
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_headers import PRIVATE, object_headers
 from exporter.stores.store import etag_of
-from exporter.tree.documents import AssetsPage, PoolsPage
+from exporter.tree.documents import AssetsPage, ManifestFile, PoolsPage, RunManifest, encode
 from exporter.tree.families import (
     FAMILIES,
+    RUN,
+    RUN_FILES,
     Sweep,
     alias_of,
     family_of,
-    former_alias_of,
     is_alias,
     key_of,
     kind_of,
@@ -31,6 +33,7 @@ from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 from exporter.tree.routes import Served, route
+from exporter.tree.run_listing import RunListing
 from tests.bucket_policy_reference import bucket_policy
 from tests.render.rendering import contract
 from tests.render.whole_tree import publish_tree
@@ -42,16 +45,19 @@ NOT_IN_A_SMALL_TREE = {
     "markets-2.html": "{list}-{number}.html",
     f"markets/{M}-12.html": "markets/{market}-{number}.html",
     f"tokens/{T}-3.html": "tokens/{address}-{number}.html",
+    "history/months/2026-09.parquet": "history/months/{month}.parquet",
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
     "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",
     "v1/runs/5-0123456789ab.parquet": "v1/runs/{run_id}.parquet",
     f"v1/assets/market/{M}/token/{T}/limit/1.json": "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
+    f"v1/buckets/{22 * 'a'}.json": "v1/buckets/{cursor}.json",
+    f"v1/buckets/totals/{22 * 'a'}.json": "v1/buckets/totals/{cursor}.json",
     f"v1/pool-pages/{22 * 'a'}.json": "v1/pool-pages/{cursor}.json",
     "v1/proofs.json": "v1/proofs.json",
     f"v1/proofs/{64 * 'a'}.json": "v1/proofs/{sha256}.json",
     "v1/verifier/stellar_proof.py": "v1/verifier/stellar_proof.py",
     "v1/verifier/trust.json": "v1/verifier/trust.json",
-    "state/backfill.journal": "state/{file}",
+    "state/backfill-lake.journal": "state/{file}",
     ".exporter.lease": ".exporter.lease",
 }
 
@@ -124,8 +130,6 @@ def test_headers_agree(keys: list[str]) -> None:
         assert not family.public or content_type(key) is not None, key
         assert family.aliased == (alias_of(key) is not None), key
         assert not is_alias(key), key
-        assert former_alias_of(key) is None or is_alias(str(former_alias_of(key))), key
-        assert not (family.aliased and former_alias_of(key)), key
         assert (not family.public) == (object_headers(key, b"").cache_control == PRIVATE), key
 
 
@@ -153,16 +157,22 @@ def test_the_sweep_removes_what_the_table_says(tree: Path, keys: list[str]) -> N
         store.put(key, (tree / key).read_bytes())
 
     def listed(run_id: str, names: list[str]) -> bytes:
-        files = [{"key": key, "kind": kind_of(key), "bytes": 1, "sha256": "0" * 64} for key in names]
-        data = msgspec.json.encode({"run_id": run_id, "files": files})
-        store.put(f"v1/runs/{run_id}.json", data)
-        return data
+        listing = RunListing.of(ManifestFile(key, kind_of(key).value, 1, "0" * 64) for key in names).parquet
+        store.put(RUN_FILES.key(run_id=run_id), listing)
+        manifest = RunManifest(run_id, 8, "2026-11-21T00:00:00Z", 0, 0, RUN_FILES.key(run_id=run_id), etag_of(listing))
+        store.put(RUN.key(run_id=run_id), encode(manifest))
+        return encode(manifest)
 
     runs = [key for key in keys if key.startswith("v1/runs/")]
     store.delete(runs)
     listed("8-earlier", [key for key in keys if key not in runs and not key.startswith(".")])
     digest = etag_of(listed("99999999-now", []))
-    pointer = {"run_id": "now", "observed_ledger": 99_999_999, "manifest_key": "v1/runs/99999999-now.json"}
+    pointer = {
+        "run_id": "now",
+        "observed_ledger": 99_999_999,
+        "manifest_key": "v1/runs/99999999-now.json",
+        "format": FORMAT,
+    }
     store.put("v1/system/status.json", msgspec.json.encode(pointer | {"manifest_sha256": digest}))
     before = {info.key for info in store.list("")}
     swept = sweep(store, timedelta(days=9), now=lambda: datetime.now(UTC))

@@ -51,5 +51,9 @@ def test_every_part_of_the_vocabulary_is_named(rows: list[re.Match[str]]) -> Non
     shared = {path for path in _paths(AssetDetail) if path.startswith(parts) and not path.startswith("risk.spokes")}
 
     assert {
-        "operations.can_reason", "operations.pool_status_meaning", "liquidity.available_to_supply", "risk.risk_scope",
-    } == shared - named  # fmt: skip
+        "operations.can_reason",
+        "operations.pool_status_meaning",
+        "liquidity.available_to_supply",
+        "liquidity.min_first_supply",
+        "risk.risk_scope",
+    } == shared - named

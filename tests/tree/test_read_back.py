@@ -113,7 +113,7 @@ LENT = TokenDocument(
 )
 SUMMARY = ProtocolSummary(LEDGER, 2, 3, "9", [ProtocolTotals("alula", 1, 1, None), ProtocolTotals("blend", 1, 2, "9")])
 KEY = "history/pools/date=2026-11-21/1.parquet"
-FILE = HistoryFile(KEY, f"../{KEY}", 1, 1, "0" * 64, 1, 1, 1)
+FILE = HistoryFile(KEY, f"../{KEY}", 1, 1, "0" * 64, 1, 1)
 
 
 MEMBERS = [market_pool(row) for row in snapshots(pools_frame([pool(MARKET, TOKEN)]))]

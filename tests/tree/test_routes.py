@@ -70,7 +70,7 @@ def test_assets_queries_pick_a_file(query: str, keys: tuple[str, ...]) -> None:
         ("", "v1/pools/index.json"),
         ("status=open", "v1/pools/open/index.json"),
         ("protocol=blend", "v1/pools/protocol/blend/index.json"),
-        ("st%61tus=%6fpen&protocol=blend&protocol=k2&limit=5", "v1/pools/protocol/blend/open/index.json"),
+        ("st%61tus=%6fpen&protocol=blend&protocol=k2&utm_source=x", "v1/pools/protocol/blend/open/index.json"),
         ("protocol=nobody&status=", "v1/pools/protocol/nobody/index.json"),
         (f"cursor={TOKEN}&sort=apy&status=shut", f"v1/pool-pages/{TOKEN}.json"),
     ],
@@ -83,7 +83,38 @@ def test_queries_of_pools_pick_a_file(query: str, key: str) -> None:
     assert (key,) == answer.keys
 
 
-POOLS_REFUSED = (("status=shut", 400), ("protocol=a.b", 400), ("protocol=a.b&status=shut", 400), ("cursor=a.b", 404))
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        (f"market={M}", f"v1/pools/market/{M}/index.json"),
+        (f"token={T}&limit=&protocol=", f"v1/pools/token/{T}/index.json"),
+        (f"market={M}&market=bad&v=1", f"v1/pools/market/{M}/index.json"),
+    ],
+)
+def test_a_market_or_a_token_alone_picks_its_pools(query: str, key: str) -> None:
+    """Its listing, or the empty page where nothing matches."""
+    answer = route("/v1/pools", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert (key, "v1/assets/empty.json") == answer.keys
+
+
+POOLS_REFUSED = (
+    ("status=shut", 400),
+    ("protocol=a.b", 400),
+    ("protocol=a.b&status=shut", 400),
+    ("cursor=a.b", 404),
+    ("limit=5", 400),
+    ("market=bad", 400),
+    ("token=bad&protocol=blend", 400),
+    (f"market={M}&token=bad", 400),
+    (f"market={M}&token={T}", 400),
+    (f"market={M}&status=open", 400),
+    (f"token={T}&protocol=blend", 400),
+    (f"token={T}&protocol=blend&status=open", 400),
+    (f"token={T}&protocol=a.b", 400),
+    (f"market={M}&status=shut", 400),
+)
 
 
 @pytest.mark.parametrize(("query", "status"), POOLS_REFUSED)
@@ -108,8 +139,17 @@ def test_queries_of_pools_that_are_refused(query: str, status: int) -> None:
         ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
         ("/v1/assets", "per_page=2", "per_page", "market, token, limit, cursor"),
         ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
-        ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, cursor"),
-        ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, cursor"),
+        ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, market, token, cursor"),
+        ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, market, token, cursor"),
+        ("/v1/pools", f"token={T}&limit=5", "limit", "protocol, status, market, token, cursor"),
+        ("/v1/assets", f"pool={T}", "pool", "market, token, limit, cursor"),
+        ("/v1/tokens", "symbol=USDC", "symbol", "none"),
+        ("/v1/tokens", f"token={T}&limit=5", "limit", "none"),
+        ("/v1/protocols", f"m%61rket={M}", "market", "none"),
+        ("/v1/changes", "limit=5", "limit", "none"),
+        ("/v1/changes", "cursor=x", "cursor", "none"),
+        ("/v1/yields/pools", f"token={T}", "token", "none"),
+        ("/v1/yields/borrow", "name=x&page=1", "page", "none"),
         ("/v1/markets", "protocol=blend", "protocol", "none"),
         ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
         ("/v1/markets", f"cursor={TOKEN}&sort=tvl", "sort", "none"),
@@ -132,9 +172,9 @@ def test_names_that_read_like_parameters_are_refused(path: str, query: str, name
         ("/v1/assets", "sort=&protocol&page="),
         ("/v1/assets", "sort=&sort=tvl"),
         ("/v1/assets", "Sort=tvl&sort[]=tvl&xsort=1&sortx=1"),
-        ("/v1/markets", "utm_source=x&limit=5&market=bad"),
+        ("/v1/markets", "utm_source=x&_=5"),
         ("/v1/markets", "sort=&page"),
-        ("/v1/protocols", "sort=name&page=2"),
+        ("/v1/protocol/summary", "sort=name&page=2"),
     ],
 )
 def test_other_names_are_ignored(path: str, query: str) -> None:
@@ -149,7 +189,9 @@ def test_other_names_are_ignored(path: str, query: str) -> None:
         ("00", 0),
         ("1", 1),
         ("2", 1),
-        ("9", 1),
+        ("4", 1),
+        ("5", 5),
+        ("9", 5),
         ("10", 10),
         ("11", 10),
         ("49", 20),
@@ -263,7 +305,7 @@ def test_bad_parameters_are_problems(query: str, status: int, parameter: str) ->
 )
 def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
     """Each path picks the file that the API's table names, whatever the query says."""
-    for query in ("", "limit=bad&market=bad"):
+    for query in ("", "utm_source=bad&v=1"):
         answer = route(path, query, SIZES)
         assert isinstance(answer, Served)
         assert keys == answer.keys
@@ -291,7 +333,7 @@ def test_ill_formed_markets_are_400(market: str) -> None:
         ("bucket=1w&bucket=5m", f"v1/assets/{M}/{T}/history/1w.json"),
         ("bucket=1h&limit=3", f"v1/assets/{M}/{T}/history/1h.json"),
         (f"cursor={TOKEN}&bucket=bad", f"v1/buckets/{TOKEN}.json"),
-        ("cursor=&bucket=6h", f"v1/assets/{M}/{T}/history/6h.json"),
+        ("cursor=&bucket=1h", f"v1/assets/{M}/{T}/history/1h.json"),
     ],
 )
 def test_histories_pick_a_file(query: str, key: str) -> None:
@@ -310,13 +352,13 @@ def test_histories_of_totals_pick_a_file(path: str) -> None:
     """The history of a market, a token, a protocol and of everything is found by the same parameters."""
     for query, key in (
         ("", f"{path[1:]}/history/1d.json"),
-        ("bucket=1h&x=y", f"{path[1:]}/history/1h.json"),
+        ("bucket=1d&x=y", f"{path[1:]}/history/1d.json"),
         (f"cursor={TOKEN}&bucket=2h", f"v1/buckets/totals/{TOKEN}.json"),
     ):
         answer = route(f"{path}/history", query, SIZES)
         assert isinstance(answer, Served)
         assert ((key,), 404) == (answer.keys, answer.missing.status)
-    for query, status in (("bucket=2h", 400), ("cursor=a.b", 404)):
+    for query, status in (("bucket=1h", 400), ("bucket=2h", 400), ("cursor=a.b", 404)):
         refused = route(f"{path}/history", query, SIZES)
         assert isinstance(refused, Problem)
         assert status == refused.status

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import exporter.tree.run_listing
-from exporter.errors import CheckError, StoreError
+from exporter.errors import CheckError
 from exporter.tree.documents import ManifestFile
-from exporter.tree.run_listing import CHUNK_FILES, ListingBuilder, RunListing
+from exporter.tree.run_listing import RunListing
 
 
 def listed(key: str, kind: str = "document") -> ManifestFile:
@@ -46,16 +46,6 @@ def test_a_file_listed_twice() -> None:
     """A key that is there twice is named."""
     with pytest.raises(CheckError, match="a: rendered twice"):
         RunListing.of([listed("b"), listed("a"), listed("a")])
-
-
-def test_no_room_for_temporary_files() -> None:
-    """When the database that the files wait in cannot grow, the error says where it is and what to do."""
-    builder = ListingBuilder()
-    builder._database.execute("PRAGMA max_page_count = 3")
-    for number in range(CHUNK_FILES - 1):
-        builder.add(f"v1/{number}.json", "document", 1, "0" * 64)
-    with pytest.raises(StoreError, match=r"list of the run's files.*disk is full.*TMPDIR"):
-        builder.add("v1/last.json", "document", 1, "0" * 64)
 
 
 GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha256": [b"1" * 32] * 2}

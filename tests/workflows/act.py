@@ -98,14 +98,17 @@ class Act:
                 *("--platform", "ubuntu-24.04=-self-hosted", "--no-cache-server", "--insecure-secrets", "--json"),
                 *(part for option in given for pair in given[option].items() for part in (option, "=".join(pair))),
             ],
-            env={"PATH": clean_path(*self.path), "HOME": self.environment.get("HOME", str(self.scratch)),
-                 "XDG_CACHE_HOME": str(self.scratch / "cache")},
+            env={
+                "PATH": clean_path(*self.path),
+                "HOME": self.environment.get("HOME", str(self.scratch)),
+                "XDG_CACHE_HOME": str(self.scratch / "cache"),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=400,
             check=False,
-        )  # fmt: skip
+        )
         jobs = {job: JobRun() for job in workflow["jobs"]}
         for line in (ran.stdout + ran.stderr).splitlines():
             said = json.loads(line) if line.startswith("{") else {}
@@ -147,13 +150,15 @@ class Act:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             (folder / "action.yml").write_text(
-                json.dumps({
-                    "name": action,
-                    "description": "A stand-in",
-                    "inputs": inputs,
-                    "runs": {"using": "composite", "steps": [step_of_stand_in]},
-                })
-            )  # fmt: skip
+                json.dumps(
+                    {
+                        "name": action,
+                        "description": "A stand-in",
+                        "inputs": inputs,
+                        "runs": {"using": "composite", "steps": [step_of_stand_in]},
+                    }
+                )
+            )
             commit_all(folder)
             folders[step["uses"]] = str(folder)
         return folders

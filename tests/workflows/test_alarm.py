@@ -12,7 +12,7 @@ from tests.workflows.act import clean_path
 from tests.workflows.fake_gh import FakeGitHub
 
 CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
-QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE)
+QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE, errors.EXIT_UNPROVEN)
 
 
 @pytest.fixture
@@ -20,7 +20,9 @@ def github(tmp_path: Path) -> FakeGitHub:
     return FakeGitHub(tmp_path / "bin")
 
 
-def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, name: str = "export") -> int:
+def alarm(
+    github: FakeGitHub, root: Path, result: str, code: int | None, name: str = "export", found: Path | None = None
+) -> int:
     """Call the script as the workflow does; gives its exit code."""
     return subprocess.run(
         [root / "scripts" / "alarm"],
@@ -32,6 +34,7 @@ def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, name: s
             "ALARM_RUN_URL": "https://github.example/runs/1",
             "RUN_RESULT": result,
             "RUN_EXIT_CODE": "" if code is None else str(code),
+            **({} if found is None else {"ALARM_FOUND": str(found)}),
         },
         timeout=60,
         check=False,
@@ -106,3 +109,18 @@ def test_a_missing_setting_is_told(github: FakeGitHub, project_root: Path) -> No
     """Without a result there is no guess: exit code 2, and no call."""
     assert 2 == alarm(github, project_root, "", 0)
     assert [] == github.calls
+
+
+def test_what_the_suites_found_is_in_the_issue(github: FakeGitHub, project_root: Path, tmp_path: Path) -> None:
+    """The file of findings opens an issue with its text; the next run without one closes it."""
+    found = tmp_path / "found.md"
+    found.write_text("test_a fails for `x=3`\n")
+    assert 0 == alarm(github, project_root, "failure", None, "slow", found)
+
+    (issue,) = github.open
+    assert "The scheduled slow needs a look: its tests found something" == issue["title"]
+    assert issue["body"].startswith("test_a fails for `x=3`\n\nSeen last in https://github.example/runs/1")
+
+    found.unlink()
+    assert 0 == alarm(github, project_root, "success", 0, "slow", found)
+    assert [] == github.open

@@ -55,25 +55,35 @@ def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path
     """At the time limit the run is stopped, and says so in its summary."""
     with local_network("--latency", "30") as slow:
         code, _, summary, outputs = export(
-            project_root, tmp_path,
-            EXPORTER_OUT=str(tmp_path / "public"), EXPORTER_RPC_URLS=slow, EXPORT_TIME_LIMIT="3s",
-        )  # fmt: skip
+            project_root,
+            tmp_path,
+            EXPORTER_OUT=str(tmp_path / "public"),
+            EXPORTER_RPC_URLS=slow,
+            EXPORT_TIME_LIMIT="3s",
+        )
 
     assert (1, "exit-code=1\n", True) == (code, outputs, "## Exit code 1" in summary)
 
 
 def test_earlier_runs_are_proven_after_a_run(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
-    """A refuted run is the exit code of the whole; where nothing can be proven, the run is as good as before."""
-    for proven, wanted in ((8, 8), (3, 0)):
+    """A refuted run is the exit code of the whole; else the run is as good as before, and what is proven is shown."""
+    for proven, wanted in ((8, 8), (3, 0), (9, 0)):
         python = tmp_path / f"python-{proven}"
-        python.write_text(f'#!/bin/sh\n[ "$3" = prove ] && exit {proven}\nexec "{sys.executable}" "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\n[ "$3" = prove ] && echo 48 calls && exit {proven}\nexec "{sys.executable}" "$@"\n'
+        )
         python.chmod(0o755)
-        code, said, _, outputs = export(
-            project_root, tmp_path,
-            EXPORTER_OUT=str(tmp_path / f"public-{proven}"), EXPORTER_RPC_URLS=network, EXPORTER_CONFIG=str(settings),
-            EXPORTER_PYTHON=str(python), EXPORT_PROVE="true",
-        )  # fmt: skip
+        code, said, summary, outputs = export(
+            project_root,
+            tmp_path,
+            EXPORTER_OUT=str(tmp_path / f"public-{proven}"),
+            EXPORTER_RPC_URLS=network,
+            EXPORTER_CONFIG=str(settings),
+            EXPORTER_PYTHON=str(python),
+            EXPORT_PROVE="true",
+        )
 
         assert wanted == code, said
         assert outputs.endswith(f"exit-code={wanted}\n")
         assert ("no run was proven this time (exit code 3)" in said) is (proven == 3)
+        assert summary.endswith("## Proofs of earlier runs\n\n```text\n48 calls\n```\n")

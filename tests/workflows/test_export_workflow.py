@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.s3.bucket_objects import BUCKET
+from tests.s3.wire_bucket import WireBucket
 from tests.workflows.conftest import ActMaker
 from tests.workflows.fake_gh import FakeGitHub
 
@@ -63,8 +65,6 @@ def test_a_fork_without_settings_is_quiet(act: ActMaker, github: FakeGitHub) -> 
 
 def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
     """With the keys of the role, two runs publish to a bucket, and the second replaces the first."""
-    server = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
     keys = {
         "AWS_ACCESS_KEY_ID": "of-the-role",
         "AWS_SECRET_ACCESS_KEY": "s",
@@ -72,37 +72,29 @@ def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
         "AWS_REGION": "eu-central-1",
     }
     role = "aws-actions/configure-aws-credentials"
-    cloud = server.ThreadedMotoServer(port=0, verbose=False)
-    cloud.start()
-    try:
-        host, port = cloud.get_host_and_port()
-        url = f"http://{host.replace('0.0.0.0', '127.0.0.1')}:{port}"
-        names = {"aws_access_key_id": "x", "aws_secret_access_key": "y", "region_name": "eu-central-1"}
-        bucket = boto3.client("s3", endpoint_url=url, **names)
-        bucket.create_bucket(Bucket="markets", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    with WireBucket() as bucket:
         machine = act(
-            EXPORTER_OUT="s3://markets/live", EXPORTER_RPC_URLS=network,
-            AWS_ROLE_ARN="arn:aws:iam::123456789012:role/exporter", AWS_REGION="eu-central-1", AWS_ENDPOINT_URL_S3=url,
-        )  # fmt: skip
+            EXPORTER_OUT=f"s3://{BUCKET}/live",
+            EXPORTER_RPC_URLS=network,
+            AWS_ROLE_ARN="arn:aws:iam::123456789012:role/exporter",
+            AWS_REGION="eu-central-1",
+            AWS_ENDPOINT_URL_S3=bucket.endpoint,
+        )
         machine.actions = {role: "".join(f"echo {key}={value} >>$GITHUB_ENV\n" for key, value in keys.items())}
         pointers = []
         for _ in range(2):
             jobs = machine.run("export")
             assert "success" == jobs["export"].result, jobs["export"].printed
-            with bucket.get_object(Bucket="markets", Key="live/v1/system/status.json")["Body"] as body:
-                pointers.append(json.loads(body.read()))
-        bucket.close()
+            pointers.append(json.loads(bucket.objects["live/v1/system/status.json"].data))
         told = subprocess.run(
-            [sys.executable, "-m", "exporter", "status", "s3://markets/live", "--max-lag", "30000000"],
+            [sys.executable, "-m", "exporter", "status", f"s3://{BUCKET}/live", "--max-lag", "30000000"],
             cwd=checkout,
-            env={**keys, "AWS_ENDPOINT_URL_S3": url},
+            env={**keys, "AWS_ENDPOINT_URL_S3": bucket.endpoint},
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
-    finally:
-        cloud.stop()
 
     assert [pointers[0]["run_id"]] == [pointers[1]["previous_run_id"]]
     assert (0, True) == (told.returncode, told.stdout.startswith(f"run {pointers[1]['run_id']}: ")), told.stderr

@@ -33,9 +33,17 @@ TEMPORARY: Final = 0
 PERSISTENT: Final = 1
 
 ENTRY_NAMES: Final = (
-    "account", "trustline", "offer", "data", "claimable balance", "liquidity pool", "contract data", "contract code",
-    "config setting", "ttl",
-)  # fmt: skip
+    "account",
+    "trustline",
+    "offer",
+    "data",
+    "claimable balance",
+    "liquidity pool",
+    "contract data",
+    "contract code",
+    "config setting",
+    "ttl",
+)
 
 
 class ContractDataKey(NamedTuple):

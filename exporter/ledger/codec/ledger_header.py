@@ -9,6 +9,7 @@ from typing import Final
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec.xdr_walk import opaque, word
+from exporter.ledger.source import LATEST_CLOSE_TIME
 
 _long: Final = struct.Struct(">Q").unpack_from
 _MAX_UPGRADES: Final = 6
@@ -54,6 +55,8 @@ def _read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
     begin = position + 32
     (protocol,) = word(data, begin)
     (close_time,) = _long(data, begin + 68)
+    if close_time > LATEST_CLOSE_TIME:
+        raise DecodeError(f"a ledger header with the close time {close_time}, which is after the year 9998")
     position = begin + 76
     (upgrades,) = word(data, position)
     position += 4
@@ -84,7 +87,17 @@ def _read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
         raise DecodeError(f"unknown extension of a ledger header's history entry: {extension}")
     previous, set_hash = data[begin + 4 : begin + 36], data[begin + 36 : begin + 68]
     header = LedgerHeader(
-        content, digest, ledger, protocol, previous, close_time, kind, set_hash, result_hash, bucket_list_hash,
-        base_reserve, value_end,
-    )  # fmt: skip
+        content,
+        digest,
+        ledger,
+        protocol,
+        previous,
+        close_time,
+        kind,
+        set_hash,
+        result_hash,
+        bucket_list_hash,
+        base_reserve,
+        value_end,
+    )
     return header, position + 4

@@ -34,15 +34,56 @@ from exporter.ledger.codec import strkey
 ScVal: TypeAlias = tuple[int, Any]
 
 (
-    BOOL, VOID, ERROR, U32, I32, U64, I64, TIMEPOINT, DURATION, U128, I128, U256, I256, BYTES, STRING, SYMBOL,
-    VEC, MAP, ADDRESS, CONTRACT_INSTANCE, LEDGER_KEY_CONTRACT_INSTANCE, LEDGER_KEY_NONCE, EXECUTABLE_TAG,
-) = range(23)  # fmt: skip
+    BOOL,
+    VOID,
+    ERROR,
+    U32,
+    I32,
+    U64,
+    I64,
+    TIMEPOINT,
+    DURATION,
+    U128,
+    I128,
+    U256,
+    I256,
+    BYTES,
+    STRING,
+    SYMBOL,
+    VEC,
+    MAP,
+    ADDRESS,
+    CONTRACT_INSTANCE,
+    LEDGER_KEY_CONTRACT_INSTANCE,
+    LEDGER_KEY_NONCE,
+    EXECUTABLE_TAG,
+) = range(23)
 
 KIND_NAMES: Final = (
-    "bool", "void", "error", "u32", "i32", "u64", "i64", "timepoint", "duration", "u128", "i128", "u256", "i256",
-    "bytes", "string", "symbol", "vec", "map", "address", "contract instance", "ledger key contract instance",
-    "ledger key nonce", "executable tag",
-)  # fmt: skip
+    "bool",
+    "void",
+    "error",
+    "u32",
+    "i32",
+    "u64",
+    "i64",
+    "timepoint",
+    "duration",
+    "u128",
+    "i128",
+    "u256",
+    "i256",
+    "bytes",
+    "string",
+    "symbol",
+    "vec",
+    "map",
+    "address",
+    "contract instance",
+    "ledger key contract instance",
+    "ledger key nonce",
+    "executable tag",
+)
 
 MAX_DEPTH = 100
 """Nesting beyond this is refused; the contract host itself allows no more."""
@@ -320,10 +361,27 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
 
 
 _READERS: Final[tuple[_Read, ...]] = (
-    _read_bool, lambda _data, position, _depth: (_VOID_VALUE, position), _read_error, _number(U32, ">I"),
-    _number(I32, ">i"), _number(U64, ">Q"), _number(I64, ">q"), _number(TIMEPOINT, ">Q"), _number(DURATION, ">Q"),
-    _wide(U128, 16, signed=False), _wide(I128, 16, signed=True), _wide(U256, 32, signed=False),
-    _wide(I256, 32, signed=True), _opaque(BYTES), _opaque(STRING), _read_symbol, _read_vec, _read_map,
-    _read_address_value, _read_instance, lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position),
-    _number(LEDGER_KEY_NONCE, ">q"), _opaque(EXECUTABLE_TAG),
-)  # fmt: skip
+    _read_bool,
+    lambda _data, position, _depth: (_VOID_VALUE, position),
+    _read_error,
+    _number(U32, ">I"),
+    _number(I32, ">i"),
+    _number(U64, ">Q"),
+    _number(I64, ">q"),
+    _number(TIMEPOINT, ">Q"),
+    _number(DURATION, ">Q"),
+    _wide(U128, 16, signed=False),
+    _wide(I128, 16, signed=True),
+    _wide(U256, 32, signed=False),
+    _wide(I256, 32, signed=True),
+    _opaque(BYTES),
+    _opaque(STRING),
+    _read_symbol,
+    _read_vec,
+    _read_map,
+    _read_address_value,
+    _read_instance,
+    lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position),
+    _number(LEDGER_KEY_NONCE, ">q"),
+    _opaque(EXECUTABLE_TAG),
+)

@@ -19,8 +19,13 @@ LIQUIDITY_POOL = 11 << 3  # L, 32 bytes: pool id
 MUXED_CONTRACT = 22 << 3  # W, 40 bytes: contract id, then a 64-bit id (CAP-84, SEP-23 1.4.0)
 
 _PAYLOAD_SIZES = {
-    ACCOUNT: 32, CONTRACT: 32, MUXED_ACCOUNT: 40, CLAIMABLE_BALANCE: 33, LIQUIDITY_POOL: 32, MUXED_CONTRACT: 40,
-}  # fmt: skip
+    ACCOUNT: 32,
+    CONTRACT: 32,
+    MUXED_ACCOUNT: 40,
+    CLAIMABLE_BALANCE: 33,
+    LIQUIDITY_POOL: 32,
+    MUXED_CONTRACT: 40,
+}
 
 
 @lru_cache(maxsize=1 << 16)

@@ -27,18 +27,43 @@ Json: TypeAlias = Any
 
 KIND_ARMS: Final = tuple(name.replace(" ", "_") for name in scval.KIND_NAMES)
 ERROR_TYPES: Final = (
-    "contract", "wasm_vm", "context", "storage", "object", "crypto", "events", "budget", "value", "auth",
-)  # fmt: skip
+    "contract",
+    "wasm_vm",
+    "context",
+    "storage",
+    "object",
+    "crypto",
+    "events",
+    "budget",
+    "value",
+    "auth",
+)
 ERROR_CODES: Final = (
-    "arith_domain", "index_bounds", "invalid_input", "missing_value", "existing_value", "exceeded_limit",
-    "invalid_action", "internal_error", "unexpected_type", "unexpected_size",
-)  # fmt: skip
+    "arith_domain",
+    "index_bounds",
+    "invalid_input",
+    "missing_value",
+    "existing_value",
+    "exceeded_limit",
+    "invalid_action",
+    "internal_error",
+    "unexpected_type",
+    "unexpected_size",
+)
 DURABILITIES: Final = ("temporary", "persistent")
 """By `entries.TEMPORARY` and `entries.PERSISTENT`."""
 COST_INPUTS: Final = (
-    "n_instructions", "n_functions", "n_globals", "n_table_entries", "n_types", "n_data_segments", "n_elem_segments",
-    "n_imports", "n_exports", "n_data_segment_bytes",
-)  # fmt: skip
+    "n_instructions",
+    "n_functions",
+    "n_globals",
+    "n_table_entries",
+    "n_types",
+    "n_data_segments",
+    "n_elem_segments",
+    "n_imports",
+    "n_exports",
+    "n_data_segment_bytes",
+)
 """What a contract code entry may say about the cost of its code, in XDR order; all u32."""
 
 I32_BOUNDS: Final = (-(2**31), 2**31 - 1)

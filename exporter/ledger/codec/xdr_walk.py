@@ -29,8 +29,22 @@ _BYTES, _STRING, _SYMBOL, _VEC, _MAP, _ADDRESS, _INSTANCE, _TAG = 13, 14, 15, 16
 _OPAQUES: Final = frozenset({_BYTES, _STRING, _SYMBOL, _TAG})
 _CONTAINERS: Final = frozenset({_VEC, _MAP})
 _FIXED: Final = {
-    0: 8, 1: 4, 2: 12, 3: 8, 4: 8, 5: 12, 6: 12, 7: 12, 8: 12, 9: 20, 10: 20, 11: 36, 12: 36, 20: 4, 21: 12,
-}  # fmt: skip
+    0: 8,
+    1: 4,
+    2: 12,
+    3: 8,
+    4: 8,
+    5: 12,
+    6: 12,
+    7: 12,
+    8: 12,
+    9: 20,
+    10: 20,
+    11: 36,
+    12: 36,
+    20: 4,
+    21: 12,
+}
 """Sizes, with the kind before, of the values that always have the same."""
 
 
@@ -240,8 +254,21 @@ def _contract_code(data: bytes, position: int) -> int:
 
 
 _SETTINGS: Final = {
-    0: 4, 1: 28, 2: 84, 3: 8, 4: 12, 5: 16, 8: 4, 9: 4, 10: 48, 11: 4, 13: 16, 14: 4, 15: 12, 16: 20,
-}  # fmt: skip
+    0: 4,
+    1: 28,
+    2: 84,
+    3: 8,
+    4: 12,
+    5: 16,
+    8: 4,
+    9: 4,
+    10: 48,
+    11: 4,
+    13: 16,
+    14: 4,
+    15: 12,
+    16: 20,
+}
 """Sizes of the settings of the network that always have the same."""
 
 
@@ -274,9 +301,17 @@ def _ttl(_: bytes, position: int) -> int:
 
 
 _ENTRIES: Final[tuple[Callable[[bytes, int], int], ...]] = (
-    _account, _trustline, _offer, _data, _claimable_balance, _liquidity_pool, _contract_data, _contract_code,
-    _config_setting, _ttl,
-)  # fmt: skip
+    _account,
+    _trustline,
+    _offer,
+    _data,
+    _claimable_balance,
+    _liquidity_pool,
+    _contract_data,
+    _contract_code,
+    _config_setting,
+    _ttl,
+)
 
 
 def ledger_entry(data: bytes, position: int, kind: int) -> int:

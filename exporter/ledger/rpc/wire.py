@@ -11,6 +11,7 @@ import binascii
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
@@ -23,14 +24,11 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, MAX_FILTERS, ContractEvent, EventFilter, EventsPage
 from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
-from exporter.ledger.source import ContractCall, RawEntry
+from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
 LiveUntil: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 T = TypeVar("T")
-
-LATEST_CLOSE_TIME: Final = 253_402_300_799
-"""Unix seconds of the end of the year 9999; a later close time is not one."""
 
 MAX_EVENT_BYTES: Final = 64 * 1024
 """Base64 of a topic or value; a longer one names no market."""
@@ -43,6 +41,7 @@ _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
 _RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
 _MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_RFC_3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z", re.ASCII)
 
 
 class RpcError(Struct):
@@ -62,10 +61,11 @@ class Reply(Struct, Generic[T]):
 
 
 class HealthResult(Struct, rename="camel"):
-    """Result of getHealth."""
+    """Result of getHealth; servers from 27.1 on give the close time."""
 
     status: str
     latest_ledger: Ledger
+    latest_ledger_close_time: Any = None
 
 
 class NetworkResult(Struct):
@@ -126,6 +126,7 @@ class EventInfo(Struct, rename="camel"):
     topic: list[str] | None
     value: str
     in_successful_contract_call: bool = True
+    ledger_closed_at: Any = None
 
 
 class EventsResult(Struct, rename="camel"):
@@ -134,6 +135,7 @@ class EventsResult(Struct, rename="camel"):
     latest_ledger: Ledger
     cursor: Annotated[str, Meta(max_length=40)]
     events: list[EventInfo] | None
+    latest_ledger_close_time: Any = None
 
 
 HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
@@ -213,12 +215,34 @@ def close_time_of(result: LedgersResult, ledger: int) -> int:
     info = result.ledgers[0]
     if info.sequence != ledger:
         unusable(f"ledger {ledger} was asked for and ledger {info.sequence} was given")
-    given = info.ledger_close_time
+    time = _unix_seconds(info.ledger_close_time)
+    if time is None:
+        unusable(f"the close time of ledger {ledger} is not in unix seconds from 1970 to the year 9998")
+    return time
+
+
+def stated_close_times(result: HealthResult | EventsResult) -> dict[int, int]:
+    """The close times, in unix seconds by ledger, that an answer has by the way; nothing in it makes it unusable."""
+    given: list[tuple[int, Any]] = [(result.latest_ledger, _unix_seconds(result.latest_ledger_close_time))]
+    if isinstance(result, EventsResult):
+        given += [(event.ledger, _time_of(event.ledger_closed_at)) for event in (result.events or ())[:1]]
+    return {ledger: time for ledger, time in given if time is not None}
+
+
+def _unix_seconds(given: Any) -> int | None:
+    """A close time as servers write it: a number, or digits; None for anything else, and beyond the year 9998."""
     if isinstance(given, str):
         given = int(given) if _DIGITS.fullmatch(given) else 0
-    if not 1 <= given <= LATEST_CLOSE_TIME:
-        unusable(f"the close time of ledger {ledger} is not in unix seconds")
-    return given
+    return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
+
+
+def _time_of(text: Any) -> int | None:
+    """The unix seconds of RFC 3339 text in UTC, cut down to whole ones."""
+    found = _RFC_3339.fullmatch(text) if isinstance(text, str) else None
+    try:
+        return None if found is None else _unix_seconds(int(datetime.fromisoformat(f"{found[1]}+00:00").timestamp()))
+    except ValueError:
+        return None
 
 
 def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes, RawEntry]:

@@ -10,46 +10,90 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError
-from exporter.past.archive.archive_files import ArchiveFiles, FolderFiles, hashed, unpack
+from exporter.past.archive.archive_files import CHUNK_BYTES, ArchiveFiles, FolderFiles, hashed, unpack
 from exporter.past.archive.checkpoint import MAX_BUCKET_BYTES, HistoryArchive
 
 if TYPE_CHECKING:
     from obstore import GetOptions
+    from obstore.store import ObjectStore
 
 T = TypeVar("T")
 
 TRIES = 5
+FIRST_PAUSE_SECONDS = 0.25
+REQUEST_SECONDS = 30.0
+"""The longest that one request may take. What came until then is kept, and the next request asks for the rest."""
+
+
+class Deadline:
+    """The end of the time that a command may spend on reading history archives, all of them together.
+
+    Args:
+        seconds: from now on.
+        setting: what bounds it, for the message.
+    """
+
+    def __init__(self, seconds: float = 300.0, setting: str = "the deadline") -> None:
+        self._end = monotonic() + seconds
+        self._error = f"reading history archives took longer than {setting} = {seconds:g} seconds; raise it"
+
+    def left(self) -> float:
+        """The seconds that are left. Raises `ArchiveError` where none are."""
+        if (left := self._end - monotonic()) <= 0:
+            raise ArchiveError(self._error)
+        return left
 
 
 class RemoteFiles:
-    """The files of a history archive behind https:// or in s3://."""
+    """The files of a history archive behind https:// or in s3://, which may be slow or never answer."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, deadline: Deadline | None = None) -> None:
+        self._uri = uri
+        self._deadline = deadline or Deadline()
+        self._seconds = REQUEST_SECONDS
+        self._place, self.label = self._opened()
+
+    def _opened(self) -> tuple[ObjectStore, str]:
         from exporter.past.lake.objects import open_place
 
-        self._place, self.label = open_place(uri, "history archive", verified=True)
+        return open_place(self._uri, "history archive", verified=True, seconds=self._seconds)
+
+    def _in_time(self) -> ObjectStore:
+        """What makes requests that end before the deadline does. Raises `ArchiveError` after it."""
+        left = self._deadline.left()
+        if left < self._seconds:
+            self._seconds = left
+            self._place = self._opened()[0]
+        return self._place
 
     def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """The file from a byte on, in pieces. A connection that breaks is tried again, a few times.
+        """The file from a byte on, in pieces. A request that breaks is continued, unless a few in a row give nothing.
 
         Raises `ArchiveFileMissingError`, `ArchiveError`.
         """
-        for left in reversed(range(TRIES)):
+        tries = 0
+        while True:
+            begun = start
             options: GetOptions = {"range": {"offset": start}} if start else {}
+            place = self._in_time()
             try:
-                for piece in self._place.get(name, options=options).stream(min_chunk_size=1 << 20):
+                for piece in place.get(name, options=options).stream(min_chunk_size=CHUNK_BYTES):
                     start += len(piece)
                     yield bytes(piece)
                 return
             except FileNotFoundError:
                 raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
             except Exception as error:  # obstore's own errors have no common base
-                if not left or isinstance(error, PermissionError):
+                left = self._deadline.left()
+                tries = 1 if start > begun else tries + 1
+                if tries == TRIES or isinstance(error, PermissionError):
                     kind = type(error).__name__
                     raise ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again") from error
+                sleep(min(left, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
 
 
 class KeptBuckets:
@@ -116,21 +160,25 @@ class Archives:
         self.each = tuple(archives)
 
     @classmethod
-    def open(cls, uris: Sequence[str], kept: Path) -> Archives:
+    def open(cls, uris: Sequence[str], kept: Path, deadline: Deadline | None = None) -> Archives:
         """Open archives by folder, ``https://``, ``http://`` (every digest is verified) or ``s3://BUCKET/PREFIX``.
 
         Args:
             uris: where they are.
             kept: a folder for the buckets that are fetched.
+            deadline: when reading them must have ended.
 
         Raises:
             ConfigError: an address is none of an archive.
             ArchiveFileMissingError: there is no such folder.
         """
         kept.mkdir(parents=True, exist_ok=True)
+        deadline = deadline or Deadline()
         return cls(
             [
-                HistoryArchive(KeptBuckets(RemoteFiles(uri), kept) if "://" in uri else FolderFiles(Path(uri)))
+                HistoryArchive(
+                    KeptBuckets(RemoteFiles(uri, deadline), kept) if "://" in uri else FolderFiles(Path(uri))
+                )
                 for uri in uris
             ]
         )

@@ -9,7 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec import entries  # fmt: skip
+from exporter.ledger.codec import entries
 
 META: Final = b"\xff\xff\xff\xff"
 LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted

@@ -23,7 +23,7 @@ from exporter.ledger.codec.entries import (
     instance_of,
     is_instance_key,
     ttl_key,
-)  # fmt: skip
+)
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import (
@@ -37,7 +37,7 @@ from exporter.past.archive.archive_files import (
     records_name,
     state_name,
     unpacked,
-)  # fmt: skip
+)
 from exporter.past.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_of, kind_of
 from exporter.past.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
 from exporter.past.archive.ledger_headers import checked_chain, decode_ledger_header

@@ -50,7 +50,7 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
     except ArchiveFileMissingError:
         raise NotProvableError(
             f"checkpoint {at_checkpoint} cannot be proven yet: what validators sign of ledger {at_checkpoint + 1} "
-            f"proves it, which archives have with checkpoint {after}, 64 ledgers or about six minutes later"
+            f"proves it, which archives have with checkpoint {after}, 64 ledgers later"
         ) from None
     if headers[0].previous_hash != checkpoint.header.hash:
         raise ArchiveError(
@@ -148,9 +148,12 @@ def _envelopes(messages: Iterable[Externalized], header: LedgerHeader, network: 
 
 
 def _proof(
-    checkpoint: Checkpoint, headers: list[LedgerHeader], transactions: bytes, messages: list[bytes],
+    checkpoint: Checkpoint,
+    headers: list[LedgerHeader],
+    transactions: bytes,
+    messages: list[bytes],
     network: str,
-) -> bytes:  # fmt: skip
+) -> bytes:
     lists = checkpoint.state
     hot = lists.hot if checkpoint.header.protocol_version >= HOT_ARCHIVE_PROTOCOL else None
     document = {

@@ -10,11 +10,13 @@ This file stands alone: Python 3.11 or newer, its standard library, and PyNaCl f
 4. `check_headers`: each header holds the hash of the one before: from T - 1 down to the checkpoint C, or further down.
 5. `check_state`: the checkpoint's header holds the hash of the bucket list, and so of the digests of all buckets.
 6. `check_entries`: buckets, from any history archive, have these digests. From the newest to the oldest, the first
-   record that mentions a key is what the state has under it. Every entry claimed is compared with that.
+   record that mentions a key is what the state has under it. Every entry claimed is compared with that. Where none
+   does, `bucket_spans` say whether an entry that was there before could have gone without a trace.
 
 An organisation counts if more than half of its validators signed; of n organisations n - floor((n-1)/3) must, as in
 Stellar Core's automatic quorum sets. The files' formats: docs/proofs.md of the project that makes them.
-Exit codes: 0 proven, apart from what it says is not; 8 something is not so; 3 no archive helped; 2 wrong usage.
+Exit codes: 0 all of it is proven; 9 nothing contradicts it, but not all of it is proven, and what is not is counted and
+named; 8 something is not so; 3 no archive helped, or a file is too large; 2 wrong usage.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import io
 import json
 import sys
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
@@ -39,11 +42,21 @@ from nacl.signing import VerifyKey
 
 FORMAT = "stellar-state-proof-1"
 FIELDS = {"format", "headers", "hot", "ledger", "live", "messages", "network", "transaction_set"}
-MAX_FILE_BYTES, MAX_BUCKET_BYTES, MAX_RECORD_BYTES = 1 << 30, 1 << 36, 1 << 25
+MAX_FILE_BYTES, MAX_BUCKET_BYTES, MAX_RECORD_BYTES = 1 << 24, 1 << 36, 1 << 25
+MAX_ENTRIES_BYTES, MAX_LINES, MAX_LINE_BYTES = 1 << 26, 1 << 18, 1 << 20  # of an entries file, unpacked
+MAX_NAMES = 20  # of what is not proven for one reason; the rest is counted
 LEVELS = 11  # of a bucket list, each with the digests of two buckets, "curr" and "snap", newest first
+NEWEST_LEVELS = 3  # what the last 84 ledgers changed, a few megabytes
 HOT_ARCHIVE_PROTOCOL = 23  # from here on a header's bucket list hash covers the list of evicted entries, too
 VALUE_TAILS = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}  # bytes behind the kind of a close value
 LIVE, DEAD, INIT = b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0\2"  # kinds of a bucket's records
+SCVAL_BYTES = {0: 4, 1: 0, 2: 8, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8, 9: 16, 10: 16, 11: 32, 12: 32, 20: 0, 21: 8}
+REASONS = {  # why an entry is not confirmed
+    "changed": "were changed after the ledger",
+    "not_looked_up": "may be in older buckets, which were not read",
+    "short_lived": "left no trace, as only an entry can that was created shortly before",
+    "absent": "are absent, and could have existed for a short time",
+}
 DATA, CODE, CONFIG, TTL = b"\0\0\0\6", b"\0\0\0\7", b"\0\0\0\x08", b"\0\0\0\x09"  # kinds of ledger entries
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -234,101 +247,257 @@ Entry = tuple[bytes, int, int | None]  # LedgerEntryData, ledger of the last cha
 
 
 class Claims(NamedTuple):
-    """What an entries file says: of which ledger, and of each key the entry, or None; how many results of calls."""
+    """What an entries file says: of which ledger, of each key the entry, or None, and which calls have results."""
 
     network: str
     ledger: int
     close_time: int
     entries: dict[bytes, Entry | None]
-    calls: int
+    calls: list[str]
+    sha256: bytes  # of the unpacked file
 
 
 def read_claims(content: bytes) -> Claims:
-    """Read an entries file, unpacked. No key may stand in it twice. Lines of other kinds say nothing of the state."""
-    entries: dict[bytes, Entry | None] = {}
+    """Read an entries file, gzip or unpacked. No key may be in it twice. Lines of other kinds say nothing of the state.
+
+    Raises OSError where it is larger than what is accepted.
+    """
+    entries, calls, running = dict[bytes, Entry | None](), list[str](), hashlib.sha256()
     try:
-        (first, network, ledger, close_time, *_), *lines = map(json.loads, content.splitlines())
+        lines = unpacked_lines(content, running.update)
+        first, network, ledger, close_time, *_ = json.loads(next(lines, b"[]"))
         need(first == "ledger", "an entries file does not begin with its ledger")
-        for kind, *rest in lines:
+        for kind, *rest in map(json.loads, lines):
             need(kind != "ledger", "an entries file is of two ledgers")
+            if kind == "call":
+                calls.append(f"{rest[0]!s:.60}.{rest[1]!s:.60}")
             if kind in ("entry", "absent"):
                 key = decode(rest[0])
+                check_key(key)
                 need(key not in entries, f"the entries file has the key {key.hex()[:120]} twice")
-                entries[key] = (decode(rest[3]), index(rest[1]), rest[2]) if kind == "entry" else None
-        return Claims(network, index(ledger), close_time, entries, sum(kind == "call" for kind, *_ in lines))
-    except MALFORMED as error:
+                entries[key] = read_entry(key, rest[3], rest[1], rest[2]) if kind == "entry" else None
+        return Claims(network, index(ledger), index(close_time), entries, calls, running.digest())
+    except (*MALFORMED, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise RefusedError(f"the entries file cannot be read: {type(error).__name__}: {error}") from None
 
 
-def check_entries(claims: Claims, proven: Proven, sources: Sequence[Source], levels: int = LEVELS) -> list[list[bytes]]:
-    """Compare claims with the state at the checkpoint, of which only the newest levels of buckets are read.
+def unpacked_lines(content: bytes, on_line: Callable[[bytes], object]) -> Iterator[bytes]:
+    """The lines of an entries file, one at a time: a small packed file may be a huge one unpacked."""
+    stream, left, count = io.BytesIO(content), MAX_ENTRIES_BYTES, 0
+    file = gzip.GzipFile(fileobj=stream) if content[:2] == b"\x1f\x8b" else stream
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        left, count = left - len(line), count + 1
+        if left < 0 or count > MAX_LINES or len(line) > MAX_LINE_BYTES:
+            bounds = f"{MAX_ENTRIES_BYTES:,} bytes, {MAX_LINES:,} lines, or {MAX_LINE_BYTES:,} bytes in one line"
+            raise OSError(f"the entries file has more than {bounds} when it is unpacked")
+        on_line(line)
+        yield line
 
-    Claims may be of a ledger before the checkpoint: what was last changed before it and still stands at the checkpoint
-    was the same all the time between. Gives the keys confirmed, those changed since, and those that were not looked up.
+
+def read_entry(key: bytes, data: str, last: int, until: int | None) -> Entry:
+    """The entry that a file claims, which must be the one of its key."""
+    entry = decode(data), index(last), None if until is None else index(until)
+    own = entry[0][:4] == key[:4] and entry[0].startswith(key[4:], key_at(entry[0]))
+    need(own, f"the entry claimed under {key.hex()[:160]} has another key in it")
+    return entry
+
+
+def check_key(key: bytes) -> None:
+    """That these bytes, to the last one, are one LedgerKey of contract data or code, a setting, or a time to live."""
+    end = {CODE: 36, TTL: 36, CONFIG: 8}.get(key[:4], -1)
+    if key[:4] == DATA:  # contract, key, durability
+        end = value_end(key, address_end(key, 4)) + 4
+        need(number(key, end - 4) <= 1, f"the key {key.hex()[:160]} has an unknown durability")
+    need(end == len(key), f"the key {key.hex()[:160]} is not one whole LedgerKey of a kind that is proven here")
+
+
+def address_end(data: bytes, at: int) -> int:
+    """Where the SCAddress ends that begins at a place."""
+    sizes = {0: 36, 1: 32, 2: 40, 3: 36, 4: 32}  # account, contract, muxed account, claimable balance, pool
+    need((kind := number(data, at)) in sizes, f"a key has an address of the unknown kind {kind}")
+    return at + 4 + sizes[kind]
+
+
+def value_end(data: bytes, at: int) -> int:
+    """Where the SCVal ends that begins at a place."""
+    left = 1  # values that have to follow
+    while left:
+        kind, at, left = number(data, at), at + 4, left - 1
+        if kind in SCVAL_BYTES:
+            need(kind != 0 or number(data, at) <= 1, "a key has a truth value that is neither true nor false")
+            at += SCVAL_BYTES[kind]
+        elif kind in (13, 14, 15):  # bytes, string, symbol
+            end = at + 4 + number(data, at)
+            at = end + (-end & 3)
+            need(not any(data[end:at]), "a key is padded with something")
+        elif kind == 18:
+            at = address_end(data, at)
+        else:
+            need(kind in (16, 17, 19), f"a key has a value of the unknown kind {kind}")
+            if kind == 19:  # a contract's instance: what it runs, then a map
+                need((runs := number(data, at)) <= 1, "a key has an unknown executable")
+                at += 4 if runs else 36
+            need((given := number(data, at)) <= 1, "a key has an optional value that is neither there nor not")
+            left += number(data, at + 4) * (1 if kind == 16 else 2) if given else 0
+            at += 8 if given else 4
+    return at
+
+
+def key_at(data: bytes, start: int = 0) -> int:
+    """Where LedgerEntryData that begins at ``start`` has its key: behind the entry's kind and extensions."""
+    kind, extended = data[start : start + 4], data[start + 4 : start + 8] > bytes(4)
+    return start + (4 if kind not in (DATA, CODE) else 56 if kind == CODE and extended else 8)
+
+
+def bucket_spans(ledger: int) -> list[tuple[int, int]]:
+    """The first and the last ledger whose changes each bucket of a list holds at a ledger, newest first.
+
+    "curr" of level 0 has one or two ledgers. Each half becomes "snap" when 2 * 4^level ledgers are in it, and is then
+    merged, with a delay of one such step, into "curr" of the level below. The last level keeps all that is older.
+    """
+    spans, last = list[tuple[int, int]](), ledger
+    for level in range(LEVELS):
+        half = 2 << 2 * level
+        step = half // 4
+        filled = 1 + ledger % 2 if level == 0 else step * (1 + ledger // step % 4)
+        for size in (filled if level < LEVELS - 1 else max(last, 0), half):
+            spans.append((last - size + 1, last))
+            last -= size
+    return spans
+
+
+class Mention(NamedTuple):
+    """The newest record about a key: its bucket's place; of an entry its last change, digest, and end as a TTL."""
+
+    bucket: int
+    changed: int | None = None  # None: the record says that there is no such entry
+    digest: bytes = b""
+    until: int = 0
+
+
+def check_entries(
+    claims: Claims, proven: Proven, sources: Sequence[Source], newest: bool = False
+) -> dict[str, list[bytes]]:
+    """Compare claims with the state at the checkpoint. With ``newest`` only the newest levels of buckets are read.
+
+    Claims may be of a ledger before the checkpoint: what was last changed before it and is unchanged at the checkpoint
+    was the same all the time between. Gives the keys by what is known of them: `confirmed`; `changed` after the
+    ledger, and so unknown at it; `not_looked_up` in older buckets; `short_lived`, claimed and gone without a trace,
+    as only an entry created shortly before can; `absent`, where such an entry could have been.
     """
     at, ledger = claims.ledger, proven.ledger
-    confirmed, changed_since, not_looked_up = outcome = list[list[bytes]]([[], [], []])
     need(claims.network == proven.network, f"the entries are of the network {claims.network!r}")
     need(at <= ledger and at in proven.closed, f"the entries are of ledger {at}, of which the proof says nothing")
     need(claims.close_time == proven.closed[at], f"ledger {at} closed at {proven.closed[at]}, not {claims.close_time}")
     keys = set(claims.entries) | {TTL + sha256(key) for key in claims.entries if key[:4] in (DATA, CODE)}
-    live = first_mentions(keys, proven.live[: 2 * levels], sources)
-    gone = {key for key in claims.entries if live.get(key) is None and levels == LEVELS}
-    hot = first_mentions(gone, proven.hot, sources)
+    live = first_mentions(keys, proven.live[: 2 * NEWEST_LEVELS] if newest else proven.live, sources)
+    gone = {key for key in claims.entries if not newest and live.get(key, Mention(0)).changed is None}
+    state = State(at, ledger, live, first_mentions(gone, proven.hot, sources), bool(proven.hot), newest)
+    found: dict[str, list[bytes]] = {"confirmed": [], **{reason: [] for reason in REASONS}}
     for key, claim in claims.entries.items():
-        what, record, life = f"the entry {key.hex()[:160]}", live.get(key), live.get(TTL + sha256(key))
-        expires = key[:4] in (DATA, CODE)
-        if levels < LEVELS and (record is None or (expires and life is None)):
-            not_looked_up.append(key)
-            continue
-        until = None if life is None or record is None else number(life, 44)
-        if until is not None and until < at:
-            until = 0  # its life has ended: temporary data is gone, all else is archived
-            record = None if key[:4] == DATA and key[-4:] == bytes(4) else record
-        elif record is None:
-            record, until = hot.get(key), 0
-        if at < ledger if record is None else number(record, 4) > at:
-            changed_since.append(key)
-            continue
-        if claim is None or record is None:
-            need(claim is None, f"{what} is not in the state of ledger {ledger}")
-            need(record is None, f"{what} is in the state of ledger {ledger}")
-        else:
-            (data, last, claimed_until), changed = claim, number(record, 4)
-            need(last == changed, f"{what} was last changed at ledger {changed}, not at {last}")
-            need(record[8:] == data + bytes(4), f"{what} has another value in the state of ledger {ledger}")
-            unsure = at < ledger and expires and (life is None or number(life, 4) > at)  # of how long it lived then
-            said = claimed_until == until or (claimed_until is None and until != 0)  # or of a life that goes on nothing
-            need(unsure or said, f"{what} lives until ledger {until}, not {claimed_until}")
-        confirmed.append(key)
-    return outcome
+        found[state.judge(key, claim)].append(key)
+    return found
 
 
-def first_mentions(keys: set[bytes], digests: Sequence[bytes], sources: Sequence[Source]) -> dict[bytes, bytes | None]:
-    """The newest record about each key that any bucket mentions; None where it says that there is no such entry."""
+class State(NamedTuple):
+    """What the buckets that were read say of a ledger ``at``, at or before the checkpoint ``ledger``."""
+
+    at: int
+    ledger: int
+    live: dict[bytes, Mention]
+    hot: dict[bytes, Mention]
+    has_hot: bool
+    newest: bool
+
+    def judge(self, key: bytes, claim: Entry | None) -> str:
+        """What is known of a claim; refuses one that is not so."""
+        what, found = f"the entry {key.hex()[:160]}", self.live.get(key)
+        need(claim is None or claim[1] <= self.at, f"{what} is claimed to have been changed after ledger {self.at}")
+        if found is None or found.changed is None:
+            return self.judge_gone(key, claim, what, found)
+        if found.changed > self.at:
+            return "changed"
+        expires, life = key[:4] in (DATA, CODE), self.live.get(TTL + sha256(key))
+        if self.newest and expires and life is None:
+            if claim is not None:
+                self.compare(what, claim, found, None, unsure=True)
+            return "not_looked_up"
+        until, since = (None, None) if life is None else (life.until, life.changed)
+        unsure = expires and self.at < self.ledger and (since is None or since > self.at)
+        if until is not None and until < self.at and not unsure:  # its life has ended:
+            if is_temporary(key):  # it is gone
+                need(claim is None, f"{what} is not in the state of ledger {self.ledger}")
+                return "confirmed"
+            until = 0  # or archived
+        self.compare(what, claim, found, until, unsure)
+        return "changed" if unsure else "confirmed"
+
+    def judge_gone(self, key: bytes, claim: Entry | None, what: str, dead: Mention | None) -> str:
+        """The same for a key without an entry in the buckets that were read."""
+        spans, at = bucket_spans(self.ledger), self.at
+        evicted = self.hot.get(key)
+        if any(mention is not None and spans[mention.bucket][1] > at for mention in (dead, evicted)):
+            return "changed"  # taken away, evicted or restored in a bucket with ledgers behind the one claimed
+        if evicted is not None and evicted.changed is not None:
+            self.compare(what, claim, evicted, 0, unsure=False)
+            return "confirmed"
+        if self.newest:
+            oldest = spans[2 * NEWEST_LEVELS - 1][0]
+            elsewhere = dead is None or (self.has_hot and key[:4] in (DATA, CODE) and not is_temporary(key))
+            if elsewhere and (claim is None or claim[1] < oldest or (self.has_hot and claim[2] == 0)):
+                return "not_looked_up"
+        # A creation and the deletion after `at` leave no trace when they are in one bucket, where they annihilate each
+        # other. The oldest bucket that may have such a deletion is that of the ledger after `at`.
+        since = next(first for first, _ in spans if first <= at + 1) if at < self.ledger else at + 1
+        if since <= at and (claim is None or claim[1] >= since):
+            return "absent" if claim is None else "short_lived"
+        need(claim is None, f"{what} is not in the state of ledger {self.ledger}, and nothing says that it ever was")
+        return "confirmed"
+
+    def compare(self, what: str, claim: Entry | None, found: Mention, until: int | None, unsure: bool) -> None:
+        """Refuse a claim that is not what was found; of the end of a life only where it is known at the ledger."""
+        if claim is None:
+            raise RefusedError(f"{what} is in the state of ledger {self.ledger}")
+        data, last, claimed = claim
+        need(last == found.changed, f"{what} was last changed at ledger {found.changed}, not at {last}")
+        same = sha256(data, bytes(4)) == found.digest  # no extension: nobody can sponsor such an entry
+        need(same, f"{what} has another value in the state of ledger {self.ledger}")
+        said = claimed == until or (claimed is None and until != 0)  # or nothing, of a life that goes on
+        need(unsure or said, f"{what} lives until ledger {until}, not {claimed}")
+
+
+def is_temporary(key: bytes) -> bool:
+    """Whether a key is of contract data that is deleted, not archived, when its life has ended."""
+    return key[:4] == DATA and key[-4:] == bytes(4)
+
+
+def first_mentions(keys: set[bytes], digests: Sequence[bytes], sources: Sequence[Source]) -> dict[bytes, Mention]:
+    """The newest record about each key that any of the buckets mentions."""
     lengths = {head: {len(key) for key in group} for head, group in groupby(sorted(keys), lambda key: key[:36])}
 
-    def mentions(records: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+    def mentions(place: int, records: Iterator[bytes]) -> Iterator[tuple[bytes, Mention]]:
         for record in records:
             kind = record[8:12]  # behind the record's own kind, and the last change
             if record[:4] == DEAD and record[4:] in keys:
-                yield record[4:], None
-            elif record[:4] in (LIVE, INIT):  # the key is a part of the entry, behind extensions
-                start = 12 if kind not in (DATA, CODE) else 64 if kind == CODE and record[15] else 16
+                yield record[4:], Mention(place)
+            elif record[:4] in (LIVE, INIT):
+                start = key_at(record, 8)
                 head = kind + record[start : start + (4 if kind == CONFIG else 32)]
-                found = (kind + record[start : start + length - 4] for length in lengths.get(head, ()))
-                yield from ((key, record) for key in found if key in keys)
+                for key in (kind + record[start : start + length - 4] for length in lengths.get(head, ())):
+                    if key in keys:
+                        until = number(record, 44) if kind == TTL else 0
+                        yield key, Mention(place, number(record, 4), sha256(record[8:]), until)
 
-    known: dict[bytes, bytes | None] = {}
-    for name in digests:
+    known: dict[bytes, Mention] = {}
+    for place, name in enumerate(digests):
         problem = "name an archive"
         if name == bytes(32) or len(known) == len(keys):  # empty, or nothing is left to look for
             continue
         for source in sources:
             try:
-                known = dict(mentions(source(name))) | known  # not before all of the bucket was read and verified
+                known = dict(mentions(place, source(name))) | known  # not before the bucket was read to its end
                 break
-            except (OSError, EOFError, ValueError) as error:
+            except (OSError, EOFError, ValueError, zlib.error, RefusedError) as error:
                 problem = str(error)
         else:
             raise OSError(f"bucket {name.hex()} cannot be had: {problem}")
@@ -352,10 +521,13 @@ def bucket_records(archive: str, name: bytes) -> Iterator[bytes]:
         raise ValueError(f"{place} has other content than its name says")
 
 
-def read_file(path: str) -> bytes:
-    """A file's content, unpacked where its name ends with .gz; what is beyond a bound is left out."""
-    with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
-        return bytes(file.read(MAX_FILE_BYTES))
+def read_file(path: str, most: int = MAX_FILE_BYTES) -> bytes:
+    """A file's content, up to a bound. Raises OSError where it has more."""
+    with Path(path).open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"{path} has more than the {most:,} bytes that are accepted")
+    return content
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -366,8 +538,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--entries", help="the entries that are to be proven")
     parser.add_argument("--sha256", help="the digest that the unpacked entries file must have")
     parser.add_argument("--archive", action="append", help="where buckets come from  [default: those of --trust]")
-    parser.add_argument("--levels", type=int, default=LEVELS, help="how many levels of buckets to read  [default: all]")
+    parser.add_argument("--newest", action="store_true", help=f"read only the newest {NEWEST_LEVELS} bucket levels")
     options = parser.parse_args(arguments)
+    unproven = False
     try:
         trust = read_trust(read_file(options.trust))
         proven = check_proof(read_file(options.proof), trust)
@@ -378,20 +551,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"  {name}: {count} of {len(trust.organisations[name])} validators")
         print(f"  list of {trust.date}, {(date.today() - trust.date).days} days old: {trust.source}")
         if options.entries is not None:
-            content = read_file(options.entries)
-            need(options.sha256 in (None, sha256(content).hex()), "the entries file has another SHA-256")
-            claims = read_claims(content)
+            claims = read_claims(read_file(options.entries, MAX_ENTRIES_BYTES))
+            need(options.sha256 in (None, claims.sha256.hex()), "the entries file has another SHA-256")
             sources = [partial(bucket_records, archive) for archive in options.archive or trust.archives]
-            sure, changed, left = map(len, check_entries(claims, proven, sources, options.levels))
-            print(f"proven: {sure} of {len(claims.entries)} entries of ledger {claims.ledger}")
-            print(f"not proven: {changed} entries changed since, {left} not looked up, {claims.calls} results of calls")
+            found = check_entries(claims, proven, sources, options.newest)
+            print(f"proven: {len(found['confirmed'])} of {len(claims.entries)} entries of ledger {claims.ledger}")
+            reasons = {why: [base64.b64encode(key).decode() for key in found[name]] for name, why in REASONS.items()}
+            reasons["are results of calls, which nothing proves"] = list(map(ascii, claims.calls))
+            for why, names in reasons.items():
+                if names:
+                    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+                    print(f"not proven: {len(names)} {why}: {', '.join(names[:MAX_NAMES])}{more}")
+            unproven = len(found["confirmed"]) < len(claims.entries) or bool(claims.calls) or not claims.entries
     except RefusedError as error:
         print(f"refused: {error}", file=sys.stderr)
         return 8
     except (OSError, EOFError) as error:
         print(f"nothing is said: {error}", file=sys.stderr)
         return 3
-    return 0
+    return 9 if unproven else 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ from exporter.errors import ConfigError
 from exporter.past.archive.stellar_proof import Proven, RefusedError, Trust, read_trust
 
 MAX_BYTES = 1 << 20
+_HERE = "exporter.past.archive"
 
 
 def trust_of(passphrase: str, path: Path | None = None) -> Trust:
@@ -37,13 +39,33 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
     if path is not None:
         return _content(path), path.name
     name = network_of(passphrase).name
-    file = files("exporter.past.archive").joinpath("trusted", f"{name}.json")
+    file = files(_HERE).joinpath("trusted", f"{name}.json")
     if not file.is_file():
         raise ConfigError(
             f"no organisations are known to trust on the network {passphrase!r}; name them in a file with --trust "
             "(docs/proofs.md has its form)"
         )
     return file.read_bytes(), f"{name}.json"
+
+
+def verifier_file() -> bytes:
+    """The program that checks proofs."""
+    return files(_HERE).joinpath("stellar_proof.py").read_bytes()
+
+
+def checker_digests(network: str | None = None) -> dict[str, str]:
+    """The SHA-256 of the program that checks proofs and of the lists that come with it, by file below this folder.
+
+    Args:
+        network: the name of the network whose list is wanted; None for all of them.
+    """
+    lists = sorted(files(_HERE).joinpath("trusted").iterdir(), key=lambda file: file.name)
+    found = {"stellar_proof.py": verifier_file()} | {
+        f"trusted/{file.name}": file.read_bytes()
+        for file in lists
+        if file.name.endswith(".json") and network in (None, file.name.removesuffix(".json"))
+    }
+    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
 
 
 def signed_by(proven: Proven, trust: Trust) -> int:

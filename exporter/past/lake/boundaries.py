@@ -9,26 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from exporter.errors import ConfigError
 from exporter.history.export import Moment
 from exporter.past.lake.close_meta import header_of
 from exporter.past.lake.extract import split
 from exporter.past.lake.objects import Lake
-
-
-class Ledgers(Protocol):
-    """What is known of the ledgers of a past, wherever it comes from."""
-
-    @property
-    def label(self) -> str: ...
-
-    def span(self) -> tuple[int, int]: ...
-
-    def close_of(self, ledger: int) -> tuple[int, int]:
-        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +31,7 @@ class LakeLedgers:
         return self.lake.span()
 
     def close_of(self, ledger: int) -> tuple[int, int]:
+        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
         header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
         return header.close_time, header.protocol_version
 
@@ -62,7 +49,7 @@ def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]
     return first
 
 
-def find_range(ledgers: Ledgers, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+def find_range(ledgers: LakeLedgers, start: Moment, end: Moment) -> tuple[int, int, int, int]:
     """The ledgers and the times (unix seconds) that a range means: first and last of each.
 
     The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out

@@ -33,6 +33,7 @@ _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
 """Of a change, and of the entry in it."""
 
 _MAX_TRANSACTIONS: Final = 1 << 16
+_UPDATE: Final = "the network's software is newer than this; update the exporter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,12 @@ def _start(meta: bytes, position: int) -> tuple[int, int]:
     """The version of a LedgerCloseMeta, and where its header's history entry begins."""
     (version,) = word(meta, position)
     if version > 2:
-        raise DecodeError(f"unknown version of a ledger's meta: {version}")
+        raise DecodeError(f"unknown version of a ledger's meta: {version}; {_UPDATE}")
     if version == 0:
         return 0, position + 4
     (extension,) = word(meta, position + 4)
     if extension > 1:
-        raise DecodeError(f"unknown extension of a ledger's meta: {extension}")
+        raise DecodeError(f"unknown extension of a ledger's meta: {extension}; {_UPDATE}")
     return version, position + (20 if extension else 8)
 
 
@@ -116,7 +117,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
     for _ in range(count):
         if version == 2:
             if word(meta, position)[0]:
-                raise DecodeError("unknown extension of a transaction's result")
+                raise DecodeError(f"unknown extension of a transaction's result; {_UPDATE}")
             position += 4
         end, succeeded = xdr.result_pair(meta, position)
         results.update(meta[position:end])
@@ -183,7 +184,7 @@ def _transaction_meta(
     (version,) = word(data, position)
     position += 4
     if version > 4:
-        raise DecodeError(f"unknown version of a transaction's meta: {version}")
+        raise DecodeError(f"unknown version of a transaction's meta: {version}; {_UPDATE}")
     if version > 2:
         position += 4
     if version:
@@ -227,7 +228,7 @@ def _upgrade(data: bytes, position: int) -> int:
         return position + 8
     if kind == 6:
         return position + 4 + 64
-    raise DecodeError(f"unknown kind of upgrade: {kind}")
+    raise DecodeError(f"unknown kind of upgrade: {kind}; {_UPDATE}")
 
 
 def _scp(data: bytes, position: int) -> int:

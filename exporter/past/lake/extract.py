@@ -17,7 +17,7 @@ from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.xdr_walk import ledger_key
 from exporter.past.lake.change_files import ChangesWriter, Gap, RangeFacts
 from exporter.past.lake.close_meta import EVENT, Change, header_of, walk
-from exporter.past.lake.objects import Batch, Lake, LakeConfig
+from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Batch, Lake, LakeConfig
 from exporter.past.lake.watch import Watch
 
 _TTL = b"\0\0\0\x09"
@@ -36,6 +36,8 @@ class RangeOfLedgers:
     keys: frozenset[bytes] = field(repr=False)
     events_of: frozenset[bytes] = field(default=frozenset(), repr=False)
     """Contracts whose events are kept, too; they are watched."""
+    ahead_bytes: int = LOOK_AHEAD_BYTES
+    """How many bytes of objects may be fetched before they are needed."""
 
     @property
     def name(self) -> str:
@@ -91,7 +93,7 @@ def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[by
     ledger = work.first
     while ledger <= work.last:
         try:
-            for batch in lake.batches(ledger, work.last):
+            for batch in lake.batches(ledger, work.last, ahead_bytes=work.ahead_bytes):
                 for meta, number in split(batch):
                     if ledger <= number <= work.last:
                         yield meta, number

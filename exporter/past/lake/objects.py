@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
 from pathlib import Path
+from threading import Condition
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -24,11 +28,15 @@ from msgspec import Meta, Struct
 from exporter.errors import ConfigError, DamagedLedgerError, DecodeError, LakeError, MissingLedgerError
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ClientConfig, ObjectStore
 
 CONFIG = ".config.json"
 MAX_OBJECT_BYTES = 256 * 2**20
-MAX_BATCH_BYTES = 2**30
+MAX_LEDGER_BYTES = 64 * 2**20
+"""Of a ledger's meta. Those of mainnet have 1 to 2 MB."""
+MAX_BATCH_BYTES = 512 * 2**20
+LOOK_AHEAD_BYTES = 2**30
+"""Of the objects that all workers of a machine have fetched and not yet read, as they are compressed."""
 CHUNK_BYTES = 2**20
 ENDINGS = (".xdr.zst", ".xdr.zstd")
 """Of today's exporters, and of those before their version 23."""
@@ -107,39 +115,58 @@ class Lake:
             raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}; only zstd is known")
         return lake
 
-    def batches(self, first: int, last: int, *, ahead: int = 16) -> Iterator[Batch]:
+    def batches(
+        self, first: int, last: int, *, ahead: int = 16, ahead_bytes: int = LOOK_AHEAD_BYTES
+    ) -> Iterator[Batch]:
         """The objects that hold the ledgers from ``first`` to ``last``, ascending.
+
+        Up to ``ahead`` objects of up to ``ahead_bytes`` together are fetched before they are needed. Only the one that
+        is given is decompressed.
 
         Raises:
             MissingLedgerError: an object is not there; ask again from its last ledger + 1 on to go over the gap.
             LakeError: one cannot be fetched, or is not what its key says.
         """
         size = self.config.ledgers_per_batch
-        starts = iter(range(first - first % size, last + 1, size))
+        starts = range(first - first % size, last + 1, size)
+        room = _Room(ahead_bytes)
         with ThreadPoolExecutor(max_workers=ahead) as pool:
-            waiting: deque[tuple[int, Future[Batch]]] = deque()
+            waiting: deque[tuple[int, int, Future[_Fetched]]] = deque()
+            turned = enumerate(starts)
             try:
                 while True:
-                    while len(waiting) < ahead and (start := next(starts, None)) is not None:
-                        waiting.append((start, pool.submit(self.batch_of, start)))
+                    for turn, start in islice(turned, ahead - len(waiting)):
+                        waiting.append((turn, start, pool.submit(self._fetch_in_turn, start, room, turn)))
                     if not waiting:
                         return
-                    yield waiting.popleft()[1].result()
+                    turn, start, future = waiting.popleft()
+                    fetched = future.result()
+                    room.give_back(turn)
+                    yield fetched.opened(start, size)
             finally:
-                for _, future in waiting:
+                for _, _, future in waiting:
                     future.cancel()
+                room.close()
 
     def batch_of(self, ledger: int) -> Batch:
         """The object that holds a ledger. Raises `MissingLedgerError`, `LakeError`."""
+        return self._fetch(ledger, lambda _: None).opened(ledger, self.config.ledgers_per_batch)
+
+    def _fetch_in_turn(self, ledger: int, room: _Room, turn: int) -> _Fetched:
+        with room.in_turn(turn) as take:
+            return self._fetch(ledger, take)
+
+    def _fetch(self, ledger: int, take: Callable[[int], None]) -> _Fetched:
+        """The object that holds a ledger, as it is in the lake; ``take`` gets its size before its bytes are read."""
         size = self.config.ledgers_per_batch
         first = ledger - ledger % size
         name = self.config.key_of(ledger)
         endings = ENDINGS if self._ending is None else (self._ending, *(set(ENDINGS) - {self._ending}))
         for ending in endings:
-            data = self._get(name + ending)
+            data = self._get(name + ending, take)
             if data is not None:
                 self._ending = ending
-                return open_batch(name + ending, data, first, first + size - 1)
+                return _Fetched(name + ending, data)
         raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
 
     def span(self) -> tuple[int, int]:
@@ -167,7 +194,7 @@ class Lake:
         result: Any = self._store.list_with_delimiter(folder or None)
         return [item if isinstance(item, str) else item["path"] for item in result[what]]
 
-    def _get(self, key: str) -> bytes | None:
+    def _get(self, key: str, take: Callable[[int], None] = lambda _: None) -> bytes | None:
         for left in reversed(range(TRIES)):
             try:
                 got: Any = self._store.get(key)
@@ -175,6 +202,7 @@ class Lake:
                     raise DamagedLedgerError(
                         f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object"
                     )
+                take(got.meta["size"])
                 return bytes(got.bytes())
             except FileNotFoundError:
                 return None
@@ -185,6 +213,69 @@ class Lake:
                     kind = type(error).__name__
                     raise LakeError(f"{self.label}: {key} cannot be fetched ({kind}); try again later") from error
         raise AssertionError("the last try returns or raises")
+
+
+class _ClosedError(LakeError):
+    """Nobody waits for the object any more."""
+
+
+class _Room:
+    """The bytes that fetched objects may take up. They take it in their order, so the first never waits for a later."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken: dict[int, int] = {}
+        self._turn = 0
+        self._closed = False
+        self._changed = Condition()
+
+    @contextmanager
+    def in_turn(self, turn: int) -> Iterator[Callable[[int], None]]:
+        """Gives what takes room for an object of a size, once; it waits until there is, or no other object has any."""
+
+        def take(size: int) -> None:
+            with self._changed:
+                if self._turn > turn:  # taken by a try before
+                    return
+                self._changed.wait_for(lambda: self._closed or (self._turn == turn and self._has(size)))
+                if self._closed:
+                    raise _ClosedError("nobody reads on")
+                self._taken[turn] = size
+                self._turn += 1
+                self._changed.notify_all()
+
+        try:
+            yield take
+        finally:
+            with suppress(_ClosedError):
+                take(0)
+
+    def _has(self, size: int) -> bool:
+        return not any(self._taken.values()) or sum(self._taken.values()) + size <= self._size
+
+    def give_back(self, turn: int) -> None:
+        with self._changed:
+            self._taken.pop(turn, None)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let go of all that wait."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """An object as it is in the lake."""
+
+    key: str
+    data: bytes
+
+    def opened(self, ledger: int, size: int) -> Batch:
+        """The batch that has a ledger, with batches of a size. Raises `DamagedLedgerError`."""
+        first = ledger - ledger % size
+        return open_batch(self.key, self.data, first, first + size - 1)
 
 
 _NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xdr\.zstd?|)$")
@@ -207,7 +298,7 @@ def decode_config(data: bytes, label: str) -> LakeConfig:
 def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
     """Decompress an object, and see that it holds the ledgers that its key says. Raises `DamagedLedgerError`."""
     try:
-        raw = decompress(data)
+        raw = decompress(data, min(MAX_BATCH_BYTES, (last - first + 1) * MAX_LEDGER_BYTES))
         start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
     except (DecodeError, OSError, pa.ArrowException) as error:
         raise DamagedLedgerError(f"{key} is damaged: {error}") from error
@@ -217,32 +308,40 @@ def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
     return Batch(key, start, end, raw)
 
 
-def decompress(data: bytes) -> bytes:
-    """A zstd frame's content, within `MAX_BATCH_BYTES`; frames need not state its size. Raises `DecodeError`."""
+def decompress(data: bytes, max_bytes: int = MAX_BATCH_BYTES) -> bytes:
+    """A zstd frame's content; frames need not state its size. Raises `DecodeError`, also for more than is accepted."""
     parts, total = [], 0
     with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
         while part := stream.read(CHUNK_BYTES if total else 4 * CHUNK_BYTES):
             total += len(part)
-            if total > MAX_BATCH_BYTES:
-                raise DecodeError(f"it has more than {MAX_BATCH_BYTES:,} bytes when decompressed")
+            if total > max_bytes:
+                raise DecodeError(f"it has more than {max_bytes:,} bytes when decompressed")
             parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def open_place(uri: str, what: str = "lake", *, verified: bool = False) -> tuple[ObjectStore, str]:
+def open_place(
+    uri: str, what: str = "lake", *, verified: bool = False, seconds: float | None = None
+) -> tuple[ObjectStore, str]:
     """What reads objects below an address, and a name of it for people. Raises `ConfigError`.
 
-    Plain HTTP will do where everything read is ``verified`` by its digest.
+    Plain HTTP will do where everything read is ``verified`` by its digest. A request that takes more than ``seconds``
+    fails and is not repeated; None leaves both to the library.
     """
     from obstore.store import HTTPStore, LocalStore, S3Store
 
     parts = urlsplit(uri)
+    client: ClientConfig = {"allow_http": verified}
+    bounds: dict[str, Any] = {}
+    if seconds is not None:
+        client["timeout"] = client["connect_timeout"] = timedelta(seconds=seconds)
+        bounds = {"client_options": client, "retry_config": {"max_retries": 0}}
     if parts.scheme == "s3":
-        anonymous = parts.netloc == "aws-public-blockchain"
-        options: dict[str, Any] = {"skip_signature": True, "region": PUBLIC_REGION} if anonymous else {}
-        return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **options), uri
+        if parts.netloc == "aws-public-blockchain":
+            bounds |= {"skip_signature": True, "region": PUBLIC_REGION}
+        return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **bounds), uri
     if parts.scheme in ("https", "http"):
-        place = HTTPStore.from_url(uri.rstrip("/"), client_options={"allow_http": verified})
+        place = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
         return place, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
         raise ConfigError(f"{parts.scheme}:// is no address of a {what}; use a folder, s3:// or https://")

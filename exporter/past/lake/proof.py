@@ -20,7 +20,7 @@ from exporter.ledger.source import RawEntry
 from exporter.numbers import exact
 from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
-from exporter.past.lake.transition_rules import RULES, Look, Rule, Step, Transition
+from exporter.past.lake.transition_rules import RULES, Look, Rule, Step, Transition, UntriedError
 
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
@@ -44,10 +44,14 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Transitions by ``PROTOCOL/CODE`` (hex), confirmed and differing; of the latter the first in full."""
+    """Transitions by ``PROTOCOL/CODE`` (hex), confirmed and differing; of the latter the first in full.
+
+    ``untried`` are those that could not be computed, since what they need besides is not known.
+    """
 
     confirmed: dict[str, int] = {}
     differing: dict[str, int] = {}
+    untried: dict[str, int] = {}
     mismatches: list[Mismatch] = []
 
     def count(self, name: str, confirmed: int, mismatches: list[Mismatch]) -> None:
@@ -57,7 +61,11 @@ class Tally(msgspec.Struct):
         self.mismatches = [*self.mismatches, *mismatches][:MAX_MISMATCHES]
 
     def add(self, other: Tally) -> None:
-        for mine, theirs in ((self.confirmed, other.confirmed), (self.differing, other.differing)):
+        for mine, theirs in (
+            (self.confirmed, other.confirmed),
+            (self.differing, other.differing),
+            (self.untried, other.untried),
+        ):
             for name, count in theirs.items():
                 mine[name] = mine.get(name, 0) + count
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
@@ -118,15 +126,14 @@ class Prover:
             found = list(rule.read(key, step))
         except DecodeError:
             return  # another contract's entry that looks like one, or one that the reader calls unread
+        except UntriedError:
+            name = f"{rule.protocol}/{_code(key, step)}"
+            self.tally.untried[name] = self.tally.untried.get(name, 0) + 1
+            return
         for transition in found:
             waiting.ledgers.append(ledger)
             waiting.keys.append(key)
-            entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
-            try:
-                wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
-            except DecodeError:
-                wasm_hash = None
-            waiting.codes.append(UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex())
+            waiting.codes.append(_code(key, step))
             waiting.transitions.append(transition)
         if len(waiting.transitions) >= TOGETHER:
             self._compute(rule)
@@ -170,3 +177,13 @@ class Prover:
             differing.setdefault(code, []).append(mismatch)
         for code in {*confirmed, *differing}:
             self.tally.count(f"{rule.protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
+
+
+def _code(key: bytes, step: Step) -> str:
+    """The hash of the code that an entry's contract ran before a ledger."""
+    entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
+    try:
+        wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
+    except DecodeError:
+        wasm_hash = None
+    return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()

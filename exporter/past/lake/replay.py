@@ -11,7 +11,7 @@ last. docs/lake.md has the rules and where each was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,7 +141,3 @@ class ReplayedState:
             key: RawEntry(data, modified, ARCHIVED if key in evicted else lives.get(ttl_key(key)))
             for key, (data, modified) in self._data.items()
         }
-
-    def keys(self) -> Iterator[bytes]:
-        """Every key that has a value, also of an archived entry."""
-        return iter(self._data)

@@ -35,6 +35,10 @@ Look = Callable[[bytes], Entry | None]
 """Gives the entry under a LedgerKey."""
 
 
+class UntriedError(Exception):
+    """A contract brought a pool up to date, and what its math needs besides is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A ledger and its close time: entries before it, after the first change that it made of each, and after all."""
@@ -57,7 +61,8 @@ class Transition:
 class Rule:
     """How a protocol's accruals are known and computed.
 
-    ``owns`` tells from a key whether its entry may be one; ``read`` gives the transitions that an update of it shows.
+    ``owns`` tells from a key whether its entry may be one; ``read`` gives the transitions that an update of it shows,
+    and raises `UntriedError`.
     ``compute`` gives for a frame of the numbers before the fields compared, under their names.
     """
 
@@ -86,6 +91,9 @@ def _blend(key: bytes, step: Step) -> Iterator[Transition]:
     config = step.before(key.replace(encode_scval(symbol("ResData")), encode_scval(symbol("ResConfig")), 1))
     instance_entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
     if config is None or instance_entry is None:
+        was, is_now = (Fields.of(entry.value, "ResData").time("last_time") for entry in _change(key, step))
+        if was < is_now == step.time:
+            raise UntriedError
         return
     instance = blend.decode_instance(instance_entry)
     old, new = (blend.decode_reserve(config, entry) for entry in _change(key, step))
@@ -104,13 +112,13 @@ def _blend_after(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _xoxno(key: bytes, step: Step) -> Iterator[Transition]:
     entry = step.before(key.replace(encode_scval(symbol("State")), encode_scval(symbol("Params")), 1))
-    if entry is None:
-        return
-    parameters = xoxno.decode_parameters(entry).numbers
-    old, new = (xoxno.decode_state(entry) for entry in _change(key, step))
+    old, new = (xoxno.decode_state(state) for state in _change(key, step))
     time = step.time * 1000
     if not old["last_timestamp"] < new["last_timestamp"] == time or not old["supplied"] or not old["borrowed"]:
         return
+    if entry is None:
+        raise UntriedError
+    parameters = xoxno.decode_parameters(entry).numbers
     compared = ["borrow_index"]
     if new["supply_index"] >= old["supply_index"]:  # or there was a loss
         compared.append("supply_index")
@@ -271,14 +279,14 @@ def _peridot(key: bytes, step: Step) -> Iterator[Transition]:
     aside = numbers["total_reserves"] + numbers["total_admin_fees"]
     implied = numbers["total_deposited"] + aside - numbers["total_borrowed"] - cash
     if old.rule != peridot.BoostRule.CACHED and (old.boosted is not None or implied > 0):
-        return  # no entry tells what boosted cash counted
+        raise UntriedError  # no entry says what boosted cash counted
     live_cash = 0
     if old.model is None:
         curve = peridot.fixed_curve(old.fixed_rate or 0)
     else:
         balance = step.before(balance_key(old.token, contract))
         if balance is None and cash:
-            return  # a token that keeps its balances in its own way
+            raise UntriedError  # a token that keeps its balances in its own way
         live_cash = decode_balance(balance)
         keys = peridot.entry_keys(old.model, peridot.MODEL_ENTRIES)
         curve = peridot.decode_model(old.model, {each: step.before(each) for each in keys})

@@ -14,7 +14,7 @@ from exporter.protocols.alula.layout import FROZEN
 from exporter.protocols.alula.math import project_pools
 from exporter.protocols.alula.terms import POOL_STATUSES
 from exporter.protocols.alula.views import AlulaViews
-from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 
 
 class Alula(ProtocolModule):
@@ -47,6 +47,7 @@ class Alula(ProtocolModule):
     pool_statuses: ClassVar = POOL_STATUSES
     max_price_age = 360
     """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
+    without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = AlulaViews()
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

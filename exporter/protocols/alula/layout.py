@@ -53,14 +53,22 @@ CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps"
 """The fields of KinkedIRConfig, in basis points."""
 
 _STATE_FIELDS = (
-    "interest_rate_modifier_bps", "take_rate_fees_sum", "total_available", "total_borrowed", "total_collateral",
-    "total_d_tokens", "total_j_tokens",
-)  # fmt: skip
+    "interest_rate_modifier_bps",
+    "take_rate_fees_sum",
+    "total_available",
+    "total_borrowed",
+    "total_collateral",
+    "total_d_tokens",
+    "total_j_tokens",
+)
 
 _SHOWN_HEALTH = (
-    "open_ltv_bps", "close_ltv_bps", "liability_factor_bps", "utilization_ratio_limit_bps",
+    "open_ltv_bps",
+    "close_ltv_bps",
+    "liability_factor_bps",
+    "utilization_ratio_limit_bps",
     "max_liquidation_incentive_bps",
-)  # fmt: skip
+)
 
 POOL_NUMBERS = (*_STATE_FIELDS, *CURVE_FIELDS, "take_rate_bps", "last_accrual_timestamp", "decimals")
 """What `PoolEntry.numbers` has."""

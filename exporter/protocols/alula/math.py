@@ -35,10 +35,20 @@ MODIFIER_SECONDS = 900
 """More time than this does not move the modifier further, in the newest contract."""
 
 POOL_COLUMNS = (
-    "total_available", "total_borrowed", "take_rate_fees_sum", "total_j_tokens", "total_d_tokens",
-    "interest_rate_modifier_bps", "take_rate_bps", "base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps",
-    "kink2_ur_bps", "max_apr_bps",
-)  # fmt: skip
+    "total_available",
+    "total_borrowed",
+    "take_rate_fees_sum",
+    "total_j_tokens",
+    "total_d_tokens",
+    "interest_rate_modifier_bps",
+    "take_rate_bps",
+    "base_apr_bps",
+    "kink1_apr_bps",
+    "kink1_ur_bps",
+    "kink2_apr_bps",
+    "kink2_ur_bps",
+    "max_apr_bps",
+)
 """The raw columns that `project` reads."""
 
 _CURVE = POOL_COLUMNS[-6:]

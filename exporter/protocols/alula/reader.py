@@ -20,9 +20,17 @@ NAME = "alula"
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", *layout.POOL_NUMBERS,
-    *TERM_COLUMNS, *FARM_COLUMNS,
-)  # fmt: skip
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    *layout.POOL_NUMBERS,
+    *TERM_COLUMNS,
+    *FARM_COLUMNS,
+)
 
 
 class _Reader(Collector):
@@ -66,6 +74,9 @@ class _Reader(Collector):
         """Decode a market's pools; one that cannot be read does not cost the others."""
         instance, members = self.instances[market], self.members[market]
         pool_entries = [entries[layout.pool_key(market, pool)] for pool in members]
+        lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
+        if not self.list_is_its_own(market, members, lacking):
+            return
         self.reading.markets.append(
             Market(
                 address=market,
@@ -159,5 +170,6 @@ async def read_markets(
         reader.take_pools(market, entries)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
+    reader.tell_empty()
     await reader.read_quotes(view)
     return reader.reading

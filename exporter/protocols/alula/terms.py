@@ -13,9 +13,16 @@ from exporter.protocols.shared_columns import Given
 from exporter.tables import RewardReason
 
 TERM_COLUMNS = (
-    "open_ltv_bps", "close_ltv_bps", "liability_factor_bps", "utilization_ratio_limit_bps",
-    "max_liquidation_incentive_bps", "supply_limit", "flags", "bad_debt_lock_d", "bad_debt_request_count",
-)  # fmt: skip
+    "open_ltv_bps",
+    "close_ltv_bps",
+    "liability_factor_bps",
+    "utilization_ratio_limit_bps",
+    "max_liquidation_incentive_bps",
+    "supply_limit",
+    "flags",
+    "bad_debt_lock_d",
+    "bad_debt_request_count",
+)
 """The raw columns that only the terms need; null where an entry does not have the field."""
 
 FARM_COLUMNS = ("supply_reward_reason", "borrow_reward_reason")

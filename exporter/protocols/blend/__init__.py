@@ -2,7 +2,7 @@
 
 The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
 and site show; totals are accrued to the close time of the ledger (docs/protocols/blend.md, "Formulas", and
-docs/adr/0004-blend-rates.md).
+docs/adr/0004-rates-and-totals.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule
+from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import reader
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools, rate_curves
@@ -53,6 +53,7 @@ class Blend(ProtocolModule):
     max_price_age = 86_400
     """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
     takes_future_prices = True
+    without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)

@@ -20,6 +20,7 @@ from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.comet import ONE, Comet, comet_keys, decode_comet
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
+from exporter.protocols.blend.funding import Funding, FundingEntries, decode_emitter
 from exporter.protocols.blend.layout import PoolInstance
 from exporter.protocols.blend.records import Entries
 from exporter.tables import RewardReason
@@ -112,6 +113,7 @@ class PoolBackstop:
     tokens: BackstopTokens | None
     balance: Balance | None
     emission: Emission
+    funding: Funding
     comet: Comet | None
     lp_value: tuple[int, int] | None
     """BLND and USDC behind one share of the token, as the contract takes it: v1 has noted it at some time."""
@@ -153,6 +155,9 @@ class PoolBackstop:
             "emission_per_year": None if emission.eps is None else emission.eps * _YEAR // 10**extra,
             "emission_expiration": emission.expiration,
             "emission_apr_bps": apr,
+            "emission_source": self.funding.source,
+            "emission_funded": self.funding.funded,
+            "backfill_remaining": self.funding.remaining,
             "status_after_update": self.status_after_update(),
         }
         if self.tokens is not None:
@@ -179,6 +184,8 @@ class PoolBackstop:
         """The yield of the depositors that have not queued; the value in USDC of both tokens cancels the dollar."""
         if not emission.eps:
             return emission.eps, emission.reason
+        if emission.reason == RewardReason.NOT_FUNDED:
+            return None, emission.reason
         if self.balance is None:
             return None, RewardReason.UNREAD
         earning = self.balance.tokens_not_queued
@@ -200,6 +207,15 @@ class Insurance:
             backstop: decode_backstop_tokens(entries.get(instance_key(backstop)))
             for _, backstop in self._pools.values()
         }
+        self._funding = {
+            (pool.generation, backstop): FundingEntries(
+                pool.generation,
+                backstop,
+                decode_emitter(entries.get(instance_key(backstop))),
+                None if (named := self._tokens[backstop]) is None else named.blnd,
+            )
+            for pool, backstop in self._pools.values()
+        }
 
     def tokens(self) -> list[str]:
         """BLND and USDC, whose decimals the prices hang on."""
@@ -209,9 +225,14 @@ class Insurance:
         """What Comet's pools hold changes with every trade."""
         return list(dict.fromkeys(key for named in self._tokens.values() if named for key in comet_keys(named.lp)))
 
+    def emitter_keys(self) -> list[bytes]:
+        """The instances of the emitters that pay the backstops."""
+        return list(dict.fromkeys(key for funding in self._funding.values() for key in funding.keys))
+
     def kept_keys(self) -> list[bytes]:
-        """What the backstops keep of each pool. Nothing removes it, and many pools have none of it."""
+        """What is kept of each pool, and of what funds its backstop. Nothing removes it, and many have none of it."""
         keys = {lp_value_key(backstop): None for pool, backstop in self._pools.values() if pool.generation == "v1"}
+        keys |= {key: None for funding in self._funding.values() for key in funding.kept}
         for market, (pool, backstop) in self._pools.items():
             keys[balance_key(backstop, market)] = None
             keys[backstop_emission_key(pool.generation, backstop, market)] = None
@@ -226,6 +247,13 @@ class Insurance:
                 prices[market, named.blnd] = RewardPrice(named.usdc, comet.blnd_in_usdc, 7, f"comet_spot {named.lp}")
         return prices
 
+    def funding(self, market: str, entries: Entries) -> Funding:
+        """How the backstop of a market is funded; nothing is known of one that names none."""
+        if market not in self._pools:
+            return Funding(None, None, None)
+        pool, backstop = self._pools[market]
+        return self._funding[pool.generation, backstop].decode(entries)
+
     def backstops(self, entries: Entries) -> list[PoolBackstop]:
         """All that is known of each pool's backstop."""
         return [self._backstop(market, entries) for market in self._pools]
@@ -238,6 +266,7 @@ class Insurance:
         except DecodeError:
             balance = None
         value = None if comet is None else (comet.blnd_per_share, comet.usdc_per_share)
+        funding = self.funding(market, entries)
         return PoolBackstop(
             market=market,
             generation=pool.generation,
@@ -245,7 +274,8 @@ class Insurance:
             backstop=backstop,
             tokens=self._tokens[backstop],
             balance=balance,
-            emission=decode_emission(entries[backstop_emission_key(pool.generation, backstop, market)]),
+            emission=decode_emission(entries[backstop_emission_key(pool.generation, backstop, market)], funding.funded),
+            funding=funding,
             comet=comet,
             lp_value=decode_lp_value(entries[lp_value_key(backstop)]) if pool.generation == "v1" else value,
         )

@@ -34,9 +34,9 @@ class Emission(NamedTuple):
         """The emission as it is paid at a time (unix seconds): nothing of one that is over, or is of nothing."""
         if self.eps is None or self.expiration is None:
             return self if self.reason == RewardReason.UNREAD else self._replace(eps=0)
-        over = self.expiration <= time
-        reason = RewardReason.EXPIRED if over else RewardReason.VALID if self.eps else RewardReason.NO_EMISSIONS
-        return Emission(0 if over else self.eps, self.expiration, reason)
+        if self.expiration <= time:
+            return Emission(0, self.expiration, RewardReason.EXPIRED)
+        return self._replace(reason=(self.reason or RewardReason.VALID) if self.eps else RewardReason.NO_EMISSIONS)
 
 
 def plan_key(market: str) -> bytes:
@@ -54,8 +54,11 @@ def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
     return variant_key(backstop, _OF_BACKSTOP[generation], address(market))
 
 
-def decode_emission(entry: Entry | None) -> Emission:
-    """What an emission entry of either generation says. One that cannot be read costs the reward and nothing else."""
+def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
+    """What an emission entry of either generation says. One that cannot be read costs the reward and nothing else.
+
+    ``funded``: whether the backstop has what it promises; None is not known, and then neither is what is paid.
+    """
     if entry is None:
         return Emission(reason=RewardReason.NO_EMISSIONS)
     if entry.archived:
@@ -65,4 +68,6 @@ def decode_emission(entry: Entry | None) -> Emission:
         emission, beyond = Emission(fields.u64("eps"), fields.u64("expiration")), fields.u64("expiration") >= _NO_TIME
     except DecodeError:
         return Emission(reason=RewardReason.UNREAD)
-    return Emission(reason=RewardReason.UNREAD) if beyond else emission
+    if beyond or funded is None:
+        return Emission(reason=RewardReason.UNREAD)
+    return emission if funded else emission._replace(reason=RewardReason.NOT_FUNDED)

@@ -131,6 +131,8 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     if entry is None:
         return ()
     assets = addresses(entry.value, "ResList", MAX_RESERVES)
+    if not assets:
+        raise DecodeError("ResList: it is empty, which the contract never stores")
     if len(set(assets)) != len(assets):
         raise DecodeError("ResList: an asset stands twice")
     if not all(asset.startswith("C") for asset in assets):
@@ -141,6 +143,14 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
 def decode_reward_zone(entry: Entry | None) -> tuple[str, ...]:
     """The addresses in a backstop's reward zone, each once. Raises `DecodeError`."""
     return () if entry is None else tuple(dict.fromkeys(addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)))
+
+
+def stands_at(config_entry: Entry | None, place: int) -> bool:
+    """Whether there is a ResConfig, and of a reserve at this place of the list; one that says no place may be."""
+    try:
+        return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == place
+    except DecodeError:  # said of the reserve
+        return True
 
 
 def form_of_reserve(config_entry: Entry) -> str:
@@ -162,6 +172,7 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
     reserve |= {name: data.i128(name) for name in _STATE_FIELDS}
     reserve["last_time"] = data.time("last_time")
     reserve["decimals"] = config.u32("decimals")
+    config.u32("index")  # by which the contract finds it in the list
     reserve |= {name: config.u32(name) for name in ("max_util", "c_factor", "l_factor")}
     reserve["enabled"] = config.boolean("enabled") if "enabled" in config else True
     reserve["supply_cap"] = config.i128("supply_cap") if "supply_cap" in config else NO_CAP

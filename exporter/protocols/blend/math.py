@@ -38,9 +38,21 @@ SUPPLY_PERIODS = 52
 _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
 
 RESERVE_COLUMNS = (
-    "b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time", "util", "r_base", "r_one",
-    "r_two", "r_three", "reactivity", "bstop_rate",
-)  # fmt: skip
+    "b_rate",
+    "b_supply",
+    "d_rate",
+    "d_supply",
+    "ir_mod",
+    "backstop_credit",
+    "last_time",
+    "util",
+    "r_base",
+    "r_one",
+    "r_two",
+    "r_three",
+    "reactivity",
+    "bstop_rate",
+)
 """The raw columns that `project` reads beside `generation`: ResData, ResConfig and the pool's bstop_rate."""
 
 
@@ -289,7 +301,8 @@ def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.S
 
     @exact.at_most(exact.INT128_MAX)
     def limited(ir: pl.Series, u: pl.Series, taken: pl.Series) -> pl.Series:
-        kept = exact.multiply_divide_floor(exact.subtract(S7, taken), u, S7)
+        # Of a rate of 0 nothing is kept, however large the rest.
+        kept = exact.multiply_divide_floor(exact.subtract(S7, taken), exact.select(ir == 0, 0, u), S7)
         return exact.multiply_divide_floor(ir, kept, S7)
 
     rate = limited(borrow_rate, utilization, bstop_rate)

@@ -28,12 +28,42 @@ _ANSWERED_FOR = {
 }
 
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "generation", "market_name", "market_status", "wasm_hash", "decimals",
-    "enabled", "bstop_rate", "util", "r_base", "r_one", "r_two", "r_three", "reactivity", "b_rate", "b_supply",
-    "d_rate", "d_supply", "ir_mod", "backstop_credit", "last_time", "max_util", "c_factor", "l_factor", "supply_cap",
-    "reward_token", "supply_eps", "supply_expiration", "supply_unpaid", "borrow_eps", "borrow_expiration",
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "generation",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    "decimals",
+    "enabled",
+    "bstop_rate",
+    "util",
+    "r_base",
+    "r_one",
+    "r_two",
+    "r_three",
+    "reactivity",
+    "b_rate",
+    "b_supply",
+    "d_rate",
+    "d_supply",
+    "ir_mod",
+    "backstop_credit",
+    "last_time",
+    "max_util",
+    "c_factor",
+    "l_factor",
+    "supply_cap",
+    "reward_token",
+    "supply_eps",
+    "supply_expiration",
+    "supply_unpaid",
+    "borrow_eps",
+    "borrow_expiration",
     "borrow_unpaid",
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)
@@ -102,10 +132,14 @@ class _Reader(Collector):
             self.assets[market] = assets
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
-    def take_reserves(self, market: str, entries: Entries) -> None:
+    def take_reserves(self, market: str, funded: bool | None, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
         instance, assets = self.instances[market], self.assets[market]
         configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
+        places = enumerate(zip(assets, configs, strict=True))
+        lacking = [asset for place, (asset, config) in places if not layout.stands_at(config, place)]
+        if not self.list_is_its_own(market, assets, lacking):
+            return
         self.reading.markets.append(
             Market(
                 address=market,
@@ -123,7 +157,7 @@ class _Reader(Collector):
             with self.noting(market, asset):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
-                self.take_reserve(market, asset, config, data, entries)
+                self.take_reserve(market, asset, config, data, funded, entries)
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
         """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
@@ -134,7 +168,9 @@ class _Reader(Collector):
             for side in SIDES
         }
 
-    def take_reserve(self, market: str, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
+    def take_reserve(
+        self, market: str, asset: str, config: Entry, data: Entry, funded: bool | None, entries: Entries
+    ) -> None:
         """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
         instance = self.instances[market]
         form = layout.form_of_reserve(config)
@@ -142,9 +178,12 @@ class _Reader(Collector):
         if form != instance.generation:  # their scales differ, so numbers of the one are wrong in the other
             detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
             raise UnreadError("inconsistent", detail)
+        place = self.assets[market].index(asset)
+        if not layout.stands_at(config, place):
+            raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
         emissions: dict[str, object] = {"reward_token": instance.reward_token}
         for side, key in self.emission_keys(market, asset).items():
-            emission = decode_emission(entries[key])
+            emission = decode_emission(entries[key], funded)
             values = (emission.eps, emission.expiration, emission.reason)
             emissions |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
         self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
@@ -210,15 +249,17 @@ async def read_pools(
     reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
     tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
     busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
-    quiet = [layout.reserve_config_key(*reserve) for reserve in reserves]
+    quiet = [*(layout.reserve_config_key(*reserve) for reserve in reserves), *insurance.emitter_keys()]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
     # In as few requests as both together need.
     keys = busy_first + quiet
     await view.read([*keys, *(instance_key(token) for token in tokens)], kept)
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
     for market in reader.instances:
-        reader.take_reserves(market, states)
-    reader.reading.insured = insurance.backstops(states)
+        reader.take_reserves(market, insurance.funding(market, states).funded, states)
+    reader.tell_empty()
+    taken = {market.address for market in reader.reading.markets}
+    reader.reading.insured = [item for item in insurance.backstops(states) if item.market in taken]
     reader.reading.reward_prices = insurance.reward_prices(reader.reading.tokens, states)
 
     prices = reader.reading.reward_prices.items()

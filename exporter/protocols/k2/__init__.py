@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import reader
 from exporter.protocols.k2.math import project_pools
 from exporter.protocols.k2.views import K2Views
@@ -46,6 +46,10 @@ class K2(ProtocolModule):
     }
     max_price_age = 86_400
     """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
+    without_price = WithoutPrice(
+        {"can_supply": None, "can_withdraw": False, "can_borrow": False, "can_liquidate": False},
+        "without one an account's first supply is refused, and a further one is not",
+    )
     views = K2Views()
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -32,6 +32,9 @@ MAX_RESERVES = 64
 MAX_AMOUNT = 10**38 - 1
 """The contract computes with unsigned 128 bits; what is published has at most 38 digits."""
 
+MIN_FIRST_SUPPLY = 1_000
+"""Base units; the contract's own constant."""
+
 MAX_TOKEN_DECIMALS = 38
 """The contract divides by 10^decimals, which has to fit into 128 bits."""
 
@@ -47,8 +50,11 @@ _INDEXES = ("liquidity_index", "variable_borrow_index")
 _RATES = ("current_liquidity_rate", "current_variable_borrow_rate")
 
 MODEL_FIELDS = (
-    "base_variable_borrow_rate", "optimal_utilization_rate", "variable_rate_slope1", "variable_rate_slope2",
-)  # fmt: skip
+    "base_variable_borrow_rate",
+    "optimal_utilization_rate",
+    "variable_rate_slope1",
+    "variable_rate_slope2",
+)
 """The parameters of a rate model, annual and with 27 decimals."""
 
 _DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
@@ -56,9 +62,16 @@ _DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
 
 RESERVE_NUMBERS = (*_INDEXES, *_RATES, "last_update_timestamp", "decimals", "reserve_factor")
 BITMAP_NUMBERS = (
-    "ltv", "liquidation_threshold", "liquidation_bonus", "active", "frozen", "borrowing_enabled", "paused",
-    "borrow_cap", "supply_cap",
-)  # fmt: skip
+    "ltv",
+    "liquidation_threshold",
+    "liquidation_bonus",
+    "active",
+    "frozen",
+    "borrowing_enabled",
+    "paused",
+    "borrow_cap",
+    "supply_cap",
+)
 """What `ReserveEntry.numbers` has, the latter in basis points, as yes or no, and in whole tokens."""
 
 _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
@@ -120,9 +133,9 @@ class TokenState:
     scaled: int
 
 
-def router_keys(router: str) -> tuple[bytes, bytes]:
-    """The ledger keys of a router's instance and of its list of reserves."""
-    return instance_key(router), data_key(router, symbol("RLIST"))
+def router_keys(router: str) -> tuple[bytes, bytes, bytes]:
+    """The ledger keys of a router's instance, of its list of reserves, and of how many these are."""
+    return instance_key(router), data_key(router, symbol("RLIST")), data_key(router, symbol("RCOUNT"))
 
 
 def reserve_key(router: str, asset: str) -> bytes:
@@ -171,13 +184,15 @@ def _asset_price_ages(value: ScVal | None) -> dict[str, int]:
     }
 
 
-def decode_reserve_list(entry: Entry) -> tuple[str, ...]:
-    """A router's reserves, in the order of their making. Raises `DecodeError`."""
+def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
+    """A router's reserves, in the order of their making; ``count`` is missing in old ones. Raises `DecodeError`."""
     assets = addresses(entry.value, "RLIST", MAX_RESERVES)
     if len(set(assets)) != len(assets):
         raise DecodeError("RLIST: a reserve stands twice")
     if not all(asset.startswith("C") for asset in assets):
         raise DecodeError("RLIST: a reserve is no contract")
+    if count is not None and (counted := expect(count.value, scval.U32, "RCOUNT")) != len(assets):
+        raise DecodeError(f"RLIST: {len(assets)} reserves, but RCOUNT counts {counted}")
     return assets
 
 

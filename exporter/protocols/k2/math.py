@@ -23,7 +23,7 @@ import polars as pl
 
 from exporter.numbers import exact
 from exporter.numbers.exact import failure
-from exporter.protocols.k2.layout import BITMAP_NUMBERS, RAY_DECIMALS, VERSION
+from exporter.protocols.k2.layout import BITMAP_NUMBERS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
 from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tables import TERMS
@@ -34,10 +34,19 @@ SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
 RESERVE_COLUMNS = (
-    "liquidity_index", "variable_borrow_index", "current_liquidity_rate", "current_variable_borrow_rate",
-    "last_update_timestamp", "reserve_factor", "total_supply_scaled", "total_debt_scaled",
-    "base_variable_borrow_rate", "optimal_utilization_rate", "variable_rate_slope1", "variable_rate_slope2",
-)  # fmt: skip
+    "liquidity_index",
+    "variable_borrow_index",
+    "current_liquidity_rate",
+    "current_variable_borrow_rate",
+    "last_update_timestamp",
+    "reserve_factor",
+    "total_supply_scaled",
+    "total_debt_scaled",
+    "base_variable_borrow_rate",
+    "optimal_utilization_rate",
+    "variable_rate_slope1",
+    "variable_rate_slope2",
+)
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")
@@ -172,6 +181,7 @@ _TERMS: dict[str, Given] = {
     .then(pl.lit("borrowing_disabled"))
     .otherwise(pl.lit("active")),
     **{name: name for name in ("available_to_withdraw", "available_to_borrow", "available_to_supply")},
+    "min_first_supply": MIN_FIRST_SUPPLY,
     "risk_scope": pl.lit("reserve"),
     "collateral_factor_bps": "ltv",
     "liquidation_threshold_bps": "liquidation_threshold",
@@ -191,7 +201,8 @@ def with_available(projected: pl.DataFrame) -> pl.DataFrame:
     """Add the two caps in base units, null for none, and how much can be withdrawn, borrowed and supplied at the most.
 
     Int128, base units, whatever the gates say. The aToken's own balance bounds what it pays out, suppliers' claims what
-    is withdrawn; totals of now and the amount may not be above a cap. The debt has two, its cap and its ceiling.
+    is withdrawn; totals of now and the amount may not be above a cap. The debt has two, its cap and its ceiling. With a
+    limit that the contract cannot compute with nothing passes.
     """
     supplied, borrowed = projected["total_supplied"], projected["total_borrowed"]
     supply_cap, borrow_cap, ceiling = (
@@ -199,13 +210,24 @@ def with_available(projected: pl.DataFrame) -> pl.DataFrame:
     )
     lower = exact.clamp(borrow_cap.fill_null(exact.INT128_MAX), 0, ceiling.fill_null(exact.INT128_MAX))
     most_borrowed = lower.set(borrow_cap.is_null() & ceiling.is_null(), None)
+    supply_fails, debt_fails, ceiling_fails = (
+        _overflows(projected[name], projected["decimals"]) for name in ("supply_cap", "borrow_cap", "debt_ceiling")
+    )
+    to_borrow = within(projected["cash"], exact.subtract(most_borrowed, borrowed))
+    to_supply = within(exact.subtract(supply_cap, supplied))
     return projected.with_columns(
         supply_cap.alias("most_supplied"),
         most_borrowed.alias("most_borrowed"),
         within(projected["cash"], supplied).alias("available_to_withdraw"),
-        within(projected["cash"], exact.subtract(most_borrowed, borrowed)).alias("available_to_borrow"),
-        within(exact.subtract(supply_cap, supplied)).alias("available_to_supply"),
+        to_borrow.set(debt_fails | ceiling_fails, 0).alias("available_to_borrow"),
+        to_supply.set(supply_fails, 0).alias("available_to_supply"),
     )
+
+
+def _overflows(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
+    """Whether a limit in whole tokens has more base units than the contract's unsigned 128 bits."""
+    pairs = zip(tokens.to_list(), decimals.to_list(), strict=True)
+    return pl.Series([limit * 10**places >= 2**128 for limit, places in pairs], dtype=pl.Boolean)
 
 
 @exact.at_most(exact.INT128_MAX)

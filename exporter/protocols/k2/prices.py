@@ -62,12 +62,12 @@ async def _read_batches(view: LedgerView, batches: Sequence[tuple[str, list[str]
         if found is None and len(tokens) > 1:
             alone += [(oracle, token) for token in tokens]
         elif found is None:
-            quotes[oracle, tokens[0]] = Quote(oracle, tokens[0], failure=_failure(functions[oracle], result))
+            quotes[oracle, tokens[0]] = _failed(oracle, tokens[0], functions[oracle], result)
         else:
             quotes |= found
     results = await view.call(prices_call(oracle, functions[oracle], [token]) for oracle, token in alone)
     for (oracle, token), result in zip(alone, results, strict=True):
-        failed = {(oracle, token): Quote(oracle, token, failure=_failure(functions[oracle], result))}
+        failed = {(oracle, token): _failed(oracle, token, functions[oracle], result)}
         quotes |= _quotes(oracle, [token], functions[oracle], result) or failed
     return quotes
 
@@ -96,7 +96,11 @@ def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
         price, time = amount(data, "price", f"{function}()"), data.u64("timestamp")
         return Quote(oracle, token, PRICE_DECIMALS, price, time)
     except DecodeError as error:
-        return Quote(oracle, token, failure=str(error))
+        return Quote(oracle, token, failure=str(error), is_known=False)
+
+
+def _failed(oracle: str, token: str, function: str, result: CallResult) -> Quote:
+    return Quote(oracle, token, failure=_failure(function, result), is_known=result.refused)
 
 
 def _failure(function: str, result: CallResult) -> str:

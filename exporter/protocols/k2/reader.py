@@ -28,10 +28,24 @@ A_TOKEN, DEBT_TOKEN, RATE_CONTRACT = "a_token", "debt_token", "interest_rate"
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "a_token", "debt_token",
-    *layout.RESERVE_NUMBERS, "total_supply_scaled", "total_debt_scaled", *layout.MODEL_FIELDS, *TERM_COLUMNS, "cash",
-    "supply_emissions", "borrow_emissions",
-)  # fmt: skip
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    "a_token",
+    "debt_token",
+    *layout.RESERVE_NUMBERS,
+    "total_supply_scaled",
+    "total_debt_scaled",
+    *layout.MODEL_FIELDS,
+    *TERM_COLUMNS,
+    "cash",
+    "supply_emissions",
+    "borrow_emissions",
+)
 
 
 class _Reader(Collector):
@@ -48,14 +62,14 @@ class _Reader(Collector):
 
     def take_router(self, market: str, entries: Entries) -> None:
         """Decode a router's instance and list of reserves, or say why it is not read."""
-        instance_entry, list_entry = (entries[key] for key in layout.router_keys(market))
+        instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
         with self.noting(market):
             missing = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
             listed = live(list_entry, "the router's list of reserves", missing)
             router = layout.decode_router(live(instance_entry, "the router's instance"))
-            self.members[market] = layout.decode_reserve_list(listed)
+            self.members[market] = layout.decode_reserve_list(listed, count)
             self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
             self.routers[market] = router
 
@@ -80,6 +94,9 @@ class _Reader(Collector):
     def take_market(self, market: str, entries: Entries) -> None:
         """Append a market and its reserves; one reserve that cannot be read does not cost the others."""
         router, members = self.routers[market], self.members[market]
+        lacking = [asset for asset in members if entries[layout.reserve_key(market, asset)] is None]
+        if not self.list_is_its_own(market, members, lacking):
+            return
         listed = self.known.get(market)
         name = self.shown_name(market, (listed and listed.name) or MARKET_NAME)
         status = "paused" if router.paused else "active"
@@ -201,6 +218,7 @@ class _Reader(Collector):
             else replace(
                 quote,
                 price=None,
+                is_known=False,
                 failure=f"the oracle's prices have {other[pair[0]]} decimals, not the {layout.PRICE_DECIMALS} that "
                 "are known",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.math import project_pools
 from exporter.protocols.peridot.views import PeridotViews
@@ -59,6 +59,10 @@ class Peridot(ProtocolModule):
     max_price_age = 600
     """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
     takes_future_prices = True
+    without_price = WithoutPrice(
+        {"can_borrow": None, "can_liquidate": None},
+        "whether the controller has a cached or a fallback price is not read",
+    )
     views = PeridotViews()
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -37,17 +37,24 @@ USUAL_AGE_MULTIPLIER = 2
 
 _MAX_TIME = 1 << 62
 
-PAUSES = {"deposits": "PauseDeposit", "redemptions": "PauseRedeem", "borrowing": "PauseBorrow",
-          "liquidations": "PauseLiquidation"}  # fmt: skip
+PAUSES = {
+    "deposits": "PauseDeposit",
+    "redemptions": "PauseRedeem",
+    "borrowing": "PauseBorrow",
+    "liquidations": "PauseLiquidation",
+}
 """What a controller can pause of a vault, and the entry that says so; a second one with ``Until`` says until when."""
 
 NOT_PAUSED, FOR_EVER = -1, 1 << 64
 """In place of the last second of a pause."""
 
 CONTROLLER_ENTRIES = (
-    "SupportedMarkets", "Oracle", "OracleMaxAgeMultiplier",
-    *PAUSES.values(), *(f"{name}Until" for name in PAUSES.values()),
-)  # fmt: skip
+    "SupportedMarkets",
+    "Oracle",
+    "OracleMaxAgeMultiplier",
+    *PAUSES.values(),
+    *(f"{name}Until" for name in PAUSES.values()),
+)
 LIQUIDATION_INCENTIVE = "LiquidationIncentiveScaled"
 REWARD_TOKEN = "PeridotToken"
 SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
@@ -62,17 +69,42 @@ MODEL_ENTRIES = ("BaseRatePerYear", "MultiplierPerYear", "JumpMultiplierPerYear"
 
 _REQUIRED = ("TotalBorrowed", "BorrowIndex")
 _ZERO_UNLESS_SET = (
-    "TotalReserves", "TotalAdminFees", "ReserveFactorScaled", "AdminFeeScaled", "SupplyCap", "BorrowCap",
-)  # fmt: skip
+    "TotalReserves",
+    "TotalAdminFees",
+    "ReserveFactorScaled",
+    "AdminFeeScaled",
+    "SupplyCap",
+    "BorrowCap",
+)
 _CONFIGURATION = (
-    "UnderlyingToken", "Peridottroller", "InterestModel", "ReserveFactorScaled", "AdminFeeScaled", "SupplyCap",
-    "BorrowCap", "CollateralFactorScaled", "BorrowYearlyRateScaled", "BoostedVault",
-)  # fmt: skip
+    "UnderlyingToken",
+    "Peridottroller",
+    "InterestModel",
+    "ReserveFactorScaled",
+    "AdminFeeScaled",
+    "SupplyCap",
+    "BorrowCap",
+    "CollateralFactorScaled",
+    "BorrowYearlyRateScaled",
+    "BoostedVault",
+)
 VAULT_ENTRIES = (
-    *_CONFIGURATION, "ManagedCash", "TotalBorrowed", "BorrowIndex", "LastUpdateTime", "TotalReserves",
-    "TotalAdminFees", "InitialExchangeRate", "TotalDeposited", "RatesReady", "BoostedUnderlyingCached",
-    "BoostedUnderlyingUpdatedAt", "BoostedAssetCount", "BoostedHealthCache", "TotalBorrowPrincipal",
-)  # fmt: skip
+    *_CONFIGURATION,
+    "ManagedCash",
+    "TotalBorrowed",
+    "BorrowIndex",
+    "LastUpdateTime",
+    "TotalReserves",
+    "TotalAdminFees",
+    "InitialExchangeRate",
+    "TotalDeposited",
+    "RatesReady",
+    "BoostedUnderlyingCached",
+    "BoostedUnderlyingUpdatedAt",
+    "BoostedAssetCount",
+    "BoostedHealthCache",
+    "TotalBorrowPrincipal",
+)
 """What is read of a vault, beside its instance, which has the supply of its receipt token."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
@@ -97,6 +129,7 @@ class BoostRule(IntEnum):
 BOOST_RULES = {
     "df06cfa8174d5523bb8b067a6179af7d669bcb30fa2ce34d811b5b85788f6f00": BoostRule.QUOTED,
     "5f35bc16b3262feb27fb77080fc007d3461a536bd62afd3b5580688ab4b004e1": BoostRule.CACHED,
+    "2aa62df324ae3d28b6492e8e08d230a41c62e1fd6d4719e4bec5ee11b30c66bc": BoostRule.CACHED,
     "016c4baed7298f4835c49cae27857232ec9de9422bf77dcb55cc97d3664b05b6": BoostRule.CACHED,
 }
 """By the wasm hash of a vault (docs/protocols/peridot.md, "Revisions")."""

@@ -33,11 +33,29 @@ _SCALES_TO_INDEX = 10**12
 """From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
 
 VAULT_COLUMNS = (
-    "net_cash", "total_borrowed", "total_reserves", "total_admin_fees", "borrow_index", "receipt_supply",
-    "initial_exchange_rate", "reserve_factor", "admin_fee", "base_rate", "multiplier", "jump_multiplier", "kink",
-    "fixed_rate", "last_update_time", "live_cash", "managed_cash", "total_deposited", "boost_rule", "boost_quoted",
-    "boost_cached", "boost_cached_at",
-)  # fmt: skip
+    "net_cash",
+    "total_borrowed",
+    "total_reserves",
+    "total_admin_fees",
+    "borrow_index",
+    "receipt_supply",
+    "initial_exchange_rate",
+    "reserve_factor",
+    "admin_fee",
+    "base_rate",
+    "multiplier",
+    "jump_multiplier",
+    "kink",
+    "fixed_rate",
+    "last_update_time",
+    "live_cash",
+    "managed_cash",
+    "total_deposited",
+    "boost_rule",
+    "boost_quoted",
+    "boost_cached",
+    "boost_cached_at",
+)
 """The raw columns that `project` reads.
 
 ``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees: it may be
@@ -48,9 +66,14 @@ that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``
 
 
 TERM_COLUMNS = (
-    *(f"{what}_paused_until" for what in PAUSES), "governed", "rates_ready", "supply_cap", "borrow_cap",
-    "collateral_factor", "incentive",
-)  # fmt: skip
+    *(f"{what}_paused_until" for what in PAUSES),
+    "governed",
+    "rates_ready",
+    "supply_cap",
+    "borrow_cap",
+    "collateral_factor",
+    "incentive",
+)
 UNSURE_COLUMNS = ("listed", "borrow_principal", "payable", *(f"{side}_speed" for side in SPEEDS))
 """The raw columns of what can be done, and at what risk; the latter may be null.
 

@@ -30,8 +30,20 @@ MARKET_NAME = "Peridot"
 
 MAX_TOKEN_DECIMALS = 38
 
-COLUMNS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "decimals",
-           "reward_token", *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)  # fmt: skip
+COLUMNS = (
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    "decimals",
+    "reward_token",
+    *VAULT_COLUMNS,
+    *TERM_COLUMNS,
+    *UNSURE_COLUMNS,
+)
 
 Answers = Mapping[ContractCall, CallResult]
 Balances = Mapping[tuple[str, str], Balance]

@@ -1,6 +1,6 @@
 """Slender: one pool contract is the market, its reserves are the pools, one a token. Dormant since ledger 60,749,975.
 
-Its instance is often archived; what then becomes of it is in docs/adr/0016-peridot-slender.md.
+Its instance is often archived; what then becomes of it is in docs/adr/0007-absent-archived-unread.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import project_pools
@@ -48,6 +48,9 @@ class Slender(ProtocolModule):
     }
     max_price_age = 86_400
     """A price older than this is refused, however long the pool's own limit is."""
+    without_price = WithoutPrice(
+        {"can_borrow": None, "can_liquidate": None}, "the contract asks other feeds, too, which are not read"
+    )
     views = SlenderViews()
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

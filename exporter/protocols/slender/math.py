@@ -30,9 +30,17 @@ SECONDS_PER_YEAR = 31_557_600
 """The contract's year, 365.25 days."""
 
 RESERVE_COLUMNS = (
-    "lender_ar", "lender_ir", "borrower_ar", "borrower_ir", "last_update_timestamp", "window", "s_supply",
-    "debt_supply", "cash", "fees",
-)  # fmt: skip
+    "lender_ar",
+    "lender_ir",
+    "borrower_ar",
+    "borrower_ir",
+    "last_update_timestamp",
+    "window",
+    "s_supply",
+    "debt_supply",
+    "cash",
+    "fees",
+)
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)

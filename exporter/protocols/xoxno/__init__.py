@@ -1,15 +1,15 @@
 """XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
 
-What is published (docs/protocols/xoxno.md, docs/adr/0014-xoxno.md): totals and indexes accrued to the ledger's close
-time, to the last digit as the contract would; rates of the stored state, which are those it charges until its next
-operation. The market is the controller, the contract that users call.
+What is published (docs/protocols/xoxno.md, docs/adr/0004-rates-and-totals.md): totals and indexes accrued to the
+ledger's close time, to the last digit as the contract would; rates of the stored state, which are those it charges
+until its next operation. The market is the controller, the contract that users call.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.protocols.base import Coverage, ProtocolModule
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.xoxno import events, prices, reader
 from exporter.protocols.xoxno.math import project_pools
 from exporter.protocols.xoxno.views import XoxnoViews
@@ -42,6 +42,7 @@ class Xoxno(ProtocolModule):
         "insolvent": "what suppliers are owed is more than cash and debt: nobody can supply",
         "unlisted": "no spoke lists the token: nothing new can be opened",
     }
+    without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = XoxnoViews()
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

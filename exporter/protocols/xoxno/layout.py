@@ -34,14 +34,29 @@ HIGHEST_INDEX = 10**36
 """The contract lets no index grow above it."""
 
 CONFIGURATION = (
-    "Accumulator", "AppVersion", "LastHubId", "LastSpokeId", "MinBorrowCollateralUsd", "Paused", "Pool",
-    "PositionLimits", "PositionNft", "PriceAggregator", "SwapAggregator",
-)  # fmt: skip
+    "Accumulator",
+    "AppVersion",
+    "LastHubId",
+    "LastSpokeId",
+    "MinBorrowCollateralUsd",
+    "Paused",
+    "Pool",
+    "PositionLimits",
+    "PositionNft",
+    "PriceAggregator",
+    "SwapAggregator",
+)
 """Keys of the controller's instance that are its configuration: all that its code writes there but its owner."""
 
 _RATES = (
-    "base_borrow_rate", "max_borrow_rate", "mid_utilization", "optimal_utilization", "slope1", "slope2", "slope3",
-)  # fmt: skip
+    "base_borrow_rate",
+    "max_borrow_rate",
+    "mid_utilization",
+    "optimal_utilization",
+    "slope1",
+    "slope2",
+    "slope3",
+)
 _LIMITS = ("max_utilization",)
 _AMOUNTS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
 from exporter.tables import SPOKES, TERMS
@@ -155,17 +155,32 @@ LIQUIDATION_BUFFER_BPS = 200
 _OF_SPOKES: dict[str, pl.DataType] = {
     name: TERMS[name]
     for name in (
-        "collateral_factor_bps", "liquidation_threshold_bps", "liquidation_bonus_bps", "supply_cap", "borrow_cap",
-        "can_be_collateral", "can_be_borrowed",
+        "collateral_factor_bps",
+        "liquidation_threshold_bps",
+        "liquidation_bonus_bps",
+        "supply_cap",
+        "borrow_cap",
+        "can_be_collateral",
+        "can_be_borrowed",
     )
-}  # fmt: skip
+}
 _OF_POOL: dict[str, pl.DataType] = {
     name: TERMS[name]
     for name in (
-        "can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "can_reason", "pool_status",
-        "risk_scope", "liquidation_kind", "available_to_withdraw", "available_to_borrow", "available_to_supply",
+        "can_supply",
+        "can_withdraw",
+        "can_borrow",
+        "can_repay",
+        "can_liquidate",
+        "can_reason",
+        "pool_status",
+        "risk_scope",
+        "liquidation_kind",
+        "available_to_withdraw",
+        "available_to_borrow",
+        "available_to_supply",
     )
-}  # fmt: skip
+}
 _TERMS = _OF_SPOKES | _OF_POOL | {SPOKES: pl.String()}
 UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
 
@@ -177,74 +192,101 @@ def with_available(projected: pl.DataFrame) -> pl.DataFrame:
     Neither may leave a utilization above the highest, nor a withdrawal debt without any supply; a loan has to leave
     `LIQUIDATION_BUFFER_BPS` of what is supplied. The protocol's revenue is not for suppliers to withdraw.
     """
-    names = ("accrued_supplied", "accrued_revenue", "accrued_supply_index", "accrued_borrow_index", "borrowed", "cash",
-             "max_utilization", "asset_decimals")  # fmt: skip
-    state = numbers_of(projected, names)
-    unit = exact.column([10 ** (RAY_DECIMALS - places) for places in state["asset_decimals"].to_list()])
-    supplied, supply_index = state["accrued_supplied"], state["accrued_supply_index"]
-    borrowed, borrow_index, cash = state["borrowed"], state["accrued_borrow_index"], state["cash"]
-    most = state["max_utilization"]
+    names = (
+        "accrued_supplied",
+        "accrued_revenue",
+        "accrued_supply_index",
+        "borrowed",
+        "accrued_borrow_index",
+        "cash",
+        "max_utilization",
+        "asset_decimals",
+    )
+    found = [available(AccruedState(*row)) for row in numbers_of(projected, names).iter_rows()]
+    schema: dict[str, pl.DataType] = {
+        "available_to_withdraw": pl.Int128(),
+        "available_to_borrow": pl.Int128(),
+        "backed": pl.Boolean(),
+    }
+    values = {name: [row[at] for row in found] for at, name in enumerate(schema)}
+    return projected.hstack(exact.frame(values, schema))
 
-    def amount(shares: pl.Series, index: pl.Series) -> pl.Series:
-        """The base units that so many shares pay for, or owe, rounded down twice."""
-        return exact.floor_divide(exact.multiply_divide_floor(shares, index, RAY), unit)
 
-    kept = shares_to_keep(value_of(borrowed, borrow_index), borrowed, supply_index, most)
-    burnt = within(exact.subtract(supplied, kept), exact.subtract(supplied, state["accrued_revenue"]))
-    claims = amount(supplied, supply_index)
-    buffer = exact.multiply_divide_half_up(claims, LIQUIDATION_BUFFER_BPS, BPS)
-    lent = shares_to_lend(value_of(supplied, supply_index), borrow_index, most)
-    lent = exact.clamp(exact.subtract(lent, borrowed), 0, exact.INT128_MAX)
-    owed = exact.multiply_divide_ceil(exact.multiply_divide_ceil(borrowed, borrow_index, RAY), 1, unit)
-    return projected.with_columns(
-        within(cash, amount(burnt, supply_index)).alias("available_to_withdraw"),
-        within(exact.subtract(cash, buffer), _lent_amount(lent, borrow_index, unit)).alias("available_to_borrow"),
-        (exact.subtract(exact.subtract(claims, cash), owed) <= 0).alias("backed"),
+class AccruedState(NamedTuple):
+    """A hub market at the close time, as it is stored: scaled amounts and indexes in RAY, the cash in base units."""
+
+    supplied: int
+    revenue: int
+    supply_index: int
+    borrowed: int
+    borrow_index: int
+    cash: int
+    max_utilization: int
+    decimals: int
+
+
+def available(pool: AccruedState) -> tuple[int, int, bool]:
+    """What of a hub market can be withdrawn and borrowed at the most, and whether its supply is backed.
+
+    Here the integers have no bound: what is compared on the way may need more than 128 bits where the result does not.
+    """
+    unit = 10 ** (RAY_DECIMALS - pool.decimals)
+    burnt = min(pool.supplied - shares_to_keep(pool), pool.supplied - pool.revenue)
+    claims = pool.supplied * pool.supply_index // RAY // unit
+    buffer = (claims * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
+    lent = shares_to_lend(pool) - pool.borrowed
+    owed = -(-pool.borrowed * pool.borrow_index // RAY) // unit
+    return (
+        max(min(pool.cash, burnt * pool.supply_index // RAY // unit), 0),
+        max(min(pool.cash - buffer, lent * pool.borrow_index // RAY // unit), 0),
+        claims - pool.cash <= owed,
     )
 
 
-@exact.at_most(exact.INT128_MAX)
-def _lent_amount(shares: pl.Series, index: pl.Series, unit: pl.Series) -> pl.Series:
-    unit = exact.clamp(unit, 1, exact.INT128_MAX)
-    return exact.floor_divide(exact.multiply_divide_floor(shares, index, RAY), unit)
+def _value(shares: int, index: int) -> int:
+    value: int = (shares * index + RAY // 2) // RAY
+    return value
 
 
-_HALF = RAY // 2
+def _fewest(value: int, index: int) -> int:
+    """The fewest shares whose value, half up, is this one or more: shares × index >= (2 × value - 1) × RAY / 2."""
+    shares: int = -(-(2 * value - 1) * (RAY // 2) // max(index, 1))
+    return shares
 
 
-@exact.at_most(exact.INT128_MAX)
-def shares_to_keep(debt: pl.Series, borrowed: pl.Series, supply_index: pl.Series, most: pl.Series) -> pl.Series:
+def shares_to_keep(pool: AccruedState) -> int:
     """The fewest scaled amounts of supply with which a withdrawal passes.
 
-    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value, and hu(shares, index, RAY) >= value
-    where shares × index >= (2 × value - 1) × RAY / 2. A highest utilization of RAY or more is none, and debt needs a
-    share.
+    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value. A highest utilization of RAY or more is
+    none, and debt needs a share.
     """
-    supply_index = exact.clamp(supply_index, 1, exact.INT128_MAX)
-    bounded = (most < RAY) & (debt != 0)
-    doubled = exact.add(exact.multiply(exact.select(bounded, most, 0), 2), 1)
-    value = exact.add(exact.multiply_divide_floor(exact.multiply(debt, 2), RAY, doubled), 1)
-    value = exact.select(bounded, value, 1)
-    shares = exact.multiply_divide_ceil(exact.subtract(exact.multiply(value, 2), 1), _HALF, supply_index)
-    return exact.select(borrowed == 0, 0, exact.select(bounded, shares, 1))
+    if pool.borrowed == 0:
+        return 0
+    debt = _value(pool.borrowed, pool.borrow_index)
+    if pool.max_utilization >= RAY or debt == 0:
+        return 1
+    return _fewest(2 * debt * RAY // (2 * pool.max_utilization + 1) + 1, pool.supply_index)
 
 
-@exact.at_most(exact.INT128_MAX)
-def shares_to_lend(value: pl.Series, borrow_index: pl.Series, most: pl.Series) -> pl.Series:
-    """The most scaled amounts of debt with which a loan passes, for a supply of this value: the converse."""
-    borrow_index = exact.clamp(borrow_index, 1, exact.INT128_MAX)
-    bounded = (most < RAY) & (value != 0)
-    doubled = exact.add(exact.multiply(exact.select(bounded, most, 0), 2), 1)
-    debt = exact.subtract(exact.multiply_divide_ceil(doubled, value, 2 * RAY), 1)
-    shares = exact.multiply_divide_ceil(exact.add(exact.multiply(debt, 2), 1), _HALF, borrow_index)
-    return exact.select(bounded, exact.subtract(shares, 1), exact.INT128_MAX)
+def shares_to_lend(pool: AccruedState) -> int:
+    """The most scaled amounts of debt with which a loan passes: the converse; the value of the debt has 128 bits."""
+    most, value = exact.INT128_MAX, _value(pool.supplied, pool.supply_index)
+    if pool.max_utilization < RAY and value != 0:
+        most = min(most, -(-(2 * pool.max_utilization + 1) * value // (2 * RAY)) - 1)
+    return min(_fewest(most + 1, pool.borrow_index) - 1, exact.INT128_MAX)
 
 
 def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """Add who may do what, and at what risk, by the spokes that list the pools; null where these cannot be told."""
     found: dict[str, list[object]] = {name: [] for name in _TERMS}
-    own = ("accrued_supply_index", "accrued_borrow_index", "asset_decimals", "available_to_withdraw",
-           "available_to_borrow", "backed")  # fmt: skip
+    own = (
+        "accrued_supply_index",
+        "accrued_borrow_index",
+        "asset_decimals",
+        "available_to_withdraw",
+        "available_to_borrow",
+        "backed",
+    )
     rows = zip(
         projected.select(own).iter_rows(), columns["paused"], columns["hub_active"], columns["spokes"], strict=True
     )
@@ -252,12 +294,12 @@ def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> 
         row: dict[str, object] = {"available_to_withdraw": withdrawable, "available_to_borrow": borrowable}
         if isinstance(spokes, tuple) and isinstance(active, bool):
             enters = active and not paused
-            pool = AccruedPool(supply_index, borrow_index, 10 ** (RAY_DECIMALS - places), borrowable, enters)
+            pool = AccruedPool(supply_index, borrow_index, 10 ** (RAY_DECIMALS - places), borrowable, enters, backed)
             terms = terms_of(spokes, pool)
             status = "active" if spokes else "unlisted"
             row |= {name: terms.get(name) for name in (*_OF_SPOKES, SPOKES)}
             row |= {
-                "can_supply": terms["can_supply"] and backed,
+                "can_supply": terms["can_supply"],
                 "can_borrow": terms["can_borrow"],
                 **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), terms["can_exit"]),
                 "pool_status": "hub_inactive" if not active else status if backed else "insolvent",

@@ -80,21 +80,22 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
 def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
     """The quote with the token's limit of age; a price of which that cannot be read is none."""
     if oracle is None:
-        problem = "the price aggregator has no oracle for this token"
-    elif oracle.archived:
+        return replace(quote, failure="the price aggregator has no oracle for this token", is_known=True)
+    if oracle.archived:
         problem = "the price aggregator's oracle for this token is archived; it can be restored"
     else:
         try:
             return replace(quote, max_age=decode_max_age(oracle))
         except DecodeError as error:
             problem = f"the limit of the price's age cannot be read: {error}"
-            return replace(quote, failure=quote.failure or problem)
-    return replace(quote, failure=problem)
+            if quote.failure is not None:
+                return quote
+    return replace(quote, failure=problem, is_known=False)
 
 
 def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
     if result.value is None:
-        return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}")
+        return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:
         statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
         if price_key(token) not in statuses:
@@ -104,7 +105,7 @@ def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
         good = status.boolean("valid") and not status.boolean("stale") and not status.boolean("deviation")
         failure = None if good else _verdict(status, price)
     except DecodeError as error:
-        return Quote(aggregator, token, failure=str(error))
+        return Quote(aggregator, token, failure=str(error), is_known=False)
     if failure is None and price <= 0:
         failure = f"the price is {price}, not above zero"
     return Quote(aggregator, token, WAD_DECIMALS, price, time, failure)

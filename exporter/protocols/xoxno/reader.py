@@ -29,9 +29,21 @@ MAX_SPOKE_ASSETS = 4_096
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash", "pool_contract",
-    "decimals", *layout.PARAMETERS, *layout.STATE, "paused", "hub_active", "spokes",
-)  # fmt: skip
+    "market",
+    "pool",
+    "token_address",
+    "oracle",
+    "market_name",
+    "market_status",
+    "wasm_hash",
+    "pool_contract",
+    "decimals",
+    *layout.PARAMETERS,
+    *layout.STATE,
+    "paused",
+    "hub_active",
+    "spokes",
+)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,8 @@ class AccruedPool:
     borrowable: int
     enters: bool
     """Whether the controller and the hub let anybody in; each spoke says that besides."""
+    backed: bool
+    """Whether cash and debt are worth what suppliers are owed: nobody can supply where they are not."""
 
 
 def supply_room(spoke: Spoke, pool: AccruedPool) -> int:
@@ -71,7 +73,8 @@ def terms_of(spokes: Sequence[Spoke], pool: AccruedPool) -> SpokeTerms:
     shown = []
     for spoke in spokes:
         enters = pool.enters and not (spoke.deprecated or spoke.paused or spoke.frozen)
-        supplies, borrows = enters and spoke.is_collateralizable, enters and spoke.is_borrowable
+        supplies = enters and spoke.is_collateralizable and pool.backed
+        borrows = enters and spoke.is_borrowable
         supply = supply_room(spoke, pool) if supplies else 0
         borrow = min(borrow_room(spoke, pool), pool.borrowable) if borrows else 0
         rooms.append((supplies, supply, borrows, borrow))

@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, LONGEST, Bucket, aggregate, observations_of
-from exporter.history.parts import Part
+from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
+from exporter.history.frames import Frames
 from exporter.history.series import Series
-from exporter.history.shelves import POOLS, TOTALS, Form, Place, Shelf
+from exporter.history.shelves import Form, Place, Shelf
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
     NOTHING,
@@ -42,9 +42,17 @@ MOST_POINTS = 96
 
 _COLUMNS = ("start", "supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
 _TOTALS = (
-    "start", "supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents", "mean_supply_apy_bps", "mean_borrow_apy_bps",
-    "best_supply_apy_bps", "best_borrow_apy_bps", "pool_count", "priced_count",
-)  # fmt: skip
+    "start",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "tvl_usd_cents",
+    "mean_supply_apy_bps",
+    "mean_borrow_apy_bps",
+    "best_supply_apy_bps",
+    "best_borrow_apy_bps",
+    "pool_count",
+    "priced_count",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +98,12 @@ class Trends:
 
     def of_pools(self) -> Iterator[Trend]:
         """The trend of each pool, in the order of the pools frame."""
-        for part, own in self._series.pools.split(self._pools):
-            places = own.select("market", "pool").rows()
-            lengths = _lengths(part, places)
-            drawn: dict[Place, Trend] = {}
-            for bucket, chosen in _by_bucket(lengths):
-                drawn |= self._pool_trends(part, bucket, chosen)
-            yield from (drawn.get(place, Trend(lengths[place].name)) for place in places)
+        places = self._pools.select("market", "pool").rows()
+        lengths = _lengths(self._series.pools, places)
+        drawn: dict[Place, Trend] = {}
+        for bucket, chosen in _by_bucket(lengths):
+            drawn |= self._pool_trends(bucket, chosen)
+        yield from (drawn.get(place, Trend(lengths[place].name)) for place in places)
 
     def of_groups(self, scope: str) -> dict[str, GroupTrend]:
         """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
@@ -109,28 +116,17 @@ class Trends:
             place: [names[i] for i in sorted(own, key=lambda i: (values[i] is None, -(values[i] or 0)))[:LINES]]
             for place, own in members.items()
         }
-        totals: list[tuple[Place, Bucket, list[list[Any]]]] = []
-        for part, own in self._series.totals.split(_frame(TOTALS, members)):
-            for bucket, chosen in _by_bucket(_lengths(part, own.rows())):
-                columns = _columns(part.shelf(bucket), self._totals_now, _TOTALS, chosen)
-                totals += ((place, bucket, columns[place]) for place in columns)
-        wanted: dict[Bucket, set[Place]] = {}
-        for place, bucket, _ in totals:
-            wanted.setdefault(bucket, set()).update(shown[place])
-        pools: dict[tuple[Bucket, Place], Trend] = {}
-        for bucket, chosen in wanted.items():
-            for part, own in self._series.pools.split(_frame(POOLS, chosen)):
-                trends = self._pool_trends(part, bucket, set(own.rows()))
-                pools |= {(bucket, place): trend for place, trend in trends.items()}
+        totals = _columns(self._series.totals.shelf(DAY), self._totals_now, _TOTALS, set(members))
+        pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
         groups = {}
-        for place, bucket, (starts, supplied, borrowed, value, *rest) in totals:
-            lines = tuple((pool, pools[bucket, pool]) for pool in shown[place])
+        for place, (starts, supplied, borrowed, value, *rest) in totals.items():
+            lines = tuple((pool, pools[pool]) for pool in shown[place])
             money = [_cents(column) for column in (supplied, borrowed, value)]
-            groups[place[1]] = GroupTrend(bucket.name, lines, starts, *money, *rest)
+            groups[place[1]] = GroupTrend(DAY.name, lines, starts, *money, *rest)
         return groups
 
-    def _pool_trends(self, part: Part, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
-        columns = _columns(part.shelf(bucket), self._now, _COLUMNS, chosen) if chosen else {}
+    def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
+        columns = _columns(self._series.pools.shelf(bucket), self._now, _COLUMNS, chosen) if chosen else {}
         return {place: Trend(bucket.name, *own) for place, own in columns.items()}
 
 
@@ -138,13 +134,14 @@ def _cents(column: Sequence[str | None]) -> Any:
     return [None if value is None else int(value) for value in column]
 
 
-def _lengths(part: Part, places: Sequence[Place]) -> dict[Place, Bucket]:
+def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
     """The shortest bucket of which every one of a place is at hand, and not too many."""
-    left, lengths = set(places), dict.fromkeys(places, BUCKETS[-1])
-    for bucket in BUCKETS[:-1]:
+    *shorter, longest = frames.form.buckets
+    left, lengths = set(places), dict.fromkeys(places, longest)
+    for bucket in shorter:
         if not left:
             break
-        shelf = part.shelf(bucket)
+        shelf = frames.shelf(bucket)
         counts = shelf.closed.group_by(shelf.form.keys).len().iter_rows()
         many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
         suited = left - many - shelf.cursors.keys()
@@ -179,7 +176,7 @@ def _columns(shelf: Shelf, now: pl.DataFrame, names: Sequence[str], places: set[
 # all in the style sheet (``k1`` to ``k4`` are the colours of lines), so that it follows the theme and needs no style
 # attribute. Values are exact integers, and so is every step to a coordinate; nothing depends on how a float prints.
 
-BUCKET_WORDS = {"5m": "5 minutes", "15m": "15 minutes", "1h": "hour", "6h": "6 hours", "1d": "day", "1w": "week"}
+BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
 """What follows ``every``."""
 
 assert tuple(BUCKET_WORDS) == tuple(bucket.name for bucket in BUCKETS)

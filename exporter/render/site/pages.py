@@ -13,6 +13,7 @@ from markupsafe import Markup
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
+from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
@@ -122,15 +123,27 @@ class _Site:
         yield from self._list("tokens", tokens)
         problems = self._problems()
         yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
-        yield self._page("data.html", "data", history=self.facts.history, newest=self._newest_file(),
-                         snippets=snippets(), example_base=EXAMPLE_BASE)  # fmt: skip
+        yield self._page(
+            "data.html",
+            "data",
+            history=self.facts.history,
+            newest=self._newest_file(),
+            snippets=snippets(),
+            example_base=EXAMPLE_BASE,
+        )
         yield self._page("api.html", "api", reference=api_reference(), example_base=EXAMPLE_BASE)
         protocols = {
             name: (*_totals_charts(trend, f"value-{name}"), _totals_table(trend))
             for name, trend in trends.of_groups("protocol").items()
             if trend.starts
         }
-        yield self._page("about.html", "about", coverage=self.facts.coverage, charts=protocols)
+        yield self._page(
+            "about.html",
+            "about",
+            coverage=self.facts.coverage,
+            charts=protocols,
+            checker=checker_digests(self.common["network_name"]),
+        )
         whole = trends.of_groups(NETWORK).get(NETWORK)
         drawn: dict[str, Any] = {"charts": (), "bucket": None}
         if whole is not None and whole.starts:
@@ -139,10 +152,17 @@ class _Site:
                 "bucket": BUCKET_WORDS[whole.bucket],
             }
         yield self._page(
-            "index.html", "overview", **drawn, counts=self._counts(),
-            tokens=tokens, markets=markets, problems=problems,
-            top_tokens=TOP_TOKENS, top_markets=TOP_MARKETS, top_problems=TOP_PROBLEMS,
-        )  # fmt: skip
+            "index.html",
+            "overview",
+            **drawn,
+            counts=self._counts(),
+            tokens=tokens,
+            markets=markets,
+            problems=problems,
+            top_tokens=TOP_TOKENS,
+            top_markets=TOP_MARKETS,
+            top_problems=TOP_PROBLEMS,
+        )
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
         page = environment().get_template(f"{template}.html.j2").render(self._context(key), **context)
@@ -227,9 +247,13 @@ class _Site:
                 "borrow_compounding": compounded(about.borrow_compounding),
             }
             values = pool_values(
-                row, tables.parameters.get(place, ()), _pool_charts(trend), more,
-                listed=tables.spokes.get(place), curve=own_curve,
-            )  # fmt: skip
+                row,
+                tables.parameters.get(place, ()),
+                _pool_charts(trend),
+                more,
+                listed=tables.spokes.get(place),
+                curve=own_curve,
+            )
             key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
             if shape not in self.pool_pieces:
                 context = self._context(key) | {"has": shape}
@@ -251,10 +275,15 @@ class _Site:
             labels = {(pool["market"], pool["pool"]): pool["symbol"] for pool in pools}
             insured = backstops.get(name)
             yield from self._group_pages(
-                f"markets/{name}", "market", pools, trends.get(name), labels,
-                market=market, unread=unread.get(name, []),
+                f"markets/{name}",
+                "market",
+                pools,
+                trends.get(name),
+                labels,
+                market=market,
+                unread=unread.get(name, []),
                 backstop=None if insured is None else pool_terms.backstop(insured),
-            )  # fmt: skip
+            )
 
     def _token_pages(
         self, pool_rows: PoolRows, trends: dict[str, GroupTrend]
@@ -302,17 +331,26 @@ def _pool_charts(trend: Trend) -> tuple[Markup, ...]:
         return ()
     starts = trend.starts
     return (
-        chart("rates", "Supply and borrow rate", RATE, starts,
-              [Line("Supply APY", 1, trend.supply), Line("Borrow APY", 2, trend.borrow)]),
+        chart(
+            "rates",
+            "Supply and borrow rate",
+            RATE,
+            starts,
+            [Line("Supply APY", 1, trend.supply), Line("Borrow APY", 2, trend.borrow)],
+        ),
         chart("use", "Utilization", RATE, starts, [Line("Lent out", 3, trend.utilization)], area=True),
         chart("value", "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
         table(
             starts,
-            [("Supply APY", RATE, trend.supply), ("Borrow APY", RATE, trend.borrow),
-             ("Utilization", RATE, trend.utilization), ("TVL", MONEY, trend.value)],
+            [
+                ("Supply APY", RATE, trend.supply),
+                ("Borrow APY", RATE, trend.borrow),
+                ("Utilization", RATE, trend.utilization),
+                ("TVL", MONEY, trend.value),
+            ],
             "Rates, utilization and value over time",
         ),
-    )  # fmt: skip
+    )
 
 
 def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tuple[Markup, ...]:
@@ -344,11 +382,21 @@ def _totals_charts(trend: GroupTrend, name: str) -> tuple[Markup, Markup, Markup
     starts = trend.starts
     return (
         chart(name, "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
-        chart(f"{name}-sums", "Supplied and borrowed", MONEY, starts,
-              [Line("Supplied", 1, trend.supplied), Line("Borrowed", 2, trend.borrowed)]),
-        chart(f"{name}-rates", "Mean rates, weighted by value", RATE, starts,
-              [Line("Supply APY", 1, trend.mean_supply), Line("Borrow APY", 2, trend.mean_borrow)]),
-    )  # fmt: skip
+        chart(
+            f"{name}-sums",
+            "Supplied and borrowed",
+            MONEY,
+            starts,
+            [Line("Supplied", 1, trend.supplied), Line("Borrowed", 2, trend.borrowed)],
+        ),
+        chart(
+            f"{name}-rates",
+            "Mean rates, weighted by value",
+            RATE,
+            starts,
+            [Line("Supply APY", 1, trend.mean_supply), Line("Borrow APY", 2, trend.mean_borrow)],
+        ),
+    )
 
 
 def _totals_table(trend: GroupTrend) -> Markup:
@@ -357,11 +405,16 @@ def _totals_table(trend: GroupTrend) -> Markup:
 
 def _totals_cells(trend: GroupTrend) -> list[tuple[str, Unit, Sequence[int | None]]]:
     return [
-        ("TVL", MONEY, trend.value), ("Supplied", MONEY, trend.supplied), ("Borrowed", MONEY, trend.borrowed),
-        ("Mean supply APY", RATE, trend.mean_supply), ("Mean borrow APY", RATE, trend.mean_borrow),
-        ("Best supply APY", RATE, trend.best_supply), ("Best borrow APY", RATE, trend.best_borrow),
-        ("Pools", COUNT, trend.pool_count), ("With a price", COUNT, trend.priced_count),
-    ]  # fmt: skip
+        ("TVL", MONEY, trend.value),
+        ("Supplied", MONEY, trend.supplied),
+        ("Borrowed", MONEY, trend.borrowed),
+        ("Mean supply APY", RATE, trend.mean_supply),
+        ("Mean borrow APY", RATE, trend.mean_borrow),
+        ("Best supply APY", RATE, trend.best_supply),
+        ("Best borrow APY", RATE, trend.best_borrow),
+        ("Pools", COUNT, trend.pool_count),
+        ("With a price", COUNT, trend.priced_count),
+    ]
 
 
 def _aligned(trend: Trend, values: Sequence[int], starts: Sequence[int]) -> Sequence[int | None]:

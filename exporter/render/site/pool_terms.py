@@ -27,6 +27,7 @@ _REASONS = {
     "none": "none: the protocol pays none",
     "no_emissions": "none: nothing is set up here",
     "expired": "none: it is over or paused",
+    "not_funded": "promised, but cannot be claimed yet: the backstop has no BLND for it",
     "nothing_supplied": "nobody is there to be paid",
     "nothing_borrowed": "nobody is there to be paid",
     "no_backstop": "not known: the backstop could not be read",
@@ -63,6 +64,10 @@ def _operations(row: Row) -> Iterator[str]:
             yield fact(label, f"open, {unbounded}")
         else:
             yield _amount(label, row, row[room], "open, up to " if row[room] else "open, but nothing is left: ")
+    if row["min_first_supply"]:
+        yield _amount("A first supply", row, row["min_first_supply"], "at least ")
+    if row["can_reason"] and not any(row[gate] is None for _, gate, _, _ in _DOINGS):
+        yield fact("Closed because", text.cut(row["can_reason"], 200))
     module = PROTOCOLS.get(row["protocol"])
     for label, status, meanings in (
         ("The market is", row["market_status"], module.statuses if module else {}),
@@ -87,8 +92,12 @@ def _risk(row: Row) -> Iterator[str]:
     else:
         yield fact("Collateral factor", _percent(row["collateral_factor_bps"]))
         yield fact("Liquidation threshold", _percent(row["liquidation_threshold_bps"]))
-    yield fact("A debt counts", f"{_percent(row['liability_factor_bps'])} of its value"
-               if row["liability_factor_bps"] is not None else "nothing: it cannot be borrowed")  # fmt: skip
+    yield fact(
+        "A debt counts",
+        f"{_percent(row['liability_factor_bps'])} of its value"
+        if row["liability_factor_bps"] is not None
+        else "nothing: it cannot be borrowed",
+    )
     bonus = row["liquidation_bonus_bps"]
     kinds = {
         "auction": "auction",
@@ -113,13 +122,14 @@ def spokes(listed: str | None) -> Markup:
     return _lines(
         fact(
             f"Spoke {spoke['spoke']}",
-            "paused" if spoke["paused"] else
-            f"collateral factor {_percent(spoke['collateral_factor_bps'])}, threshold "
+            "paused"
+            if spoke["paused"]
+            else f"collateral factor {_percent(spoke['collateral_factor_bps'])}, threshold "
             f"{_percent(spoke['liquidation_threshold_bps'])}; supply {_gate(spoke['can_supply'])}, "
             f"borrow {_gate(spoke['can_borrow'])}",
         )
         for spoke in decode_json((listed or "[]").encode(), list[dict[str, Any]])
-    )  # fmt: skip
+    )
 
 
 def rewards(row: Row) -> Markup:
@@ -136,8 +146,10 @@ def _rewards(row: Row) -> Iterator[str]:
         else:
             yield fact(label, _REASONS.get(reason, _UNKNOWN))
         yearly, decimals, end = (
-            row[f"{side}_reward_per_year"], row["reward_token_decimals"], row[f"{side}_reward_expiration"]
-        )  # fmt: skip
+            row[f"{side}_reward_per_year"],
+            row["reward_token_decimals"],
+            row[f"{side}_reward_expiration"],
+        )
         if yearly and decimals is not None:
             until = f", until {text.moment(end)}" if end is not None and end < _LAST_TIME else ""
             shown = f"{text.amount(yearly, decimals)} {symbol} a year{until}"
@@ -178,14 +190,19 @@ def _backstop(row: Row) -> Iterator[str]:
         yield fact("Paid to depositors in BLND", _REASONS.get(reason, _UNKNOWN))
     if end is not None and end < _LAST_TIME:
         yield fact("Emission ends", text.moment(end))
+    if row["backfill_remaining"] is not None:
+        left = row["backfill_remaining"]
+        yield fact(
+            "Left to promise before the emitter pays", f"{text.amount(left, 7)} BLND", text.exact_amount(left, 7)
+        )
 
 
 _LAST_TIME = 253_402_300_800
 """Beyond the year 9999 an end is none that anybody could read."""
 
 
-def _gate(is_open: bool) -> str:
-    return "open" if is_open else "closed"
+def _gate(is_open: bool | None) -> str:
+    return _UNKNOWN if is_open is None else "open" if is_open else "closed"
 
 
 @lru_cache(maxsize=1 << 12)

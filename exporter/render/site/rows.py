@@ -18,11 +18,30 @@ PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
 
 _POOL_COLUMNS = (
-    "market", "pool", "token_address", "market_name", "protocol", "version", "market_status", "symbol", "decimals",
-    "supply_apy_bps", "borrow_apy_bps", "utilization_bps", "total_supplied", "total_borrowed", "tvl_usd_cents",
-    "price_reason", "can_supply", "can_borrow", "can_reason", "pool_status", "available_to_borrow",
-    "supplied_usd_cents", "borrowed_usd_cents",
-)  # fmt: skip
+    "market",
+    "pool",
+    "token_address",
+    "market_name",
+    "protocol",
+    "version",
+    "market_status",
+    "symbol",
+    "decimals",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "utilization_bps",
+    "total_supplied",
+    "total_borrowed",
+    "tvl_usd_cents",
+    "price_reason",
+    "can_supply",
+    "can_borrow",
+    "can_reason",
+    "pool_status",
+    "available_to_borrow",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+)
 
 Row = dict[str, Any]
 _Item = TypeVar("_Item")
@@ -32,7 +51,7 @@ _Item = TypeVar("_Item")
 class Best:
     """A token: its value in all pools, and the pools with the highest yield and the cheapest loan that count.
 
-    Where none counts, ``no_supply`` and ``no_borrow`` say why in a word or two.
+    Where none counts, ``no_supply`` and ``no_borrow`` say why in a few words.
     """
 
     address: str
@@ -132,7 +151,10 @@ def _counted(pools: Sequence[Row], gate: str) -> tuple[list[Row], str]:
     through = [pool for pool in pools if pool[gate]]
     if not through:
         return [], "closed" if all(pool[gate] is False for pool in pools) else "not known"
-    return [pool for pool in through if (pool["tvl_usd_cents"] or 0) >= LEAST_VALUE], "too small"
+    priced = [pool for pool in through if pool["tvl_usd_cents"] is not None]
+    if not priced:
+        return [], f"no price: {through[0]['price_reason']}"
+    return [pool for pool in priced if pool["tvl_usd_cents"] >= LEAST_VALUE], "too small"
 
 
 def _left(pool: Row) -> int:

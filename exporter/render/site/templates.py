@@ -19,8 +19,15 @@ from exporter.render.site.text import SYMBOL_LENGTH
 from exporter.tree.files import FileKind, RenderedFile
 
 _CELLS = (
-    cells.address, cells.code, cells.fact, cells.figure, cells.money, cells.name, cells.pool_row, cells.status,
-)  # fmt: skip
+    cells.address,
+    cells.code,
+    cells.fact,
+    cells.figure,
+    cells.money,
+    cells.name,
+    cells.pool_row,
+    cells.status,
+)
 
 
 def template_folder() -> Path:

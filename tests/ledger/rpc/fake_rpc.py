@@ -118,6 +118,8 @@ class FakeRpc(httpx.AsyncBaseTransport):
             return result(passphrase=self.passphrases.get(call.host, PASSPHRASE), protocolVersion=28)
         if call.method == "getHealth":
             return result(status="healthy", latestLedger=ledger, oldestLedger=1, ledgerRetentionWindow=100)
+        if call.method == "getEvents":
+            return result(events=[], cursor=f"{ledger << 32}-0", latestLedger=ledger)
         if call.method == "getLedgers":
             return self.get_ledgers(call.params, ledger)
         if call.method == "getLedgerEntries":

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from exporter.errors import AllEndpointsFailedError, NetworkMismatchError, RequestRefusedError
+from exporter.ledger.events import EventFilter
 from exporter.ledger.rpc.client import RpcEvent, RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
@@ -205,7 +206,7 @@ def test_waiting_for_a_check_is_bounded() -> None:
         await asyncio.sleep(0.01)
         bench.clock.now += 10  # A is no longer put aside
         with pytest.raises(AllEndpointsFailedError, match=r"b.example: timed out while its network was being checked"):
-            await asyncio.wait_for(source.close_time(500), 2)
+            await asyncio.wait_for(source.simulate(CALL), 2)
         hanging.cancel()
         await asyncio.wait([hanging])
 
@@ -625,6 +626,10 @@ def test_too_many_requests_without_a_time_is_given_one(fault: fake.Fault) -> Non
 # Close times ---------------------------------------------------------------------------------------------------
 
 
+LACKING = (fake.unaltered, fake.unaltered)
+"""getHealth and getEvents of a server that does not state the close time there."""
+
+
 def with_close_time(value: object) -> fake.Fault:
     return fake.altered(lambda right: right["result"]["ledgers"][0].update(ledgerCloseTime=value))
 
@@ -633,7 +638,7 @@ def with_close_time(value: object) -> fake.Fault:
 def test_a_close_time_is_a_number_or_a_string(value: object) -> None:
     """The close time is taken from the JSON field, whichever type it has; one ledger is asked for."""
     bench = Bench()
-    bench.fault(A, with_close_time(value))
+    bench.fault(A, *LACKING, with_close_time(value))
 
     assert 1_800_000_500 == bench.run(lambda source: source.close_time(500))
     assert {"startLedger": 500, "pagination": {"limit": 1}} == bench.rpc.calls[-1].params
@@ -641,13 +646,31 @@ def test_a_close_time_is_a_number_or_a_string(value: object) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "x", "-5", "0", 0, -5, 1.5, True, None, "1_800_000_500", " 1800000500", "1e9", 10**12, "9" * 40, 10**400,
-     "2027-01-15T08:00:00Z", "١٨٠٠٠٠٠٥٠٠"],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        "-5",
+        "0",
+        0,
+        -5,
+        1.5,
+        True,
+        None,
+        "1_800_000_500",
+        " 1800000500",
+        "1e9",
+        253_370_764_800,  # the year 9999
+        10**12,
+        "9" * 40,
+        10**400,
+        "2027-01-15T08:00:00Z",
+        "١٨٠٠٠٠٠٥٠٠",
+    ],
+)
 def test_a_close_time_that_is_none_is_unusable(value: object) -> None:
     """Anything but unix seconds in digits is asked for elsewhere."""
     bench = Bench(A, B)
-    bench.fault(A, with_close_time(value))
+    bench.fault(A, *LACKING, with_close_time(value))
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
     assert [A, B] == bench.rpc.asked("getLedgers")
@@ -656,7 +679,7 @@ def test_a_close_time_that_is_none_is_unusable(value: object) -> None:
 def test_a_close_time_of_another_ledger_is_unusable() -> None:
     """The answer must be for the ledger that was asked for."""
     bench = Bench(A, B)
-    bench.fault(A, fake.altered(lambda right: right["result"]["ledgers"][0].update(sequence=501)))
+    bench.fault(A, *LACKING, fake.altered(lambda right: right["result"]["ledgers"][0].update(sequence=501)))
     bench.fault(B, fake.altered(lambda right: right["result"].update(ledgers=[])))
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
@@ -683,7 +706,7 @@ def test_a_ledger_that_nobody_has_reached_is_waited_for() -> None:
         bench.rpc.ledgers[A] = 500
         return fake.ok(right)
 
-    bench.fault(A, fake.unaltered, fake.unaltered, advance)
+    bench.fault(A, *LACKING, fake.unaltered, fake.unaltered, advance)
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
     assert [3, 3, 3] == [pause for pause in bench.clock.slept if pause > 0.01]
@@ -696,6 +719,85 @@ def test_a_ledger_that_is_gone_is_not_waited_for() -> None:
     with pytest.raises(AllEndpointsFailedError, match=r"getLedgers for ledger 5: .*start ledger \(5\) must be betw"):
         bench.run(lambda source: source.close_time(5))
     assert [A, B] == bench.rpc.asked("getLedgers")
+
+
+STATED = CLOSE_TIME + 7
+
+
+def stating(method: str, **fields: object) -> FakeRpc:
+    """A server that adds fields to its answers of a method."""
+
+    class Stating(FakeRpc):
+        def answer(self, call: fake.Call) -> dict[str, Any]:
+            right = super().answer(call)
+            return fake.result(**right["result"] | fields) if call.method == method else right
+
+    return Stating()
+
+
+EVENT = {
+    "ledger": LEDGER - 1,
+    "contractId": CONTRACT,
+    "topic": [],
+    "value": "",
+    "ledgerClosedAt": "2027-01-15T08:00:07Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("rpc", "ledger", "methods"),
+    [
+        (stating("getHealth", latestLedgerCloseTime=str(STATED)), LEDGER, ["getHealth"]),
+        (stating("getHealth", latestLedgerCloseTime=STATED), LEDGER, ["getHealth"]),
+        (stating("getEvents", latestLedgerCloseTime=str(STATED)), LEDGER, ["getHealth", "getEvents"]),
+        (stating("getEvents", events=[EVENT]), LEDGER - 1, ["getHealth", "getEvents"]),
+        (
+            stating("getEvents", events=[EVENT | {"ledgerClosedAt": "2027-01-15T08:00:07.942Z"}]),
+            LEDGER - 1,
+            ["getHealth", "getEvents"],
+        ),
+    ],
+)
+def test_a_close_time_costs_no_whole_ledger(rpc: FakeRpc, ledger: int, methods: list[str]) -> None:
+    """The close time is taken from getHealth or getEvents, as text or number, where they state it for that ledger."""
+    bench = Bench(rpc=rpc)
+
+    assert STATED == bench.run(lambda source: source.close_time(ledger))
+    assert methods == [call.method for call in bench.rpc.calls if call.method != "getNetwork"]
+
+
+@pytest.mark.parametrize(
+    ("rpc", "ledger"),
+    [
+        (stating("getHealth", latestLedgerCloseTime=str(STATED)), LEDGER - 1),  # of the newest, which is another one
+        (stating("getEvents", latestLedgerCloseTime=str(STATED)), LEDGER - 1),
+        (stating("getEvents", events=[EVENT]), LEDGER - 2),
+        (stating("getEvents", events=[EVENT | {"ledgerClosedAt": "2027-02-30T08:00:07Z"}]), LEDGER - 1),
+        (stating("getHealth", latestLedgerCloseTime="yesterday"), LEDGER),
+        (stating("getHealth", latestLedgerCloseTime=253_370_764_800), LEDGER),  # the year 9999
+        (stating("getHealth", latestLedger="none"), LEDGER),
+    ],
+)
+def test_a_close_time_that_is_not_of_the_ledger_is_not_taken(rpc: FakeRpc, ledger: int) -> None:
+    """What states nothing usable for this very ledger is no failure: getLedgers is asked."""
+    bench = Bench(rpc=rpc)
+
+    assert CLOSE_TIME + ledger == bench.run(lambda source: source.close_time(ledger))
+    methods = [call.method for call in bench.rpc.calls if call.method != "getNetwork"]
+    assert ["getHealth", "getEvents", "getLedgers"] == methods
+    assert {} == bench.source.counters.errors
+
+
+def test_a_close_time_that_the_events_of_a_run_stated_costs_nothing() -> None:
+    """A page of events states that of the newest ledger, and so does a second question: no request is sent for it."""
+    bench = Bench(rpc=stating("getEvents", latestLedgerCloseTime=str(STATED)))
+
+    async def ask(source: RpcSource) -> list[int]:
+        await source.read_events([EventFilter((CONTRACT,), ("new",))], LEDGER)
+        return [await source.close_time(LEDGER), await source.close_time(LEDGER)]
+
+    assert [STATED, STATED] == bench.run(ask)
+    assert ["getEvents"] == [call.method for call in bench.rpc.calls if call.method != "getNetwork"]
 
 
 # Simulation ----------------------------------------------------------------------------------------------------
@@ -804,11 +906,16 @@ def test_every_request_is_an_event() -> None:
 
     assert [
         ("getNetwork", A, 0, "ok", ""),
-        ("getLedgerEntries", A, 2, "http 429",
-         "HTTP 429: too many requests: lower requests_per_second or max_in_flight"),
+        (
+            "getLedgerEntries",
+            A,
+            2,
+            "http 429",
+            "HTTP 429: too many requests: lower requests_per_second or max_in_flight",
+        ),
         ("getNetwork", B, 0, "ok", ""),
         ("getLedgerEntries", B, 2, "ok", ""),
-    ] == [(each.method, each.endpoint, each.keys, each.outcome, each.detail) for each in bench.events]  # fmt: skip
+    ] == [(each.method, each.endpoint, each.keys, each.outcome, each.detail) for each in bench.events]
 
 
 def test_a_transport_that_answers_from_memory_will_do() -> None:

@@ -20,8 +20,12 @@ from exporter.ledger.rpc.failures import (
 )
 
 READ, LEDGERS, HEALTH, NETWORK, SIMULATE = (
-    "getLedgerEntries", "getLedgers", "getHealth", "getNetwork", "simulateTransaction",
-)  # fmt: skip
+    "getLedgerEntries",
+    "getLedgers",
+    "getHealth",
+    "getNetwork",
+    "simulateTransaction",
+)
 CORE = "could not query captive core: "
 NOT_FOUND = CORE + "http request failed with non-200 status code (404)"
 
@@ -55,7 +59,9 @@ TABLE = {
     "too many keys": (rpc(-32602, "key count (201) exceeds maximum supported (200)"), (S, S, S), (G, G, G)),
     "bad key": (rpc(-32602, "cannot unmarshal key value AAAA at index 3"), (G, G, G), (G, G, G)),
     "bad format": (
-        rpc(-32602, "got 'x': expected base64, json for optional 'xdrFormat'"), (G, G, G), (G, G, G),
+        rpc(-32602, "got 'x': expected base64, json for optional 'xdrFormat'"),
+        (G, G, G),
+        (G, G, G),
     ),
     "ttl key": (rpc(-32602, "ledger ttl entries cannot be queried directly"), (G, G, G), (G, G, G)),
     "no keys": (rpc(-32603, CORE + "no keys specified in request"), (G, G, G), (G, G, G)),
@@ -63,10 +69,14 @@ TABLE = {
     "core slow": (rpc(-32603, CORE + "http request errored: deadline exceeded"), (R, N, N), (R, N, N)),
     "non-canonical key": (rpc(-32603, "mismatching key in result"), (S, S, S), (G, G, G)),
     "method too slow": (
-        rpc(-32001, "request exceeded processing limit threshold"), (N, N, S), (N, N, N),
+        rpc(-32001, "request exceeded processing limit threshold"),
+        (N, N, S),
+        (N, N, N),
     ),
     "queue": (
-        rpc(-32098, "rpc queue for getLedgerEntries surpassed queue limit of 1000 requests"), (N, N, N), (N, N, N),
+        rpc(-32098, "rpc queue for getLedgerEntries surpassed queue limit of 1000 requests"),
+        (N, N, N),
+        (N, N, N),
     ),
     "panic": (rpc(-32003, "request failed to process due to internal issue"), (N, N, N), (N, N, N)),
     "overloaded": (http(503), (N, N, N), (N, N, N)),
@@ -88,14 +98,18 @@ TABLE = {
     # other methods
     "ledger not there yet": (
         rpc(-32600, "start ledger (9) must be between the oldest ledger: 2 and the latest ledger: 8", LEDGERS),
-        (N, N, N), (N, N, N),
+        (N, N, N),
+        (N, N, N),
     ),
     "ledger gone": (
         rpc(-32600, "start ledger (1) must be between the oldest ledger: 2 and the latest ledger: 8", LEDGERS),
-        (N, N, N), (N, N, N),
+        (N, N, N),
+        (N, N, N),
     ),
     "lagging": (
-        rpc(-32603, "latency (40s) since last known ledger closed is too high (>30s)", HEALTH), (N, N, N), (N, N, N),
+        rpc(-32603, "latency (40s) since last known ledger closed is too high (>30s)", HEALTH),
+        (N, N, N),
+        (N, N, N),
     ),
     "404 of another method": (rpc(-32603, NOT_FOUND, SIMULATE), (R, N, N), (R, N, N)),
     "simulation refused": (rpc(-32602, "invalid parameters", SIMULATE), (G, G, G), (G, G, G)),
@@ -121,7 +135,7 @@ TABLE = {
     "unusable": (other(FailureKind.UNUSABLE), (N, N, N), (N, N, N)),
     "too large": (other(FailureKind.TOO_LARGE), (N, N, N), (N, N, N)),
     "unsent": (other(FailureKind.UNSENT), (N, N, N), (N, N, N)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -134,14 +148,36 @@ def test_every_row_of_the_table(row: str) -> None:
 
 
 LASTING = {
-    "content type", "not POST", "invalid request", "no such method", "ledger gone", "network refused",
-    "health refused", "HTTP 400", "HTTP 401", "HTTP 403", "HTTP 404", "HTTP 413", "redirect", "unsent",
-}  # fmt: skip
+    "content type",
+    "not POST",
+    "invalid request",
+    "no such method",
+    "ledger gone",
+    "network refused",
+    "health refused",
+    "HTTP 400",
+    "HTTP 401",
+    "HTTP 403",
+    "HTTP 404",
+    "HTTP 413",
+    "redirect",
+    "unsent",
+}
 BLAMELESS = {
-    "too many keys", "bad key", "bad format", "ttl key", "no keys", "duplicate keys or no snapshot",
-    "non-canonical key", "no such method", "provider's maximum", "ledger not there yet", "ledger gone",
-    "simulation refused", "HTTP 413",
-}  # fmt: skip
+    "too many keys",
+    "bad key",
+    "bad format",
+    "ttl key",
+    "no keys",
+    "duplicate keys or no snapshot",
+    "non-canonical key",
+    "no such method",
+    "provider's maximum",
+    "ledger not there yet",
+    "ledger gone",
+    "simulation refused",
+    "HTTP 413",
+}
 
 
 def test_lasting_failures_are_not_tried_again() -> None:
@@ -190,8 +226,10 @@ def test_a_batch_is_split_at_the_stated_maximum_or_in_halves(
 def test_a_failure_has_a_name_for_the_report() -> None:
     """The report counts failures by kind, with the code where there is one."""
     assert ["rpc -32603", "http 503", "timeout"] == [
-        rpc(-32603, "x").name, http(503).name, other(FailureKind.TIMEOUT).name,
-    ]  # fmt: skip
+        rpc(-32603, "x").name,
+        http(503).name,
+        other(FailureKind.TIMEOUT).name,
+    ]
 
 
 def exported_exceptions() -> list[type[Exception]]:

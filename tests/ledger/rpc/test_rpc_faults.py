@@ -100,9 +100,14 @@ def test_faults_never_give_wrong_data(
         rpc.faults[host].extend(schedule[host])
         rpc.network_faults[host].extend(network[host])
     limits = RpcLimits(
-        requests_per_second=1_000, keys_per_request=10, max_in_flight=in_flight, requests_per_call=40,
-        total_deadline_s=60, attempts=3, max_response_bytes=30_000,
-    )  # fmt: skip
+        requests_per_second=1_000,
+        keys_per_request=10,
+        max_in_flight=in_flight,
+        requests_per_call=40,
+        total_deadline_s=60,
+        attempts=3,
+        max_response_bytes=30_000,
+    )
     urls = [f"https://{host}" for host in HOSTS[:endpoints]]
     keys = [key(number) for number in range(count)]
 
@@ -157,9 +162,9 @@ def echoing_exception(kind: type[httpx.TransportError]) -> fake.Fault:
 
 def echoing_result(**fields: str) -> fake.Fault:
     """The right result with some fields set to the echo."""
-    return lambda call, right: fake.altered(
-        lambda each: each["result"].update({name: echo(call) for name in fields})
-    )(call, right)  # fmt: skip
+    return lambda call, right: fake.altered(lambda each: each["result"].update({name: echo(call) for name in fields}))(
+        call, right
+    )
 
 
 def no_connect(call: Call, right: dict[str, Any]) -> httpx.Response:
@@ -205,9 +210,11 @@ def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.Lo
         )
         async with source:
             for ask in (
-                source.tip, lambda: source.read_entries([key(0), key(1)]), lambda: source.close_time(500),
+                source.tip,
+                lambda: source.read_entries([key(0), key(1)]),
+                lambda: source.close_time(500),
                 lambda: source.simulate(CALL),
-            ):  # fmt: skip
+            ):
                 script["rpc.example.org"].clear()
                 script["rpc.example.org"].extend(40 * [ECHOES[echoed]])
                 try:

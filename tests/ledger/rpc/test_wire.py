@@ -21,10 +21,13 @@ KEYS = {fake.b64(key(number)): key(number) for number in range(3)}
 ENTRIES = FakeRpc(entries={name: made_entry(3) for name in KEYS.values()}).get_ledger_entries(
     {"keys": list(KEYS)}, fake.LEDGER
 )
-SIMULATION = {"result": {
-    "latestLedger": 1_000, "transactionData": fake.b64(fake.transaction_data(key(1), key(2))),
-    "results": [{"xdr": "AAAAAwAAACo=", "auth": []}],
-}}  # fmt: skip
+SIMULATION = {
+    "result": {
+        "latestLedger": 1_000,
+        "transactionData": fake.b64(fake.transaction_data(key(1), key(2))),
+        "results": [{"xdr": "AAAAAwAAACo=", "auth": []}],
+    }
+}
 
 
 def reply(fields: dict[str, Any], request_id: Any = 7) -> bytes:
@@ -100,13 +103,20 @@ def test_no_other_base64_is_accepted(text: str) -> None:
 
 # Where in a JSON document something is replaced, and by what.
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=8)
     | st.sampled_from(["AAAA", "AAAAAQ==", *KEYS]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["entries", "key", "xdr", "latestLedger", "results", "error"]), inner, max_size=3
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["entries", "key", "xdr", "latestLedger", "results", "error"]), inner, max_size=3
+        )
     ),
     max_leaves=5,
-)  # fmt: skip
+)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

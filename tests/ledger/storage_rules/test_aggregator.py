@@ -26,9 +26,14 @@ def aggregator(stored: Stored, max_dev: int = 0, decimals: int = 7, max_age: int
     config = {"asset": other("BTC"), "max_dev": u32(max_dev), "oracle_index": u32(0)}
     upstream = {"address": address(ORACLE), "decimals": u32(14), "index": u32(0), "resolution": u32(step)}
     settings = by_name(
-        Admin=address(USDC), Assets=(scval.MAP, ((stellar(TOKEN), struct_map(config)),)), Base=other("USD"),
-        BaseAssets=vec(stellar(USDC)), Decimals=u32(decimals), MaxAge=u64(max_age), Oracles=vec(struct_map(upstream)),
-    )  # fmt: skip
+        Admin=address(USDC),
+        Assets=(scval.MAP, ((stellar(TOKEN), struct_map(config)),)),
+        Base=other("USD"),
+        BaseAssets=vec(stellar(USDC)),
+        Decimals=u32(decimals),
+        MaxAge=u64(max_age),
+        Oracles=vec(struct_map(upstream)),
+    )
     stored.deploy(AGGREGATOR, settings)
     return stored
 

@@ -23,9 +23,12 @@ def u128(value: int) -> ScVal:
 
 def oracle(stored: Stored, **settings: ScVal) -> Stored:
     known = {
-        "ReflectorContract": address(ORACLE), "ReflectorPrecision": u32(14), "NativeXlmAddress": XLM[1][1],
-        "FallbackOracle": VOID, "Paused": (scval.BOOL, False),
-    } | settings  # fmt: skip
+        "ReflectorContract": address(ORACLE),
+        "ReflectorPrecision": u32(14),
+        "NativeXlmAddress": XLM[1][1],
+        "FallbackOracle": VOID,
+        "Paused": (scval.BOOL, False),
+    } | settings
     stored.deploy(K2, by_variant(**known))
     put_asset(stored, BTC)
     return stored
@@ -34,9 +37,15 @@ def oracle(stored: Stored, **settings: ScVal) -> Stored:
 def put_asset(stored: Stored, asset: ScVal, **settings: ScVal) -> None:
     """An asset's settings, void unless they are given."""
     names = (
-        "manual_override_price", "override_expiry_timestamp", "override_set_timestamp", "custom_oracle", "max_age",
-        "oracle_decimals", "batch_adapter", "feed_id",
-    )  # fmt: skip
+        "manual_override_price",
+        "override_expiry_timestamp",
+        "override_set_timestamp",
+        "custom_oracle",
+        "max_age",
+        "oracle_decimals",
+        "batch_adapter",
+        "feed_id",
+    )
     fields = {"asset": asset, "enabled": (scval.BOOL, True)} | dict.fromkeys(names, VOID) | settings
     stored.put(K2, vec(symbol("AssetConfig"), asset), struct_map(fields))
 
@@ -82,9 +91,14 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
 def test_how_far_a_price_may_move(last: int | None, limit: int, expected: int | None) -> None:
     """A price may be so many basis points of the last one away from it; no last price, or no limit, lets any pass."""
     config = {
-        "basis_points": u128(1), "conversion_factor": u128(1), "ltv_precision": u128(1), "wad_precision": u32(18),
-        "max_price_change_bps": u32(limit), "price_precision": u32(14), "price_staleness_threshold": u64(3600),
-    }  # fmt: skip
+        "basis_points": u128(1),
+        "conversion_factor": u128(1),
+        "ltv_precision": u128(1),
+        "wad_precision": u32(18),
+        "max_price_change_bps": u32(limit),
+        "price_precision": u32(14),
+        "price_staleness_threshold": u64(3600),
+    }
     stored = with_reflector(OracleConfig=struct_map(config))
     if last is not None:
         stored.put(K2, vec(symbol("LastPrice"), BTC), u128(last))
@@ -128,9 +142,10 @@ def test_an_override_comes_first_until_it_ends() -> None:
     """A price set by hand counts before its expiry, and is then what the next price must be near."""
     stored = with_reflector(100)
     override = {
-        "manual_override_price": u128(50), "override_expiry_timestamp": u64(NOW),
+        "manual_override_price": u128(50),
+        "override_expiry_timestamp": u64(NOW),
         "override_set_timestamp": u64(NOW - 9),
-    }  # fmt: skip
+    }
     put_asset(stored, BTC, **override)
 
     assert vec(price(50, NOW - 9)) == stored.value(K2, PLAIN, vec(BTC), now=NOW - 1)

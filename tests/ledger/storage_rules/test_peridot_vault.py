@@ -20,9 +20,13 @@ def vault(cash: int | None = 500, *, boosted: bool = False) -> Stored:
     stored = Stored()
     stored.deploy(VAULT, by_variant(TotalSupply=i128(77)))
     entries = {
-        "UnderlyingToken": address(contract("a token")), "BorrowIndex": u128(10**18), "TotalBorrowed": u128(300),
-        "LastUpdateTime": u64(NOW), "TotalReserves": u128(15), "TotalAdminFees": u128(5),
-    }  # fmt: skip
+        "UnderlyingToken": address(contract("a token")),
+        "BorrowIndex": u128(10**18),
+        "TotalBorrowed": u128(300),
+        "LastUpdateTime": u64(NOW),
+        "TotalReserves": u128(15),
+        "TotalAdminFees": u128(5),
+    }
     entries |= {} if cash is None else {"ManagedCash": u128(cash)}
     entries |= {"BoostedVault": address(contract("boosted"))} if boosted else {}
     for name, value in entries.items():

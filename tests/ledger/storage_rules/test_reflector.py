@@ -36,9 +36,12 @@ def release_4(name: str = "BTC", wasm_hash: bytes = RELEASE_4) -> Stored:
     """An oracle of release 4 with two assets, a token and one of this name, without prices."""
     stored = Stored()
     settings = by_string(
-        base_asset=other("USD"), decimals=u32(14), resolution=u32(STEP * 1000), last_timestamp=u64(LAST * 1000),
+        base_asset=other("USD"),
+        decimals=u32(14),
+        resolution=u32(STEP * 1000),
+        last_timestamp=u64(LAST * 1000),
         assets=vec(stellar(TOKEN), other(name)),
-    )  # fmt: skip
+    )
     indexes = [((scval.ADDRESS, TOKEN), u32(0)), (symbol(name), u32(1))]
     stored.deploy(ORACLE, [*settings, *indexes], wasm_hash)
     return stored
@@ -54,9 +57,14 @@ def release_6(history: dict[int, int], protocol: int | None = 2, **settings: ScV
     stored = Stored()
     bits = b"".join(history.get(index, 0).to_bytes(32, "big") for index in range(10))
     known = by_string(
-        base_asset=other("USD"), decimals=u32(14), resolution=u32(STEP * 1000), last_timestamp=u64(LAST * 1000),
-        assets=vec(*(other(f"A{index}") for index in range(10))), history=(scval.BYTES, bits), **settings,
-    )  # fmt: skip
+        base_asset=other("USD"),
+        decimals=u32(14),
+        resolution=u32(STEP * 1000),
+        last_timestamp=u64(LAST * 1000),
+        assets=vec(*(other(f"A{index}") for index in range(10))),
+        history=(scval.BYTES, bits),
+        **settings,
+    )
     stored.deploy(ORACLE, known + ([] if protocol is None else by_string(protocol=u32(protocol))))
     stored.code(b"\0asm 6.0.0 ")
     return stored
@@ -206,7 +214,7 @@ def test_the_same_as_mainnet_code(real_state: ReplayedState, real_data: Path) ->
     code = path.read_bytes()
     assert RELEASE_4 == hashlib.sha256(code).digest()
     storage: dict[tuple[int, ScVal], ScVal] = {}
-    for key in list(real_state.keys()):
+    for key in list(real_state.stored()):
         raw = real_state.entry(key)
         if raw is None or key[:4] != b"\0\0\0\6":
             continue
@@ -221,9 +229,13 @@ def test_the_same_as_mainnet_code(real_state: ReplayedState, real_data: Path) ->
         for now in (last - 1, last, last + 359, last + 360, last + 361, last + 599, last + 600):
             answers = StorageAnswers(real_state.entry, 53_312_000, now)
             for function, *arguments in (
-                ("lastprice", asset), ("price", asset, u64(now)), ("price", asset, u64(last)),
-                ("prices", asset, u32(3)), ("twap", asset, u32(1)), ("twap", asset, u32(2)),
-            ):  # fmt: skip
+                ("lastprice", asset),
+                ("price", asset, u64(now)),
+                ("price", asset, u64(last)),
+                ("prices", asset, u32(3)),
+                ("twap", asset, u32(1)),
+                ("twap", asset, u32(2)),
+            ):
                 result = answers.answer(ContractCall(REAL_ORACLE, function, tuple(arguments))).result
                 assert result is not None
                 assert host.call(storage, now, function, *arguments) == decode_scval(result)

@@ -61,11 +61,14 @@ def put_oracle(
     stored: Stored, *sources: ScVal, key: ScVal = KEY, max_age: int = 86_400, ratio: int = 10_500, most: int = 10**30
 ) -> None:
     settings = {
-        "asset_decimals": u32(7), "independence": vec(symbol("RequireDisjoint")),
+        "asset_decimals": u32(7),
+        "independence": vec(symbol("RequireDisjoint")),
         "max_price_stale_seconds": u64(max_age),
-        "max_sanity_price_wad": i128(most), "min_sanity_price_wad": i128(10), "sources": vec(*sources),
+        "max_sanity_price_wad": i128(most),
+        "min_sanity_price_wad": i128(10),
+        "sources": vec(*sources),
         "tolerance": struct_map({"lower_ratio_bps": u32(9_500), "upper_ratio_bps": u32(ratio)}),
-    }  # fmt: skip
+    }
     stored.put(AGGREGATOR, vec(symbol("Oracle"), key), struct_map(settings))
 
 

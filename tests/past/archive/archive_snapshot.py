@@ -33,9 +33,13 @@ def snapshot_of(state: CheckpointState, passphrase: str | None = None) -> Ledger
         max_ttl, min_temporary, min_persistent = struct.unpack_from(">3I", archival.data, 8)
         settings = HostSettings(header.base_reserve, min_persistent, min_temporary, max_ttl)
     return LedgerSnapshot(
-        header.protocol_version, header.ledger, header.close_time, network_id(known), dict(state.entries),
+        header.protocol_version,
+        header.ledger,
+        header.close_time,
+        network_id(known),
+        dict(state.entries),
         settings=settings,
-    )  # fmt: skip
+    )
 
 
 def archive_snapshot(

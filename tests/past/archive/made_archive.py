@@ -47,10 +47,17 @@ def header(
 ) -> bytes:
     """A LedgerHeader. ``value`` is what stands after the upgrades: the close value's kind and body."""
     return (
-        struct.pack(">I", version) + previous + bytes(32) + struct.pack(">QI", time + ledger, 0) + value
-        + bytes(32) + list_hash + struct.pack(">IqqIQIII", ledger, 1, 2, 3, 4, 100, 5_000_000, 6)
-        + bytes(4 * 32) + bytes(4)
-    )  # fmt: skip
+        struct.pack(">I", version)
+        + previous
+        + bytes(32)
+        + struct.pack(">QI", time + ledger, 0)
+        + value
+        + bytes(32)
+        + list_hash
+        + struct.pack(">IqqIQIII", ledger, 1, 2, 3, 4, 100, 5_000_000, 6)
+        + bytes(4 * 32)
+        + bytes(4)
+    )
 
 
 def header_record(content: bytes) -> bytes:

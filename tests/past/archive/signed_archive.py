@@ -44,8 +44,13 @@ def tail(kind: int, previous: bytes, transactions: bytes) -> bytes:
     signature = bytes(36) + struct.pack(">I", 64) + bytes(64)
     dropped = hashlib.sha256(transactions).digest() + previous + struct.pack(">I", 22)
     milliseconds = struct.pack(">Q", 1_700_000_128_000)
-    return {0: b"", 1: signature, 2: dropped + signature, 3: milliseconds + signature,
-            4: milliseconds + dropped + signature}[kind]  # fmt: skip
+    return {
+        0: b"",
+        1: signature,
+        2: dropped + signature,
+        3: milliseconds + signature,
+        4: milliseconds + dropped + signature,
+    }[kind]
 
 
 def message(
@@ -54,9 +59,13 @@ def message(
     """An SCPEnvelope that externalizes a value."""
     padded = value + bytes(-len(value) % 4)
     statement = (
-        bytes(4) + bytes(key.verify_key) + struct.pack(">QIII", ledger, kind, 1, len(value)) + padded
-        + struct.pack(">I", 1) + quorum_set
-    )  # fmt: skip
+        bytes(4)
+        + bytes(key.verify_key)
+        + struct.pack(">QIII", ledger, kind, 1, len(value))
+        + padded
+        + struct.pack(">I", 1)
+        + quorum_set
+    )
     network_id = hashlib.sha256(network.encode()).digest()
     signed = key.sign(network_id + struct.pack(">I", 1) + statement).signature
     return statement + struct.pack(">I", 64) + signed

@@ -20,7 +20,7 @@ from exporter.past.archive.archive_files import (
     records_name,
     state_name,
     unpacked,
-)  # fmt: skip
+)
 from tests.past.archive.made_archive import marked
 
 

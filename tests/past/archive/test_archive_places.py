@@ -5,18 +5,23 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
-from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError
+from exporter.backfill.start_state import archive_start
+from exporter.config import load
+from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, SourceError
+from exporter.job.from_archive import FromArchive, open_archive_state
 from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
-from exporter.past.archive.archive_places import Archives, KeptBuckets, RemoteFiles, forget_other_buckets
+from exporter.past.archive.archive_places import Archives, Deadline, KeptBuckets, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.past.archive.made_archive import MadeArchive, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, ONE
@@ -171,3 +176,70 @@ def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Takes a request and never answers it; under /drip it sends a byte of a large file now and then."""
+
+    def do_GET(self) -> None:
+        ended: threading.Event = self.server.ended  # type: ignore[attr-defined]
+        if self.path.startswith("/drip"):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            self.end_headers()
+        while not ended.wait(0.05):
+            if self.path.startswith("/drip"):
+                with suppress(OSError):
+                    self.wfile.write(b"{")
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def slow_server() -> Iterator[str]:
+    """The address of a server that is never done with an answer."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
+    server.ended = ended = threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("path", ["silent", "drip"])
+def test_all_reading_ends_at_the_deadline(slow_server: str, tmp_path: Path, path: str) -> None:
+    """However many archives never finish an answer, trying them all in turn takes no longer than the deadline."""
+    began = monotonic()
+    deadline = Deadline(1.0, "a setting")
+    archives = Archives.open([f"{slow_server}/{path}/{number}" for number in range(4)], tmp_path, deadline)
+
+    with pytest.raises(
+        ArchiveError, match=r"^reading history archives took longer than a setting = 1 seconds; raise it$"
+    ):
+        archives.newest()
+    with pytest.raises(ArchiveError, match="took longer than a setting"):
+        archives.first(lambda archive: archive.checkpoint(127))
+
+    assert 1.0 <= monotonic() - began < 2.0
+
+
+def test_a_run_and_a_backfill_bound_the_reading_of_archives(slow_server: str, tmp_path: Path) -> None:
+    """Both take their time from the setting that bounds the reading of an RPC."""
+    values = {"network.name": "testnet", "network.read_deadline_seconds": 1.0}
+    settings = load(None, values, environment={}).settings
+    message = r"took longer than network\.read_deadline_seconds = 1 seconds"
+
+    with (
+        pytest.raises(SourceError, match=message),
+        open_archive_state(settings, FromArchive((f"{slow_server}/silent",), kept=tmp_path)),
+    ):
+        pass
+    with pytest.raises(SourceError, match=message):
+        archive_start(f"{slow_server}/drip", 1_000, settings.passphrase, settings.network.read_deadline_seconds)

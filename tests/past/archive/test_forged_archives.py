@@ -39,10 +39,12 @@ def forge(folder: Path, count: int, seed: int) -> dict[str, int]:
     )
     source = partial(bucket_records, str(made.archive.folder))
     names = [
-        state_name(127), bucket_name(made.archive.digests[0]), bucket_name(made.archive.digests[2]),
+        state_name(127),
+        bucket_name(made.archive.digests[0]),
+        bucket_name(made.archive.digests[2]),
         *(records_name(category, made.next) for category in ("ledger", "transactions", "scp")),
         records_name("ledger", 127),
-    ]  # fmt: skip
+    ]
     chance, believed = random.Random(seed), dict.fromkeys(names, 0)
     for at in range(count):
         name = names[at % len(names)]
@@ -58,13 +60,17 @@ def forge(folder: Path, count: int, seed: int) -> dict[str, int]:
         try:
             checkpoint, proof = make_proof(made.archives(folder), 127, trust)
             proven = check_proof(proof, trust)
-            confirmed = check_entries(claims, proven, [source])[0]
+            confirmed = check_entries(claims, proven, [source])["confirmed"]
             same = (true.header, true.state.live, true.state.hot) == (
-                checkpoint.header, checkpoint.state.live, checkpoint.state.hot
-            )  # fmt: skip
-            believed[name] += not same or len(confirmed) != 2 or (proven.hash, proven.live) != (
-                true.header.hash, list(true.state.live.digests)
-            )  # fmt: skip
+                checkpoint.header,
+                checkpoint.state.live,
+                checkpoint.state.hot,
+            )
+            believed[name] += (
+                not same
+                or len(confirmed) != 2
+                or (proven.hash, proven.live) != (true.header.hash, list(true.state.live.digests))
+            )
         except (ArchiveError, OSError, zlib.error):
             pass
         path.write_bytes(kept)

@@ -29,8 +29,11 @@ def test_headers_of_every_kind_of_close_value_are_read(kind: int, body: bytes, l
     found = decode_ledger_header(header_record(content), "file")
 
     assert (500, 30, 1_700_000_500, 5_000_000) == (
-        found.ledger, found.protocol_version, found.close_time, found.base_reserve,
-    )  # fmt: skip
+        found.ledger,
+        found.protocol_version,
+        found.close_time,
+        found.base_reserve,
+    )
     assert (content, length, empty) == (found.content, len(found.content), found.empty_by_decree)
     assert (b"p" * 32, b"b" * 32) == (found.previous_hash, found.bucket_list_hash)
 

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from exporter.ledger.source import RawEntry
 
 
-def entries_content(
-    passphrase: str, ledger: int, close_time: int, entries: Mapping[bytes, RawEntry | None]
-) -> bytes:  # fmt: skip
+def entries_content(passphrase: str, ledger: int, close_time: int, entries: Mapping[bytes, RawEntry | None]) -> bytes:
     """The content of a file, unpacked. A key whose entry is None is said to be absent."""
     lines: list[list[object]] = [["ledger", passphrase, ledger, close_time]]
     for key, entry in sorted(entries.items()):

@@ -36,9 +36,12 @@ def packed(source: Path) -> bytes:
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
     target = io.BytesIO()
     pq.write_table(
-        pa.Table.from_arrays(columns, schema=schema), target, compression="zstd", compression_level=19,
+        pa.Table.from_arrays(columns, schema=schema),
+        target,
+        compression="zstd",
+        compression_level=19,
         use_dictionary=False,
-    )  # fmt: skip
+    )
     return target.getvalue()
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 
 from exporter.errors import ConfigError, LakeError, MissingLedgerError
 from exporter.past.lake.objects import CONFIG, Lake, LakeConfig, decode_config, open_batch
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 
 def made_object(first: int, last: int, content: bytes = b"meta") -> bytes:
@@ -88,6 +98,78 @@ def test_a_damaged_object_is_named(content: bytes, message: str) -> None:
     """What is not the batch that its key says is refused with its key."""
     with pytest.raises(LakeError, match=f"the-key.*({message})"):
         open_batch("the-key", content, 96, 96)
+
+
+class _Counted:
+    """A place of objects: after a failure it gives each, and counts the bytes that were given and not used up."""
+
+    def __init__(self, objects: dict[str, bytes], failing: str = "") -> None:
+        self.objects, self._failing = objects, {failing}
+        self.held = self.most = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Any:
+        if key not in self.objects:
+            raise FileNotFoundError(key)
+        return SimpleNamespace(meta={"size": len(self.objects[key])}, bytes=lambda: self._given(key))
+
+    def _given(self, key: str) -> bytes:
+        with self._lock:
+            if key in self._failing:
+                self._failing.remove(key)
+                raise OSError("the connection broke")
+            self.held += len(self.objects[key])
+            self.most = max(self.most, self.held)
+        return self.objects[key]
+
+
+def test_objects_fetched_ahead_have_bounded_room() -> None:
+    """As many are fetched ahead as fit, in their order; one that fits nowhere is fetched alone; none waits for ever."""
+    config = LakeConfig("made", 1, 1)
+    content = {ledger: os.urandom(5_000 if ledger == 30 else 1_000) for ledger in range(10, 50)}
+    objects = {config.key_of(ledger) + ".xdr.zst": made_object(ledger, ledger, content[ledger]) for ledger in content}
+    sizes = {ledger: len(objects[config.key_of(ledger) + ".xdr.zst"]) for ledger in content}
+    store = _Counted(objects, failing=config.key_of(20) + ".xdr.zst")
+    lake = Lake(cast("ObjectStore", store), config, "made")
+
+    for batch in lake.batches(10, 49, ahead=16, ahead_bytes=3_500):
+        assert content[batch.first] == batch.raw[batch.start :]
+        store.held -= sizes[batch.first]
+
+    assert 0 == store.held
+    assert 3_000 < store.most <= sizes[30] + 3_500  # the one that is read, and those behind it
+    with pytest.raises(MissingLedgerError):
+        list(lake.batches(45, 60, ahead_bytes=3_500))
+    assert 10 == next(lake.batches(10, 49, ahead_bytes=1)).first
+
+
+MEASURE = """
+import resource, sys
+from exporter.past.lake.extract import RangeOfLedgers, extract
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+facts = extract(RangeOfLedgers(sys.argv[1], None, "made", 10, 29, frozenset(), frozenset())).facts
+print(len(facts.gaps), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+assert "more than 67,108,864 bytes when decompressed" in facts.gaps[0].reason, facts.gaps[0]
+"""
+
+
+def test_objects_that_unpack_to_gigabytes_take_little_memory(tmp_path: Path) -> None:
+    """Twenty objects of 32 kB that unpack to 1 GiB each are gaps, and cost the bound of one ledger at a time."""
+    config = LakeConfig("made", 1, 1)
+    made_lake(tmp_path, config, range(10, 30))
+    bomb = tmp_path / (config.key_of(10) + ".xdr.zst")
+    with pa.CompressedOutputStream(pa.OSFile(str(bomb), "wb"), "zstd") as stream:
+        for _ in range(64):
+            stream.write(bytes(2**24))
+    assert 2**16 > bomb.stat().st_size
+    for ledger in range(11, 30):
+        shutil.copyfile(bomb, tmp_path / (config.key_of(ledger) + ".xdr.zst"))
+
+    asked = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=False)
+
+    gaps, megabytes = map(int, asked.stdout.split())
+    assert (0, 20) == (asked.returncode, gaps), asked.stderr
+    assert megabytes < 300
 
 
 def test_a_lake_without_configuration(tmp_path: Path) -> None:

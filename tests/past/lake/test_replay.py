@@ -123,7 +123,7 @@ def test_a_removed_entry_is_absent() -> None:
     )
 
     assert replayed.entry(KEY) is None
-    assert [] == list(replayed.keys())
+    assert {} == replayed.stored()
 
 
 def test_the_wrong_values_of_protocol_23() -> None:

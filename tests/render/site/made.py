@@ -65,8 +65,16 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
 
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
     """What is different in a row without a price."""
-    names = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd",
-             "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")  # fmt: skip
+    names = (
+        "oracle_decimals",
+        "oracle_price",
+        "price_timestamp",
+        "oracle_price_usd",
+        "tvl_usd_cents",
+        "supplied_usd_cents",
+        "borrowed_usd_cents",
+        "available_usd_cents",
+    )
     return dict.fromkeys(names) | {"price_reason": reason}
 
 

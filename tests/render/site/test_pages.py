@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from exporter.deployments.networks import NETWORKS
+from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Bounded
 from exporter.render.site.reference import api_reference
@@ -145,6 +146,16 @@ def test_best_rates_are_of_open_pools_that_are_worth_something(site: dict[str, s
     assert [("1234", contract(100)), ("350", contract(101))] == places
 
 
+UNPRICED = {
+    "tvl_usd_cents": None,
+    "supplied_usd_cents": None,
+    "borrowed_usd_cents": None,
+    "oracle_price": None,
+    "oracle_price_usd": None,
+    "price_reason": "the price is 3 days old",
+}
+
+
 def test_closed_pools_offer_nothing_and_say_why() -> None:
     """A token without a pool that is open, worth something and not all lent out has no best rates, and says why."""
     for changes, lend, borrow in (
@@ -154,6 +165,7 @@ def test_closed_pools_offer_nothing_and_say_why() -> None:
         ({"total_borrowed": 10**13}, None, "all lent out"),
         ({"available_to_borrow": 0}, None, "all lent out"),
         ({"tvl_usd_cents": 99_999}, "too small", "too small"),
+        (UNPRICED, "no price: the price is 3 days old", "no price: the price is 3 days old"),
     ):
         text = site_of(tables_of([pool_row(0, 0, **changes)]))["index.html"]
         said = re.findall(r'title="No pool of this token counts.">(.*?)<', text)
@@ -319,3 +331,13 @@ def test_a_yield_says_whether_it_is_compounded() -> None:
     assert "supply rate, not compounded" in slender
     assert "supply: compounded 52 times a year; borrow: compounded 365 times a year" in Page(site["about.html"]).text
     assert "1 markets" not in Page(site["about.html"]).text
+
+
+def test_the_digests_of_the_verifier_are_shown() -> None:
+    """The page says which program and list check a proof, by their digests, and where to take them from."""
+    about = site_of(tables_of([pool_row(0, 0)]), network=NETWORKS["mainnet"].passphrase)["about.html"]
+
+    assert ["stellar_proof.py", "trusted/mainnet.json"] == list(checker_digests("mainnet"))
+    for digest in checker_digests("mainnet").values():
+        assert f"<code>{digest}</code>" in about
+    assert "of the release, not with the copies that are here" in about

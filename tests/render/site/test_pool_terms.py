@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from markupsafe import Markup
@@ -55,6 +56,8 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
     } == said(pool_terms.operations(row))
     shut = said(pool_terms.operations(row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}))
     assert ("closed", "closed: nothing is lent out of this pool") == (shut["Supply"], shut["Borrow"])
+    unpriced = said(pool_terms.operations(row | {"can_borrow": False, "can_reason": "no price"}))
+    assert ("closed", "no price") == (unpriced["Borrow"], unpriced["Closed because"])
     unknown = said(pool_terms.operations(row | {"can_repay": None, "can_reason": "its code <b>"}))
     assert "not known: its code <b>" == unknown["Repay"]
 
@@ -82,8 +85,10 @@ def test_parameters_are_said_in_words() -> None:
         )
     )
     assert ("closed", "1,000 TOK0", "no limit") == (
-        other["Supply cap"], other["Borrow cap"], other["Borrowing stops at a utilization of"]
-    )  # fmt: skip
+        other["Supply cap"],
+        other["Borrow cap"],
+        other["Borrowing stops at a utilization of"],
+    )
     assert ("none: it is no collateral", "bonus of 5.5 %") == (other["Collateral factor"], other["Liquidation"])
     assert {"Terms": "not known"} == said(pool_terms.risk(pool_row(0, 0)))
 
@@ -107,10 +112,18 @@ def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
     """Its size, what is queued, whether it is enough, and what it earns; one that could not be read says so."""
     row: dict[str, Any] = dict.fromkeys(BACKSTOPS) | {"market": contract(100), "backstop": contract(3)}
     known = {
-        "lp_tokens": 5 * 10**7, "blnd": 10**9, "usdc": 10**8, "queued_part": 80_364, "value_usd_cents": 123_456,
-        "threshold_product_bps": 5000, "threshold_met": False, "status_after_update": "on_ice",
-        "emission_apr_bps": 8727, "emission_reason": "valid", "emission_expiration": 1_737_354_589,
-    }  # fmt: skip
+        "lp_tokens": 5 * 10**7,
+        "blnd": 10**9,
+        "usdc": 10**8,
+        "queued_part": 80_364,
+        "value_usd_cents": 123_456,
+        "threshold_product_bps": 5000,
+        "threshold_met": False,
+        "status_after_update": "on_ice",
+        "emission_apr_bps": 8727,
+        "emission_reason": "valid",
+        "emission_expiration": 1_737_354_589,
+    }
 
     assert {"Size": "not known: it could not be read"} == said(pool_terms.backstop(row))
     assert {
@@ -123,6 +136,11 @@ def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
         "Paid to depositors in BLND": "87.3 % a year",
         "Emission ends": "20 Jan 2025, 06:29 UTC",
     } == said(pool_terms.backstop(row | known))
+    unfunded = {"emission_apr_bps": None, "emission_reason": "not_funded", "backfill_remaining": 5 * 10**13}
+    assert {
+        "Paid to depositors in BLND": "promised, but cannot be claimed yet: the backstop has no BLND for it",
+        "Left to promise before the emitter pays": "5,000,000 BLND",
+    }.items() <= said(pool_terms.backstop(row | known | unfunded)).items()
     tables = tables_of([pool_row(0, 0), pool_row(1, 1)])
     tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS, orient="row")
     site = site_of(tables)
@@ -133,9 +151,15 @@ def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
 def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
     """Each knot says what borrowing costs there, and a last stretch that is too steep is only told."""
     row = pool_row(
-        0, 0, accrued_utilization=5_000_000, accrued_borrow_apr=350_000, utilization_decimals=7, apr_decimals=7,
-        rate_modifier=10**7, rate_modifier_decimals=7,
-    )  # fmt: skip
+        0,
+        0,
+        accrued_utilization=5_000_000,
+        accrued_borrow_apr=350_000,
+        utilization_decimals=7,
+        apr_decimals=7,
+        rate_modifier=10**7,
+        rate_modifier_decimals=7,
+    )
     tables = tables_of([row])
     place = contract(100), contract(10_000)
     key = f"pools/{place[0]}/{place[1]}.html"
@@ -149,3 +173,21 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
     assert "borrowing costs 555 %" not in text
     tables.parameters[place] = ()
     assert "Borrow rate by utilization" not in site_of(tables)[key]
+
+
+def test_spokes_one_by_one() -> None:
+    """Each spoke has its factors and gates, also one that is not known; a paused one is that alone."""
+    open_one = {
+        "spoke": 1,
+        "paused": False,
+        "collateral_factor_bps": 7_500,
+        "liquidation_threshold_bps": 8_000,
+        "can_supply": True,
+        "can_borrow": None,
+    }
+    listed = msgspec.json.encode([open_one, open_one | {"spoke": 2, "paused": True}]).decode()
+
+    assert {
+        "Spoke 1": "collateral factor 75 %, threshold 80 %; supply open, borrow not known",
+        "Spoke 2": "paused",
+    } == said(pool_terms.spokes(listed))

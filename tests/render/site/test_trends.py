@@ -16,10 +16,10 @@ from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, ser
     ("runs", "seconds", "bucket", "points"),
     [
         (1, 300, "5m", 1),
-        (40, 300, "5m", 40),
-        (200, 300, "15m", 68),
-        (24 * 10, 3_600, "6h", 41),
-        (40, 86_400, "6h", 40),
+        (10, 300, "5m", 10),
+        (200, 300, "1h", 18),
+        (24 * 10, 3_600, "1d", 11),
+        (40, 86_400, "1d", 40),
         pytest.param(400, 86_400, "1w", 58, marks=pytest.mark.slow),
     ],
 )
@@ -68,8 +68,8 @@ def test_groups_show_the_pools_of_the_greatest_value() -> None:
     assert [(contract(101), contract(10_006))] == [place for place, _ in groups[contract(101)].pools]
 
 
-def test_a_group_takes_the_longest_bucket_of_its_pools() -> None:
-    """A pool that came later is shown beside the others in their bucket; everything together likewise."""
+def test_groups_are_drawn_by_day() -> None:
+    """The lines of a group are by day, as its totals are, whatever its pools' own charts show."""
     old, new = tables_of([pool_row(0, 0)]), tables_of([pool_row(0, 0), pool_row(0, 1)])
     series = series_of(old, 200, 300)
     rows = observations_of(new.pools).with_columns(
@@ -80,10 +80,10 @@ def test_a_group_takes_the_longest_bucket_of_its_pools() -> None:
         pass
     trends = Trends(series, new.pools)
 
-    assert ["15m", "5m"] == [trend.bucket for trend in trends.of_pools()]
+    assert ["1h", "5m"] == [trend.bucket for trend in trends.of_pools()]
     for key, name in (("market", contract(100)), ("network", "network")):
         group = trends.of_groups(key)[name]
-        assert ["15m", "15m", "15m"] == [group.bucket, *(trend.bucket for _, trend in group.pools)]
+        assert ["1d", "1d", "1d"] == [group.bucket, *(trend.bucket for _, trend in group.pools)]
 
 
 def _exactly(pools: pl.DataFrame) -> Series:

@@ -94,7 +94,8 @@ def nginx_expected(case: Case, root: Path) -> Expected:
         pairs.setdefault(unquote_plus(name), value)
     strkey, cursor = r"C[A-Z2-7]{55}", r"[A-Za-z0-9_-]{1,128}"
     patterns = {"cursor": cursor} if pairs.get("cursor") else {"market": strkey, "token": strkey}
-    listing = case.path.endswith("/history") or route(case.path, "", SIZES) == route("/v1/assets", "", SIZES)
+    lists = [route(path, "", SIZES) for path in ("/v1/assets", "/v1/pools")]
+    listing = case.path.endswith("/history") or route(case.path, "", SIZES) in lists
     for name, pattern in patterns.items():
         sent = pairs.get(name, "")
         history = case.path.endswith("/history") and name != "cursor"
@@ -120,7 +121,9 @@ def cloudfront_expected(case: Case, root: Path) -> Expected:
     known = expected(case, root)
     answer = route(case.path, case.query, SIZES)
     if known.status == 404 and isinstance(answer, Served):
-        file = re.compile(r"(v1/assets/(?:(?:market|token)/.*/)?)(?:index|limit/[0-9]+)\.json")
+        file = re.compile(
+            r"(v1/assets/(?:(?:market|token)/.*/)?|v1/pools/(?:market|token)/.*/)(?:index|limit/[0-9]+)\.json"
+        )
         for found in filter(None, map(file.fullmatch, answer.keys)):
             index = f"{found[1]}index.json"
             return Expected(200, index if (root / index).is_file() else EMPTY_PAGE_KEY)
@@ -206,9 +209,14 @@ def _urls() -> Iterable[str]:
         yield f"{path}?limit=bad&market=bad"
     for query in [
         *_parameters(test_routes.test_queries_of_pools_pick_a_file, 1),
+        *_parameters(test_routes.test_a_market_or_a_token_alone_picks_its_pools, 1),
+        f"market={test_serve.BIG}",
+        f"token={test_serve.COMMON}",
+        f"market={test_serve.BIG.replace('C', '%43', 1)}",
         *(query for query, _ in test_routes.POOLS_REFUSED),
     ]:
         yield f"/v1/pools?{query}"
+    yield from (f"/v1/pools/market/{test_serve.BIG}", f"/v1/pools/token/{test_serve.STRANGER}")
     yield from (f"/v1/pool-pages/{test_routes.TOKEN}", "/v1/pool-pages/unknown", "/v1/pools/open", "/v1/pools/nothing")
     yield from (f"/v1/markets/{market}" for market in _parameters(test_routes.test_ill_formed_markets_are_400, 0))
     histories = _parameters(test_routes.test_histories_pick_a_file, 1)
@@ -220,7 +228,7 @@ def _urls() -> Iterable[str]:
         yield from (
             f"{path}/history?{query}" for query in ("bucket=2h", "cursor=a.b", "cursor=unknown", "%62ucket=%36h")
         )
-        yield f"{path}/history/6h.json"
+        yield f"{path}/history/1h.json"
     for path, query, _ in _parameters(test_routes.test_ill_formed_names_are_refused, 0):
         yield f"{path}?{query}"
     yield from test_serve.URLS

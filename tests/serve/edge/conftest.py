@@ -28,11 +28,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key in (
         asset_key(BIG, COMMON),
         token_key(COMMON),
-        *(history_key(BIG, COMMON, bucket) for bucket in ("1d", "6h")),
+        *(history_key(BIG, COMMON, bucket) for bucket in ("1d", "1h")),
         *(
-            totals_key(scope, name, bucket)
+            totals_key(scope, name)
             for scope, name in (("market", BIG), ("token", COMMON), ("protocol", "blend"), ("network", "network"))
-            for bucket in ("1d", "6h")
         ),
     ):
         (folder / key).parent.mkdir(parents=True, exist_ok=True)

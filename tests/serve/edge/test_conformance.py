@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
-from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.config import OutputSettings, Settings
-from exporter.stores.precompressed import LEAST_BYTES, PrecompressedFolderStore
 from tests.serve.edge.cases import (
     ORIGIN,
     Case,
@@ -25,7 +21,6 @@ from tests.serve.edge.cases import (
     nginx_expected,
     table,
 )
-from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 from tests.serve.edge.targets import Ask, HttpTarget, NodeProcess
 from tests.serve.test_preview import BIG, COMMON, PARQUET, STRANGER
 
@@ -49,40 +44,6 @@ def test_nginx(nginx: HttpTarget, root: Path) -> None:
     cases = [case for case in CASES if can_be_sent(case)]
 
     assert [] == [fault for case in cases for fault in faults(case, nginx_expected(case, root), nginx(case), root)]
-
-
-def test_nginx_over_twins(root: Path, tmp_path: Path) -> None:
-    """Where texts have gzip twins the rule passes all cases too, and sends the twins to who takes them."""
-    tree = tmp_path / "public"
-    shutil.copytree(root, tree, symlinks=True)
-    for path in tree.rglob("*.json"):
-        path.write_bytes(path.read_bytes() + b" " * LEAST_BYTES)
-    store = PrecompressedFolderStore(tree, durable=False)
-    store.put_many([(info.key, (tree / info.key).read_bytes()) for info in store.list("")])
-    edge = Settings(output=OutputSettings(precompressed=True))
-    program, port = nginx_or_skip(), free_port()
-    with running(program, write_rule(tmp_path / "nginx", tree, edge, port), port):
-        target = HttpTarget(port)
-        cases = [case for case in CASES if can_be_sent(case)]
-        found = [fault for case in cases for fault in faults(case, nginx_expected(case, tree), target(case), tree)]
-        target.close()
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
-        sent = {}
-        for takes in ("gzip", "identity"):
-            connection.request("GET", "/v1/assets", headers={"Accept-Encoding": takes})
-            answer = connection.getresponse()
-            sent[takes] = dict(answer.getheaders()), answer.read()
-        connection.close()
-
-    assert [] == found
-    (packed_headers, packed), (headers, plain) = sent["gzip"], sent["identity"]
-    assert (tree / "v1/assets/index.json.gz").read_bytes() == packed
-    assert (tree / "v1/assets/index.json").read_bytes() == gzip.decompress(packed) == plain
-    assert ("gzip", None) == (packed_headers.pop("Content-Encoding"), headers.get("Content-Encoding"))
-    assert "Accept-Encoding" == packed_headers["Vary"] == headers["Vary"]
-    for name in ("access-control-allow-origin", "Cache-Control", "Content-Type"):
-        assert headers[name] == packed_headers[name]
-    assert headers["ETag"] != packed_headers["ETag"]
 
 
 @pytest.mark.parametrize("name", ["cloudfront", "cloudfront-parsed"])

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,6 +235,18 @@ def test_freshness_follows_the_clock(browser: Browser, url: str) -> None:
         page.clock.set_fixed_time(LATE)
         go(page, f"{url}/index.html")
         assert "stale: the next run was due 2 hours ago" in (page.locator("#stale").text_content() or "")
+
+
+def test_without_a_promise_a_day_is_the_limit(browser: Browser, url: str) -> None:
+    """Where the status does not say when the next run is due, numbers of more than a day ago are stale."""
+    with opened(browser) as (page, _):
+        page.route("**/v1/system/status.json", lambda route: route.abort())
+        go(page, f"{url}/index.html")
+        assert 0 == page.locator("#stale").count()
+
+        page.clock.set_fixed_time(LATE + timedelta(days=679))
+        go(page, f"{url}/index.html")
+        assert "stale: they are 679 days old" in (page.locator("#stale").text_content() or "")
 
 
 def test_a_newer_run_is_offered(browser: Browser, made_url: str) -> None:

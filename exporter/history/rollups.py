@@ -1,0 +1,459 @@
+"""The rollups: the last run of each closed day and hour, in Parquet files under keys that stay.
+
+    history/daily.parquet           all days since the beginning, every column
+    history/hourly.parquet          the hours of the last 90 days, from the first day of a month on, some columns
+    history/months/2026-08.parquet  the hours of a month before these
+
+No two of the hourly files have an hour in common, so any of them can be read together. Times are UTC. Of a bucket the
+files have the rows of its last run, if any run had rows; a bucket is closed when the history has a run after it.
+
+The files follow from the history alone: the same history gives the same bytes. A file is a sequence of groups, a day's
+hours or 32 days, each sorted by market, pool and ledger. When a bucket closes, the groups before it are copied one by
+one, and only the run that it takes is read. Without a file to go on from, or after ledgers came into the past, all of
+them are made out of the history's files. In memory are the old and the new bytes of one file, one file of the history,
+and the rows of one group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter.errors import StoreError
+from exporter.history.manifest import file_reference
+from exporter.history.parquet import ROW_GROUP_ROWS
+from exporter.history.schema import ARROW_SCHEMA, ORDER
+from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
+from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP, parse_key
+
+HOUR, DAY = 3_600, 86_400
+WINDOW = timedelta(days=90)
+WIDE_POOLS = 2_000
+"""With more pools in the newest run the hourly file has the current month only, so that it can be held in memory."""
+
+MAX_READS = 5_000
+"""So many files of the history a run reads at most to make rollups again; with more, it waits for compaction."""
+
+HOURLY_COLUMNS = (
+    "market",
+    "pool",
+    "token_address",
+    "symbol",
+    "decimals",
+    "protocol",
+    "market_name",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "utilization_bps",
+    "total_supplied",
+    "total_borrowed",
+    "total_collateral",
+    "oracle_price_usd",
+    "tvl_usd_cents",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "available_usd_cents",
+    "supply_reward_apr_bps",
+    "borrow_reward_apr_bps",
+    "observed_ledger",
+    "ledger_close_time",
+)
+
+_METADATA = ("table", "bucket", "begins", "ends", "last_ledger", "source_rows")
+"""What a rollup says of itself in its metadata."""
+
+Read = Callable[[str], bytes | None]
+"""Gives a file of the tree by its key; None where it is missing."""
+
+Group = tuple[int, pa.Table]
+"""When a group begins, in unix seconds, and its rows."""
+
+
+class UnreadableHistoryError(StoreError):
+    """A file of the history that a rollup needs is missing, is damaged, or there are too many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of rollup: its bucket and group in seconds, and its columns."""
+
+    bucket: str
+    key: str
+    seconds: int
+    group_seconds: int
+    columns: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([ARROW_SCHEMA.field(name) for name in self.columns])
+
+
+DAILY = Kind("1d", DAILY_ROLLUP.template, DAY, 32 * DAY, tuple(ARROW_SCHEMA.names))
+HOURLY = Kind("1h", HOURLY_ROLLUP.template, HOUR, DAY, HOURLY_COLUMNS)
+KINDS = (DAILY, HOURLY)
+
+
+@dataclass(frozen=True, slots=True)
+class RollupFile:
+    """A rollup that changed, and its entry for the manifest."""
+
+    entry: HistoryRollup
+    data: bytes
+
+
+def updated_rollups(
+    manifest: HistoryManifest, read: Read, *, most_reads: int | None = MAX_READS
+) -> tuple[list[HistoryRollup], Iterator[RollupFile]]:
+    """Bring the rollups to a history.
+
+    Args:
+        manifest: the history; its ``rollups`` are those of before.
+        read: gives files of the tree.
+        most_reads: see `MAX_READS`; None for no bound.
+
+    Returns:
+        The entries that stay, and the files that change, one at a time, each with its entry. Taking the files can raise
+        `UnreadableHistoryError`.
+    """
+    runs = _Runs(manifest, read, most_reads)
+    try:
+        newest = runs.newest()
+    except UnreadableHistoryError:
+        return manifest.rollups, iter(())
+    if newest is None:
+        return [], iter(())
+    kept: list[HistoryRollup] = []
+    files: list[Iterator[RollupFile]] = []
+    by_key = {entry.key: entry for entry in manifest.rollups}
+    for kind in KINDS:
+        entry, ends = by_key.get(kind.key), newest.time // kind.seconds * kind.seconds
+        of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket]
+        if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest):
+            kept += of_kind
+            continue
+        begins = _window(ends, newest.pools) if kind is HOURLY else 0
+        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends, newest.pools)
+        if base is not None:
+            kept += [each for each in of_kind if each.key != kind.key]
+        files.append(_files(kind, base, begins, ends, runs, manifest))
+    return kept, (file for each in files for file in each)
+
+
+def holds(entry: HistoryRollup, manifest: HistoryManifest) -> bool:
+    """Whether the history up to the last ledger of a rollup is what it was made of."""
+    return entry.source_rows == _source_rows(manifest, entry.last_ledger)
+
+
+def _source_rows(manifest: HistoryManifest, last_ledger: int) -> int:
+    return sum(file.rows for file in manifest.files if file.first_ledger <= last_ledger)
+
+
+def _window(ends: int, pools: int) -> int:
+    """Where the hourly file begins: with a month."""
+    close = datetime.fromtimestamp(ends, UTC)
+    first = close if pools > WIDE_POOLS else close - WINDOW
+    return int(first.replace(day=1, hour=0, minute=0, second=0).timestamp())
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A file to go on from, with the time where it ends and its last ledger."""
+
+    file: pq.ParquetFile
+    ends: int
+    last_ledger: int
+
+
+def _base(
+    kind: Kind,
+    entry: HistoryRollup,
+    manifest: HistoryManifest,
+    read: Read,
+    begins: int,
+    ends: int,
+    pools: int,
+) -> _Base | None:
+    """The file of before, where the new one is that with later buckets; None where all is made of the history."""
+    data = read(kind.key)
+    if data is None or not holds(entry, manifest):
+        return None
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        said = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
+        found, began = _entry(kind.key, data, file.metadata.num_rows, said), _seconds(said["begins"])
+    except (pa.ArrowException, OSError, KeyError, ValueError):
+        return None
+    if found.ends == entry.ends:
+        if found.sha256 != entry.sha256:
+            return None  # damaged
+    elif kind is HOURLY and began != _window(_seconds(entry.ends), pools):
+        return None  # a step died before it replaced the manifest, which lacks a month
+    if not holds(found, manifest) or _seconds(found.ends) > ends or began > begins:
+        return None
+    if file.schema_arrow.names != list(kind.columns):
+        return None  # of a version that had other columns
+    return _Base(file, _seconds(found.ends), found.last_ledger)
+
+
+def _seconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp())
+
+
+def _files(
+    kind: Kind, base: _Base | None, begins: int, ends: int, runs: _Runs, manifest: HistoryManifest
+) -> Iterator[RollupFile]:
+    """The files that change: the months that are complete, and then the lasting one."""
+    output = _Output(kind, manifest, 0 if base is None else base.last_ledger)
+    for start, table in _groups(kind, base, runs.rows(kind, 0 if base is None else base.ends, ends)):
+        month = None if start >= begins else _month(start)
+        if output.month not in (None, month):
+            yield output.finish(*_span(output.month or ""))
+        output.write(month, table)
+    if output.month is not None:
+        yield output.finish(*_span(output.month))
+    yield output.finish(begins, ends)
+
+
+class _Output:
+    """Writes files of a kind one after the other; ``month`` is that of the current file, None for the lasting one."""
+
+    def __init__(self, kind: Kind, manifest: HistoryManifest, last_ledger: int) -> None:
+        self.month: str | None = None
+        self._kind, self._manifest, self._last = kind, manifest, last_ledger
+        self._begin()
+
+    def _begin(self) -> None:
+        self.month, self._rows, self._newest, self._buffer = None, 0, 0, io.BytesIO()
+        self._writer = pq.ParquetWriter(
+            self._buffer, self._kind.schema, compression="zstd", compression_level=9, write_page_checksum=True
+        )
+
+    def write(self, month: str | None, table: pa.Table) -> None:
+        """Add a part of a group."""
+        self.month = month
+        self._rows += table.num_rows
+        self._newest = max(self._newest, pc.max(table.column("observed_ledger")).as_py())
+        self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self, begins: int, ends: int) -> RollupFile:
+        """End the file under way, whose buckets are from one time to another."""
+        self._last = max(self._last, self._newest)
+        last = self._last if self.month is None else self._newest  # the lasting file includes all months before it
+        said = {
+            "table": "pools",
+            "bucket": self._kind.bucket,
+            "begins": timestamp(begins),
+            "ends": timestamp(ends),
+            "last_ledger": str(last),
+            "source_rows": str(_source_rows(self._manifest, last)),
+        }
+        self._writer.add_key_value_metadata(said)
+        self._writer.close()
+        data = self._buffer.getvalue()
+        key = self._kind.key if self.month is None else MONTH_ROLLUP.key(month=self.month)
+        file = RollupFile(_entry(key, data, self._rows, said), data)
+        self._begin()
+        return file
+
+
+def _month(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m}"
+
+
+def _span(month: str) -> tuple[int, int]:
+    """From when to when a month is, in unix seconds."""
+    first = datetime.fromisoformat(f"{month}-01T00:00:00+00:00")
+    return int(first.timestamp()), int((first + timedelta(days=31)).replace(day=1).timestamp())
+
+
+def differ(one: bytes, other: bytes) -> bool:
+    """Whether two files of a kind have other rows, or say something else of them; how they are written is free."""
+    left, right = (pq.ParquetFile(pa.BufferReader(data)) for data in (one, other))
+    said = [{name: (each.metadata.metadata or {}).get(name.encode()) for name in _METADATA} for each in (left, right)]
+    if said[0] != said[1] or left.num_row_groups != right.num_row_groups:
+        return True
+    return any(not left.read_row_group(at).equals(right.read_row_group(at)) for at in range(left.num_row_groups))
+
+
+def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:
+    """The entry of a file for the manifest. Raises KeyError, ValueError where its metadata is not that of a rollup."""
+    return HistoryRollup(
+        key=key,
+        url=file_reference(key),
+        bucket=said["bucket"],
+        rows=rows,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        ends=said["ends"],
+        last_ledger=int(said["last_ledger"]),
+        source_rows=int(said["source_rows"]),
+    )
+
+
+def _groups(kind: Kind, base: _Base | None, new: Iterator[pa.Table]) -> Iterator[Group]:
+    """The groups of a file, ascending: those of the base as they are, and with the new rows those that get some."""
+    waiting: list[pa.Table] = []
+    current = None
+    affected = None if base is None else base.ends // kind.group_seconds * kind.group_seconds
+    if base is not None:
+        for number in range(base.file.num_row_groups):
+            table = base.file.read_row_group(number)
+            start = _group_of(kind, table)
+            if start == affected:
+                waiting.append(table)
+                current = start
+            else:
+                yield start, table
+    for table in new:
+        for start, part in _by_group(kind, table):
+            if current not in (None, start):
+                yield from _sorted(current or 0, waiting)
+                waiting = []
+            current = start
+            waiting.append(part)
+    if current is not None:
+        yield from _sorted(current, waiting)
+
+
+def _sorted(start: int, parts: list[pa.Table]) -> Iterator[Group]:
+    table = pa.concat_tables(parts).sort_by([(name, "ascending") for name in ORDER])
+    for begin in range(0, table.num_rows, ROW_GROUP_ROWS):
+        yield start, table.slice(begin, ROW_GROUP_ROWS).combine_chunks()
+
+
+def _group_of(kind: Kind, table: pa.Table) -> int:
+    time: datetime = pc.min(table.column("ledger_close_time")).as_py()
+    return int(time.timestamp()) // kind.group_seconds * kind.group_seconds
+
+
+def _by_group(kind: Kind, table: pa.Table) -> Iterator[Group]:
+    seconds = pc.divide(pc.cast(table.column("ledger_close_time"), pa.int64()), 1_000_000)
+    starts = pc.multiply(pc.divide(seconds, kind.group_seconds), kind.group_seconds)
+    for start in sorted(pc.unique(starts).to_pylist()):
+        yield start, table.filter(pc.equal(starts, start))
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """When the newest run was, in unix seconds, and how many pools it has."""
+
+    time: int
+    pools: int
+
+
+class _Runs:
+    """The runs of a history that have rows: when each was, read from its files as far as needed."""
+
+    def __init__(self, manifest: HistoryManifest, read: Read, most_reads: int | None) -> None:
+        self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)
+        self._read, self._left = read, most_reads
+        self._held: tuple[str, pq.ParquetFile] | None = None
+        self._times: dict[str, list[tuple[int, int]]] = {}
+
+    def newest(self) -> _Newest | None:
+        """The newest run; None where there is none."""
+        if not self._files:
+            return None
+        times = self.times(self._files[-1])
+        return _Newest(times[-1][0], self._files[-1].rows // len(times))
+
+    def times(self, file: HistoryFile) -> list[tuple[int, int]]:
+        """The close times (unix seconds) and ledgers of a file's runs, ascending."""
+        if file.key not in self._times:
+            columns = ["ledger_close_time", "observed_ledger"]
+            parquet = self._open(file)
+            found: set[tuple[int, int]] = set()
+            try:
+                for number in range(parquet.num_row_groups):
+                    part = parquet.read_row_group(number, columns=columns).group_by(columns).aggregate([])
+                    times = pc.divide(pc.cast(part.column(columns[0]), pa.int64()), 1_000_000).to_pylist()
+                    found.update(zip(times, part.column(columns[1]).to_pylist(), strict=True))
+            except (pa.ArrowException, OSError, KeyError) as error:
+                raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+            self._times[file.key] = sorted(found)
+        return self._times[file.key]
+
+    def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pa.Table]:
+        """The rows of the last run of each bucket from one time to another, file by file, ascending."""
+        last = self._last_runs(kind.seconds, begin, end)
+        for file in self._files:
+            if ledgers := last.get(file.key):
+                parquet, wanted = self._open(file), pa.array(ledgers, pa.int64())
+                parts = []
+                try:
+                    for number in range(parquet.num_row_groups):
+                        table = parquet.read_row_group(number, columns=list(kind.columns))
+                        chosen = table.filter(pc.is_in(table.column("observed_ledger"), wanted))
+                        parts.append(_with_columns(chosen, kind.schema))
+                except (pa.ArrowException, OSError) as error:
+                    raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+                yield pa.concat_tables(parts).combine_chunks()
+
+    def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
+        """The ledgers of these runs by file, found from the end backwards."""
+        found: dict[str, list[int]] = {}
+        limit, high = end, len(self._files)
+        while limit > begin:
+            high = bisect_left(self._files, limit, hi=high, key=lambda file: self._begins(file, limit))
+            if high == 0:
+                break
+            file = self._files[high - 1]
+            time, ledger = max(run for run in self.times(file) if run[0] < limit)
+            if time < begin:
+                break
+            found.setdefault(file.key, []).append(ledger)
+            limit = time // seconds * seconds
+        return found
+
+    def _begins(self, file: HistoryFile, limit: int) -> int:
+        """When the first run of a file was; the beginning of its folder's time where that is on the same side."""
+        start, end = _folder_span(file.key)
+        if limit <= start or end <= limit:
+            return start
+        return self.times(file)[0][0]
+
+    def _open(self, file: HistoryFile) -> pq.ParquetFile:
+        if self._held is None or self._held[0] != file.key:
+            if self._left == 0:
+                raise UnreadableHistoryError("too many files would have to be read; compact the history first")
+            self._left = None if self._left is None else self._left - 1
+            self._held = None  # before another is held
+            data = self._read(file.key)
+            if data is None or hashlib.sha256(data).hexdigest() != file.sha256:
+                raise UnreadableHistoryError(f"{file.key} is missing or is not the file that the manifest names")
+            try:
+                self._held = file.key, pq.ParquetFile(pa.BufferReader(data))
+            except (pa.ArrowException, OSError) as error:
+                raise UnreadableHistoryError(f"{file.key} is not a Parquet file: {error}") from error
+        return self._held[1]
+
+
+def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema; those that came after a file was written are null."""
+    return pa.table(
+        [
+            table.column(each.name).cast(each.type)
+            if each.name in table.column_names
+            else pa.nulls(table.num_rows, each.type)
+            for each in schema
+        ],
+        schema=schema,
+    )
+
+
+def _folder_span(key: str) -> tuple[int, int]:
+    """From when to when (unix seconds) the runs of a file's folder are: a day or a month."""
+    found = parse_key(key)
+    assert found is not None  # as any file of a manifest
+    if (day := found[1].get("day")) is not None:
+        start = _seconds(f"{day}T00:00:00Z")
+        return start, start + DAY
+    return _span(found[1]["month"])

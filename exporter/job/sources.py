@@ -1,0 +1,171 @@
+"""What a run reads: the endpoints of an RPC, a stored ledger (a snapshot file, or a run's evidence), or an archive.
+
+A source has one method: it opens what is to be read, while a block runs. `exporter.job.from_archive` has the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from exporter.config import Settings
+from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
+from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
+from exporter.ledger.source import LedgerSource
+
+OnRequest = Callable[[], None]
+"""Called for each request that a source makes."""
+
+
+def ignore_requests() -> None:
+    """Do nothing for a request."""
+
+
+@dataclass(slots=True)
+class OpenSource:
+    """An open source, the network it is of, and for a snapshot file the contracts in it.
+
+    ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
+    file, which has some contracts of its ledger only. ``stored`` says that calls are answered from entries, and nothing
+    is run. ``evidence`` is that of an earlier run, where it is the source; ``proof`` the content of the ledger's proof
+    file, where an archive is; ``notices`` are of the source.
+    """
+
+    source: LedgerSource
+    network: Network
+    instances: list[tuple[str, ContractInstance]]
+    label: str
+    facts: Any
+    whole: bool = True
+    stored: bool = False
+    evidence: Evidence | None = None
+    proof: bytes | None = None
+    notices: Sequence[str] = ()
+
+    def discovers(self, settings: Settings) -> bool:
+        """Whether to look for markets that nobody named; evidence has what its run found."""
+        return settings.discovery.enabled and self.evidence is None
+
+    def report(self) -> dict[str, Any]:
+        """What the source did, as plain values without any URL."""
+        return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
+
+
+class Source(Protocol):
+    """What a run reads. ``live`` says whether its ledger should be the network's newest."""
+
+    @property
+    def live(self) -> bool: ...
+
+    def check(self, settings: Settings) -> None:
+        """Raise `ConfigError` for what can be seen to be wrong before anything is read."""
+        ...
+
+    def open(
+        self, settings: Settings, on_request: OnRequest = ignore_requests
+    ) -> AbstractAsyncContextManager[OpenSource]:
+        """Open it while a block runs.
+
+        Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError` for another network's.
+        """
+        ...
+
+
+class RpcEndpoints:
+    """The Stellar RPCs that the settings name."""
+
+    live: ClassVar[bool] = True
+
+    def check(self, settings: Settings) -> None:
+        check_rpc_urls(settings)
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:
+        check_rpc_urls(settings)
+        limits = RpcLimits(
+            max_in_flight=settings.network.max_in_flight,
+            requests_per_second=settings.network.requests_per_second,
+            request_timeout_s=settings.network.request_timeout_seconds,
+        )
+        async with RpcSource(
+            settings.network.rpc_urls, settings.passphrase, limits=limits, on_event=lambda _: on_request()
+        ) as source:
+            label = ", ".join(source.endpoints)
+            yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLedger:
+    """A ledger snapshot file, or the evidence that an earlier run left."""
+
+    path: Path
+    live: ClassVar[bool] = False
+
+    def check(self, settings: Settings) -> None:
+        pass
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - it makes none
+        content = read_snapshot_bytes(self.path)
+        if content.startswith(MAGIC):
+            yield open_evidence(settings, Evidence.decode(content, self.path.name))
+        else:
+            yield open_snapshot(settings, LedgerSnapshot.of(content, self.path.name), self.path.name)
+
+
+def check_rpc_urls(settings: Settings) -> None:
+    """Raise `ConfigError` unless RPC endpoints are named, each by a URL that can be one; asks none of them."""
+    if not settings.network.rpc_urls:
+        raise ConfigError(
+            "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
+            "configuration, or read a file with --snapshot"
+        )
+    parse_endpoints(settings.network.rpc_urls)
+
+
+def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
+    """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
+    _refuse_other_network(settings, snapshot.network_id, f"ledger snapshot file {name}")
+    instances = list(snapshot.contract_instances())
+    return OpenSource(
+        SnapshotSource(snapshot),
+        network_of(settings.passphrase),
+        instances,
+        f"ledger snapshot file {name}",
+        None,
+        whole=False,
+        stored=True,
+    )
+
+
+def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
+    """Open what an earlier run left as its evidence. Raises `NetworkMismatchError` for another network's."""
+    _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
+    source = EvidenceSource(evidence)
+    return OpenSource(
+        source,
+        network_of(settings.passphrase),
+        [],
+        source.label,
+        None,
+        whole=evidence.whole,
+        stored=evidence.stored,
+        evidence=evidence,
+    )
+
+
+def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
+    if network != network_id(settings.passphrase):
+        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
+        raise NetworkMismatchError(
+            f"{what} is of network {known.get(network, f'with id {network}')}, but the run is configured for "
+            f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
+        )

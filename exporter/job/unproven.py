@@ -1,0 +1,86 @@
+"""What is not proven of published runs, by reason: how much of it there is, and the names of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporter.errors import EXIT_DONE, EXIT_UNPROVEN, printable
+
+SHOWN = 20
+"""At most this many names are kept of a reason."""
+
+MAX_NAME = 240
+"""Of a name, which may come out of somebody's file, at most this many characters."""
+
+
+class Reason(StrEnum):
+    """Why something is not proven. The values are those of ``--allow-unproven``."""
+
+    CALLS = "calls"
+    CHANGED = "changed"
+    NOT_LOOKED_UP = "not_looked_up"
+    SHORT_LIVED = "short_lived"
+    ABSENT = "absent"
+    NO_ENTRIES = "no_entries"
+    WAITING = "waiting"
+    CHANGES = "changes"
+    HISTORY = "history"
+    EARLIER = "earlier"
+    UNLISTED = "unlisted"
+    STATEMENTS = "statements"
+
+
+_MEANINGS = {
+    Reason.CALLS: "results of contract calls are the RPC's word",
+    Reason.CHANGED: "entries were changed before the checkpoint",
+    Reason.NOT_LOOKED_UP: "entries may be in older buckets, which were not read (--full reads them)",
+    Reason.SHORT_LIVED: "entries left no trace at the checkpoint, which only some that were created shortly before do",
+    Reason.ABSENT: "entries are absent at the checkpoint, and could have existed shortly before it",
+    Reason.NO_ENTRIES: "runs have no entry that could be proven",
+    Reason.WAITING: "runs have no checkpoint yet that can be proven",
+    Reason.CHANGES: "changes were found by runs that were not repeated",
+    Reason.HISTORY: "files of the history have rows of runs that were not repeated, or not proven",
+    Reason.EARLIER: "earlier runs, or files of theirs, were not verified",
+    Reason.UNLISTED: "files are in no run",
+    Reason.STATEMENTS: "statements are the publisher's word",
+}
+
+
+@dataclass(slots=True)
+class Unproven:
+    """Counts by reason, and of each reason the first names, at most `SHOWN`."""
+
+    counts: dict[Reason, int] = field(default_factory=dict)
+    names: dict[Reason, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: Reason, names: Iterable[str]) -> None:
+        """Add these to a reason, each by its name."""
+        for name in names:
+            self.counts[reason] = self.counts.get(reason, 0) + 1
+            kept = self.names.setdefault(reason, [])
+            if len(kept) < SHOWN:
+                kept.append(printable(name)[:MAX_NAME])
+
+    def update(self, other: Unproven) -> None:
+        """Add all that another one has."""
+        for reason, count in other.counts.items():
+            self.counts[reason] = self.counts.get(reason, 0) + count
+            self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:SHOWN]
+
+    def exit_code(self, allowed: Collection[Reason] = ()) -> int:
+        """`EXIT_DONE` where every reason is empty or allowed, else `EXIT_UNPROVEN`."""
+        return EXIT_DONE if self.counts.keys() <= set(allowed) else EXIT_UNPROVEN
+
+    def lines(self, allowed: Collection[Reason] = ()) -> Iterator[tuple[Reason, str]]:
+        """Each reason that is not empty with a line that says so; those allowed are marked as such."""
+        for reason in sorted(self.counts):
+            count, names = self.counts[reason], self.names[reason]
+            more = f" and {count - len(names):,} more" if count > len(names) else ""
+            word = "not proven, allowed" if reason in allowed else "not proven"
+            yield reason, f"{word} ({reason}): {count:,} {_MEANINGS[reason]}: {', '.join(names)}{more}"
+
+    def facts(self, reason: Reason) -> dict[str, object]:
+        """The count and the names of a reason, as JSON has them."""
+        return {"count": self.counts[reason], "names": self.names[reason]}

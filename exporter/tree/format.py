@@ -1,0 +1,46 @@
+"""The format number of a published tree: what its status document and the manifest of its history begin with.
+
+It rises when a document, a field or a column is removed, renamed, or gets another meaning. A version of the exporter
+reads trees of its own format alone; a run publishes over a tree of an earlier one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+import exporter
+from exporter import FORMAT
+from exporter.errors import FormatError
+from exporter.tree.decoding import decode_json
+
+
+class _Numbered(Struct):
+    """A document as far as its format number; documents before the first number have a ``schema_version`` instead."""
+
+    format: int | None = None
+    schema_version: int | None = None
+
+
+def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
+    """Refuse a document of another format; says whether it is of an earlier one, where ``older`` allows that.
+
+    Args:
+        name: of the document, for the message.
+        data: its bytes.
+        older: allow an earlier format, because the tree is about to be published over.
+
+    Raises:
+        FormatError: the document is of a later format, or of an earlier one.
+        msgspec.DecodeError: it has no format number that can be read.
+    """
+    found = decode_json(data, _Numbered)
+    number = found.format if found.schema_version is None else 0
+    if number is None:
+        raise msgspec.DecodeError("it has no format number")
+    here = f"format {number}; this is version {exporter.__version__}, format {FORMAT}"
+    if number > FORMAT:
+        raise FormatError(f"{name} was made by a later version ({here}): update the exporter")
+    if number < FORMAT and not older:
+        raise FormatError(f"{name} was made by an earlier version ({here}): publish once with this one")
+    return number < FORMAT

@@ -1,0 +1,33 @@
+"""Histories as a backfill leaves them, and a worker for tests of everything else."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import polars as pl
+
+from exporter.history.manifest import read_history_manifest
+from exporter.stores.store import Store
+
+
+@contextmanager
+def in_line() -> Iterator[Executor]:
+    """An executor of one thread."""
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def history_of(store: Store) -> dict[str, bytes]:
+    """The files that the manifest names, by key."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return {file.key: stored.data for file in manifest.files if (stored := store.get(file.key)) is not None}
+
+
+def rows_of(store: Store) -> pl.DataFrame:
+    """All rows of a history, by market, pool and ledger."""
+    frames = [pl.read_parquet(io.BytesIO(data)) for data in history_of(store).values()]
+    return pl.concat(frames).sort("market", "pool", "observed_ledger")

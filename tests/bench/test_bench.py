@@ -1,0 +1,63 @@
+"""The benchmarks themselves: each runs at a tiny size, and its own comparison of results holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.bench import __main__ as bench
+from tests.bench.table import Row, in_turn, table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bench.BENCHMARKS)
+def test_benchmark_runs(name: str) -> None:
+    """At a tiny size a benchmark gives finite ratios."""
+    try:
+        rows = bench.BENCHMARKS[name](True)
+    except RuntimeError as error:
+        if "is not installed" in str(error):
+            pytest.skip(str(error))
+        raise
+
+    assert [] == [row.what for row in rows if not all(map(math.isfinite, row.ratios))]
+    assert any(row.ratios for row in rows)
+
+
+def test_table() -> None:
+    """A row has the median of its ratios, and the lowest and the highest where there are several."""
+    rows = [
+        Row("one", "3 s"),
+        Row("two", "4 s", "bare", [2.0], "times as much"),
+        Row("three", "5 s", "bare", [1.0, 4.0, 2.0]),
+    ]
+
+    assert [
+        "| one | 3 s |  |  |",
+        "| two | 4 s | bare | **2** times as much |",
+        "| three | 5 s | bare | **2** times as fast (1 to 4 in 3) |",
+    ] == table(rows).splitlines()[2:]
+
+
+def test_in_turn() -> None:
+    """Both are run as often, and what takes longer is so many times as slow."""
+    ran: list[str] = []
+    ours, theirs, ratios = in_turn(lambda: ran.append("ours"), lambda: ran.append("theirs"), 4)
+
+    assert (5, 5) == (ran.count("ours"), ran.count("theirs"))
+    assert ratios == [slow / fast for fast, slow in zip(ours, theirs, strict=True)]
+
+
+def test_a_benchmark_that_cannot_be_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where something is missing, it is said what, and the exit code is 1; a name that is none of them is refused."""
+
+    def missing(_: bool) -> list[Row]:
+        raise RuntimeError("wrk is not installed")
+
+    monkeypatch.setitem(bench.BENCHMARKS, "edge", missing)
+
+    assert 1 == bench.main(["edge"])
+    assert "error: wrk is not installed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["nonsense"])

@@ -1,0 +1,336 @@
+"""The rollups: what plain Polars makes of all rows, whatever way a history came about and whatever died on the way."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from random import Random
+
+import msgspec
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace as replace_fields
+
+from exporter.check.rollup_files import rollup_faults
+from exporter.errors import StoreError
+from exporter.history import rollups
+from exporter.history.manifest import extend_history, history_below, read_history_manifest
+from exporter.history.parquet import render_history
+from exporter.history.rollups import DAY, HOUR, HOURLY_COLUMNS
+from exporter.history.schema import FILE_SCHEMA, ORDER
+from exporter.publishing.compaction import compact_history
+from exporter.publishing.history_step import replace_history
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store, etag_of
+from exporter.tree.documents import HistoryManifest
+from tests.history.runs import MONDAY, frame_of, observe, places
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+
+NOW = datetime(2026, 12, 1, tzinfo=UTC)
+FIRST = 100_000
+"""The ledger of that Monday; one closes each minute."""
+
+DAILY, HOURLY = "history/daily.parquet", "history/hourly.parquet"
+
+
+def run(store: Store, time: int, *, pools: int = 2, rollups: bool = True) -> None:
+    """A run at a time: its file, then the step in which the history changes."""
+    ledger = FIRST + (time - MONDAY) // 60
+    frame = frame_of(observe(Random(ledger), places(2, pools), ledger, time), ledger, time)
+    part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network="made")
+    store.put_new(part.file.key, part.file.data)
+    manifest = extend_history(read_history_manifest(store), part.entry)
+    replace_history(store, manifest, (), NOW, rollups=rollups)
+
+
+def manifest_of(store: Store) -> HistoryManifest:
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return manifest
+
+
+def read(store: Store, key: str) -> bytes | None:
+    stored = store.get(key)
+    return None if stored is None else stored.data
+
+
+def files_of(store: Store) -> dict[str, bytes]:
+    """The rollups in the tree."""
+    keys = [info.key for info in store.list("history/") if not info.key.startswith("history/pools/")]
+    return {key: read(store, key) or b"" for key in keys}
+
+
+def judged(store: Store) -> dict[str, pl.DataFrame]:
+    """The same out of all rows at once."""
+    frames = [pl.read_parquet(io.BytesIO(read(store, file.key) or b"")) for file in manifest_of(store).files]
+    rows = pl.concat(frames)
+    expected = {}
+    for key, seconds, names in ((DAILY, DAY, list(FILE_SCHEMA)), (HOURLY, HOUR, list(HOURLY_COLUMNS))):
+        bucketed = rows.with_columns(bucket=pl.col("ledger_close_time").dt.epoch("s") // seconds)
+        last = pl.col("observed_ledger") == pl.col("observed_ledger").max().over("bucket")
+        chosen = bucketed.filter(last & (pl.col("bucket") < pl.col("bucket").max()))
+        expected[key] = chosen.select(names).sort(ORDER)
+    return expected
+
+
+def assert_right(store: Store) -> None:
+    """The files are those that the manifest names, and have the rows that they ought to have, each once."""
+    manifest, files = manifest_of(store), files_of(store)
+    frames = {key: pl.read_parquet(io.BytesIO(data)) for key, data in files.items()}
+    hours = pl.concat([frame for key, frame in frames.items() if key != DAILY])
+    expected = judged(store)
+
+    assert [] == list(rollup_faults(manifest, lambda key: read(store, key), files.keys() - {DAILY, HOURLY}, whole=True))
+    assert {entry.key: entry.rows for entry in manifest.rollups} == {key: len(frame) for key, frame in frames.items()}
+    assert expected[DAILY].equals(frames[DAILY].sort(ORDER))
+    assert expected[HOURLY].equals(hours.sort(ORDER))
+    for key, frame in frames.items():
+        if key not in (DAILY, HOURLY):
+            assert {key[15:22]} == set(frame["ledger_close_time"].dt.strftime("%Y-%m"))
+
+
+def from_nothing(store: Store) -> dict[str, bytes]:
+    """The rollups as the files of the history alone make them."""
+    copy = MemoryStore(store)
+    copy.delete(list(files_of(store)))
+    replace_history(copy, msgspec.structs.replace(manifest_of(store), rollups=[]), (), NOW)
+    return files_of(copy)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([300, 900, HOUR, 5 * HOUR, DAY, 20 * DAY, 70 * DAY]), st.booleans()),
+        min_size=1,
+        max_size=10,
+    )
+)
+def test_any_history(steps: list[tuple[int, bool]]) -> None:
+    """At any pace, with days and months compacted or not, the files are right, and the same as made from nothing."""
+    store, time = MemoryStore(), MONDAY
+    for step, compacts in steps:
+        run(store, time)
+        if compacts:
+            compact_history(store)
+        time += step
+
+    assert_right(store)
+    assert from_nothing(store) == files_of(store)
+
+
+def test_few_reads_and_writes() -> None:
+    """A file is written when its bucket closes, and of the history only what it takes is read."""
+    inner = MemoryStore()
+    for number in (*range(4), 5, 6, 71, 72, 73):
+        store, time = BucketSimulator(inner), MONDAY + number * 1_200
+        run(store, time)
+        expected = ["v1/history.json"]
+        if number in (0, 3, 6, 71, 72):
+            expected.insert(0, HOURLY)
+        if number in (0, 72):
+            expected.insert(0, DAILY)
+        assert expected == [call.key for call in store.calls if call.operation == "put"]
+        assert sum(call.operation == "get" for call in store.calls) <= 8
+
+
+def test_ninety_days_of_hours() -> None:
+    """The hourly file begins with the month of 90 days ago; a month before that is a file of its own."""
+    store = MemoryStore()
+    for day in range(0, 200, 8):
+        run(store, MONDAY + day * DAY)
+
+    assert_right(store)
+    begins = pl.read_parquet(io.BytesIO(files_of(store)[HOURLY]))["ledger_close_time"].min()
+    assert datetime(2027, 3, 1, tzinfo=UTC) <= begins < datetime(2027, 3, 9, tzinfo=UTC)  # type: ignore[operator]
+    months = [f"history/months/{month}.parquet" for month in ("2026-11", "2026-12", "2027-01", "2027-02")]
+    assert [DAILY, HOURLY, *months] == sorted(files_of(store))
+
+
+def test_many_pools_have_one_month_of_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a run has more pools than fit, the hourly file has the current month only."""
+    monkeypatch.setattr(rollups, "WIDE_POOLS", 3)
+    store = MemoryStore()
+    for day in range(0, 48, 8):
+        run(store, MONDAY + day * DAY)
+
+    assert_right(store)
+    months = {"history/months/2026-11.parquet", "history/months/2026-12.parquet"}
+    assert months == files_of(store).keys() - {DAILY, HOURLY}
+
+
+def test_large_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of more rows than a row group is in several, with the same bytes whatever way it came about."""
+    monkeypatch.setattr(rollups, "ROW_GROUP_ROWS", 5)
+    store = MemoryStore()
+    for hour in range(30):
+        run(store, MONDAY + hour * HOUR)
+
+    assert_right(store)
+    assert from_nothing(store) == files_of(store)
+
+
+def test_a_run_without_pools() -> None:
+    """The last run of a bucket is the last one that has rows."""
+    store = MemoryStore()
+    run(store, MONDAY)
+    run(store, MONDAY + 600, pools=0)
+    run(store, MONDAY + HOUR)
+
+    assert_right(store)
+    assert 4 == len(pl.read_parquet(io.BytesIO(files_of(store)[HOURLY])))
+
+
+@cache
+def long_history() -> MemoryStore:
+    """Runs each nine hours for two days, and for two days 130 days later."""
+    store = MemoryStore()
+    for begin in (MONDAY, MONDAY + 130 * DAY):
+        for number in range(6):
+            run(store, begin + number * 9 * HOUR)
+    return store
+
+
+def half_a_history() -> MemoryStore:
+    """A copy of it."""
+    return MemoryStore(long_history())
+
+
+@pytest.mark.parametrize("key", [DAILY, HOURLY, "history/months/2026-11.parquet"])
+@pytest.mark.parametrize("damage", [None, "other", pytest.param("cut", marks=pytest.mark.slow)])
+def test_what_is_lost_is_made_again(key: str, damage: str | None) -> None:
+    """A file that is missing or damaged is a fault for the check, and right again when its next bucket closes."""
+    store = half_a_history()
+    whole = read(store, key)
+    assert whole is not None
+    store.delete([key])
+    if damage is not None:
+        store.put(key, whole[: len(whole) // 2] if damage == "cut" else b"x")
+    faults = list(rollup_faults(manifest_of(store), lambda each: read(store, each), None, whole=True))
+
+    assert [key] == [name for name, _ in faults]
+    run(store, MONDAY + 135 * DAY)
+    assert_right(store)
+
+
+def test_rows_that_came_into_the_past() -> None:
+    """Ledgers that a backfill added are in the files after the next step, wherever they lie."""
+    store = half_a_history()
+    for time in (MONDAY - 40 * DAY, MONDAY + 2 * HOUR, MONDAY + 60 * DAY, MONDAY + 130 * DAY + 600):
+        run(store, time, rollups=False)
+    faults = list(rollup_faults(manifest_of(store), lambda key: read(store, key), None, whole=True))
+
+    assert [] == faults  # they are as they were, and known to be
+    replace_history(store, manifest_of(store), (), NOW)
+    assert_right(store)
+
+
+def test_other_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a version that had other columns are made again, at the next bucket that closes."""
+    store = MemoryStore()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            rollups, "KINDS", (rollups.DAILY, replace(rollups.HOURLY, columns=HOURLY_COLUMNS[:3] + HOURLY_COLUMNS[4:]))
+        )
+        for day in range(2):
+            run(store, MONDAY + day * DAY)
+    run(store, MONDAY + 2 * DAY)
+
+    assert_right(store)
+
+
+def test_a_wrong_row_is_a_fault() -> None:
+    """The check sees a row that the history does not have, in a file that agrees with the manifest."""
+    store, other = half_a_history(), MemoryStore()
+    for begin in (MONDAY, MONDAY + 130 * DAY):
+        for number in range(6):
+            run(other, begin + number * 9 * HOUR, pools=1)
+    wrong = {entry.key: entry for entry in manifest_of(other).rollups}
+    entries = [
+        replace_fields(wrong[entry.key], source_rows=entry.source_rows, last_ledger=entry.last_ledger)
+        for entry in manifest_of(store).rollups
+    ]
+    manifest = replace_fields(manifest_of(store), rollups=entries)
+    faults = list(rollup_faults(manifest, lambda key: read(other if key in wrong else store, key), None, whole=True))
+
+    assert sorted(wrong) == [key for key, _ in sorted(faults)]
+
+
+def test_withdrawn_ledgers() -> None:
+    """Where ledgers are withdrawn, their rows go, and a month that is one of the window again."""
+    store = half_a_history()
+    manifest = manifest_of(store)
+    kept = history_below(manifest, manifest.files[5].first_ledger, manifest.files[4])
+    assert kept is not None
+    replace_history(store, kept, (), NOW)
+
+    assert_right(store)
+    assert {DAILY, HOURLY} == files_of(store).keys()
+
+
+@pytest.mark.parametrize("lost", [0, 7, -2])
+def test_a_damaged_history(lost: int) -> None:
+    """Where a file of the history is gone, a run is published all the same, and what needs no such file is made."""
+    store = half_a_history()
+    before = files_of(store)
+    store.delete([manifest_of(store).files[lost].key])
+    run(store, MONDAY + 135 * DAY)
+
+    assert FIRST + 135 * 1_440 == manifest_of(store).observed_ledger
+    assert before.keys() == files_of(store).keys()
+    for entry in manifest_of(store).rollups:
+        assert entry.sha256 == etag_of(read(store, entry.key) or b"")
+
+
+def test_too_many_files_wait_for_compaction() -> None:
+    """A run does not read thousands of files to make the files from nothing."""
+    store = half_a_history()
+    lost = msgspec.structs.replace(manifest_of(store), rollups=[])
+    replace_history(store, lost, (), NOW, most_reads=5)
+    assert [] == manifest_of(store).rollups
+    replace_history(store, manifest_of(store), (), NOW)
+
+    assert_right(store)
+
+
+CRASHED = [MONDAY, MONDAY + 20 * DAY, MONDAY + 50 * DAY, MONDAY + 130 * DAY + 100]
+
+
+@pytest.mark.parametrize("done", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_crash_at_every_step(done: bool) -> None:
+    """Wherever a step dies, each file is whole, and the next run makes them right."""
+    before = MemoryStore()
+    for time in CRASHED[:-1]:
+        run(before, time)
+    for at in range(100):
+        inner = MemoryStore(before)
+        store = BucketSimulator(inner)
+        store.die_at(at, after=done)
+        try:
+            run(store, CRASHED[-1])
+            assert at > 8
+            return
+        except SimulatedKill:
+            for data in files_of(inner).values():
+                pl.read_parquet(io.BytesIO(data))
+        run(inner, CRASHED[-1] + HOUR)
+        assert_right(inner)
+        assert from_nothing(inner) == files_of(inner)
+
+
+def test_a_refused_write_ends_the_step() -> None:
+    """What the store refuses is no damage of the history: the step fails, and the manifest stays."""
+
+    class Full(MemoryStore):
+        def put(self, key: str, data: bytes) -> bool:
+            if key == HOURLY:
+                raise StoreError("no space left")
+            return super().put(key, data)
+
+    store = half_a_history()
+    with pytest.raises(StoreError, match="no space left"):
+        run(Full(store), MONDAY + 140 * DAY)
+    assert FIRST + 140 * 1_440 > manifest_of(store).observed_ledger

@@ -1,0 +1,181 @@
+"""Runs whose ledger's close time is wrong, old, or that of the run before; and how a wrong run is undone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.check.published_tree import check_tree
+from exporter.config import MAX_LEDGER_AGE
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import ConfigError, SourceError
+from exporter.job.ledger_clock import check_ledger_clock
+from exporter.localnet.made import MadeNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from tests.jobs import run, settings_for
+
+LEDGER, CLOSED = 5_000, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TIME = int(CLOSED.timestamp())
+DAY = 86_400
+
+
+def network_at(ledger: int, time: int) -> AbstractContextManager[str]:
+    """The URL of a network of the same markets at any ledger, closed at any time."""
+    return running(create_app(MadeNetwork(pools=5, start_ledger=ledger, start_time=time, quiet_ledgers=100)))
+
+
+def publish(out: Path, ledger: int, time: int, **options: Any) -> dict[str, Any]:
+    """A run at a ledger, by a machine with the same clock."""
+    options.setdefault("now", datetime.fromtimestamp(time, UTC))
+    with network_at(ledger, time) as url:
+        code, facts = run(settings_for(out, url), **options)
+    assert 0 == code
+    return facts
+
+
+def files_of(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def published(out: Path) -> Any:
+    return json.loads((out / "v1/system/status.json").read_bytes())
+
+
+class TestThisMachinesClock:
+    """The close time that an RPC states is compared with it before anything is published."""
+
+    @pytest.mark.parametrize("ahead", [301, 10 * 365 * DAY])
+    def test_the_future(self, tmp_path: Path, ahead: int) -> None:
+        """A ledger that closed more than five minutes from now is refused, and the tree stays as it was."""
+        out = tmp_path / "out"
+        publish(out, LEDGER, TIME)
+        before = files_of(out)
+        for options in ({}, {"dry_run": True}, {"replaced_ledger": LEDGER}):
+            with pytest.raises(SourceError, match=r"after the time of this machine's clock.*Nothing was published"):
+                publish(out, LEDGER + 1, TIME + ahead, now=CLOSED, **options)
+
+        assert before == files_of(out)
+
+    def test_a_little_ahead(self, tmp_path: Path) -> None:
+        """Five minutes are allowed: clocks differ."""
+        publish(tmp_path / "out", LEDGER, TIME + 300, now=CLOSED)
+
+        assert LEDGER == published(tmp_path / "out")["observed_ledger"]
+
+    def test_a_ledger_that_is_old(self, tmp_path: Path) -> None:
+        """An RPC that follows the network no more ends a run with exit code 3, at the published ledger too."""
+        late = CLOSED + timedelta(minutes=15, seconds=1)
+        with network_at(LEDGER, TIME) as url:
+            settings = settings_for(tmp_path / "out", url, network__max_ledger_age=900)
+            assert 0 == run(settings, now=CLOSED + timedelta(minutes=15))[0]
+            assert run(settings, now=CLOSED)[1]["nothing_to_do"]
+            with pytest.raises(SourceError, match=r"15 minutes 1 second ago.*network\.max_ledger_age allows 15 min"):
+                run(settings, now=late)
+            assert run(settings_for(tmp_path / "out", url), now=late)[1]["nothing_to_do"]
+
+    def test_evidence_may_be_old(self, tmp_path: Path) -> None:
+        """Only what an RPC gives has to be new."""
+        publish(tmp_path / "out", LEDGER, TIME)
+        evidence = tmp_path / "out" / published(tmp_path / "out")["evidence_key"]
+        settings = settings_for(tmp_path / "again", network__max_ledger_age=900)
+
+        assert 0 == run(settings, snapshot=evidence, now=CLOSED + timedelta(days=400))[0]
+
+    def test_a_slow_clock(self) -> None:
+        """A ledger that closed more than five minutes ago is a warning; not where that is on purpose."""
+
+        def warning(minutes: int, **flags: Any) -> str | None:
+            settings = settings_for(**{"network__max_ledger_age": 900} | flags)
+            return check_ledger_clock(settings, LEDGER, TIME, CLOSED + timedelta(minutes=minutes))
+
+        said = "ledger 5000 closed at 2026-11-21T12:00:00Z, 6 minutes ago: the RPC lags behind the network"
+        assert [None, True] == [warning(5), (warning(6) or "").startswith(said)]
+        assert [None, None] == [warning(6, network__prefer_checkpoint=True), warning(6, network__max_ledger_age=0)]
+
+    @pytest.mark.parametrize(
+        ("flags", "seconds"),
+        [
+            ({"network__name": "mainnet"}, MAX_LEDGER_AGE),
+            ({"network__name": "testnet"}, MAX_LEDGER_AGE),
+            ({"network__passphrase": "Another network"}, MAX_LEDGER_AGE),
+            ({"network__name": "local"}, 0),
+            ({"network__passphrase": NETWORKS["local"].passphrase}, 0),
+            ({"network__name": "local", "network__max_ledger_age": 60}, 60),
+        ],
+    )
+    def test_the_default(self, flags: dict[str, Any], seconds: int) -> None:
+        """Without the key it is 15 minutes, and no limit on the local network."""
+        assert seconds == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
+
+
+class TestTheRunBefore:
+    """No ledger closes before an earlier one."""
+
+    def test_the_same_second(self, tmp_path: Path) -> None:
+        """Two ledgers may close in one second; one that closed a second earlier is refused with exit code 3."""
+        publish(tmp_path / "out", LEDGER, TIME)
+        with pytest.raises(SourceError, match=f"ledger {LEDGER} of an earlier run.*--replace-ledger {LEDGER}"):
+            publish(tmp_path / "out", LEDGER + 1, TIME - 1)
+        publish(tmp_path / "out", LEDGER + 1, TIME)
+
+        assert LEDGER + 1 == published(tmp_path / "out")["observed_ledger"]
+        check_tree(str(tmp_path / "out"))
+
+    @pytest.mark.parametrize("ledger", [LEDGER + 5, LEDGER + 10])
+    def test_a_wrong_run_is_undone(self, tmp_path: Path, ledger: int) -> None:
+        """With --replace-ledger the next run, at the same ledger or later, leaves a tree as if it had never been."""
+        out, control = tmp_path / "out", tmp_path / "control"
+        for each in (out, control):
+            publish(each, LEDGER, TIME)
+        publish(out, LEDGER + 5, TIME + 8 * DAY)  # closes buckets of every length
+        with pytest.raises(SourceError, match=f"run once with --replace-ledger {LEDGER + 5}"):
+            publish(out, LEDGER + 10, TIME + 600)
+        publish(out, ledger, TIME + 600, replaced_ledger=LEDGER + 5)
+        publish(control, ledger, TIME + 600)
+
+        check_tree(str(out))
+        wanted, found = files_of(control), files_of(out)
+        own = (
+            "v1/system/",
+            "v1/runs/",
+            "v1/changes",
+            "v1/markets/feeds/",
+            "feed",
+            "state/",
+        )
+        assert [] == [key for key in wanted if found.get(key) != wanted[key] and not key.startswith(own)]
+        for key in ("state/known-markets.memory", "v1/history.json"):
+            assert wanted[key] == found[key]
+        publish(out, ledger + 1, TIME + 605)
+        check_tree(str(out))
+        with pytest.raises(ConfigError, match=f"the newest that was published or begun is {ledger + 1}"):
+            publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7)
+
+    def test_several_wrong_runs_are_undone(self, tmp_path: Path) -> None:
+        """The earliest wrong ledger is named; where a later one is, the message says which is left."""
+        out = tmp_path / "out"
+        publish(out, LEDGER, TIME)
+        for ledger in (LEDGER + 5, LEDGER + 6, LEDGER + 7):
+            publish(out, ledger, TIME + DAY + ledger)
+        with pytest.raises(SourceError, match=f"ledger {LEDGER + 6} of an earlier run.*--replace-ledger {LEDGER + 6}"):
+            publish(out, LEDGER + 10, TIME + 60, replaced_ledger=LEDGER + 7)
+        publish(out, LEDGER + 10, TIME + 60, replaced_ledger=LEDGER + 5)
+
+        check_tree(str(out))
+        history = json.loads((out / "v1/history.json").read_bytes())
+        assert [LEDGER, LEDGER + 10] == [file["first_ledger"] for file in history["files"]]
+
+    def test_a_wrong_run_of_the_same_ledger_and_day(self, tmp_path: Path) -> None:
+        """Its file of the history is written once: a later ledger undoes it."""
+        publish(tmp_path / "out", LEDGER, TIME + 3_600)
+        with pytest.raises(SourceError, match="run again when the endpoints have a later ledger"):
+            publish(tmp_path / "out", LEDGER, TIME, replaced_ledger=LEDGER)
+        publish(tmp_path / "out", LEDGER + 1, TIME, replaced_ledger=LEDGER)
+
+        check_tree(str(tmp_path / "out"))

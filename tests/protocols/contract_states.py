@@ -1,0 +1,157 @@
+"""States that the contracts' own code wrote, with what it answered there, read as a run reads them.
+
+``contract-states.tar.zst`` of the real data has a pair of files a state: a ledger snapshot of the official host, and
+the answers, with the results of operations that were tried there; its README says what each part is. The contracts ran
+natively, so there is no code by which their calls could be told apart: a call gets the answer that was recorded.
+Addresses repeat from state to state, so each is read alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import seen_at
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.ledger.stored_source import StoredSource
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading, Row
+from exporter.protocols.compute import Tables, compute
+
+ARCHIVE = "contract-states.tar.zst"
+SUCCESS = 900001
+"""The code of an operation that went through."""
+
+_NO_SUCH_FUNCTION = "HostError: Error(WasmVm, MissingValue)"
+_Json = dict[str, Any]
+_CallKey = tuple[str, str, tuple[bytes, ...]]
+
+CANDIDATES: dict[str, Callable[[_Json], Iterable[Candidate]]] = {
+    "k2": lambda answers: [Candidate("k2", answers["router"], Origin.SNAPSHOT)],
+    "xoxno": lambda answers: [
+        Candidate("xoxno", answers["ctrl"], Origin.SNAPSHOT, f"1-{token}") for token in answers["assets"]
+    ],
+    "peridot": lambda answers: [Candidate("peridot", answers["comp"], Origin.SNAPSHOT)],
+}
+"""By protocol: the markets and pools of a state, as its answers name them."""
+
+
+@dataclass(slots=True)
+class Answered:
+    """A call that was recorded: its contract, function and arguments, and its value or its error's code."""
+
+    contract: str
+    function: str
+    arguments: tuple[ScVal, ...]
+    value: ScVal | None
+    error: int | None
+
+
+class State:
+    """A state, and what the exporter makes of it when it is first asked for."""
+
+    def __init__(self, protocol: str, name: str, snapshot: bytes, answers: bytes) -> None:
+        self.protocol, self.name = protocol, name
+        self.snapshot = LedgerSnapshot.of(snapshot, name)
+        self.answers: _Json = json.loads(answers)
+
+    def __repr__(self) -> str:
+        return f"{self.protocol} {self.name}"
+
+    def calls(self, part: str) -> list[Answered]:
+        """The calls of a part of the answers, however deep."""
+        return list(_calls_in(self.answers[part]))
+
+    def entry(self, key: bytes) -> RawEntry | None:
+        """What stands under a key, as a reader at the ledger sees it."""
+        stored = self.snapshot.entries.get(key)
+        return None if stored is None else seen_at(key, stored, self.snapshot.ledger)
+
+    @cached_property
+    def reading(self) -> ProtocolReading:
+        """What production's reader gives for the entries."""
+        snapshot, recorded = self.snapshot, _Recorded(self.snapshot.ledger, self.calls("calls"))
+        source = StoredSource(self.entry, snapshot.ledger, snapshot.close_time, "recorded state", lambda *_: recorded)
+        candidates = list(CANDIDATES[self.protocol](self.answers))
+
+        async def program(view: LedgerView) -> ProtocolReading:
+            return await PROTOCOLS[self.protocol].read(view, candidates, [])
+
+        return asyncio.run(read_at_one_ledger(source, program)).result
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The frames of the state, at its own ledger and time."""
+        return compute([self.reading], PROTOCOLS, self.snapshot.ledger, self.snapshot.close_time)
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """By pool id: the row of the pools frame, with ``raw``, its state as it was read."""
+        columns = self.reading.columns
+        raw = {
+            str(pool): {name: values[position] for name, values in columns.items()}
+            for position, pool in enumerate(columns["pool"])
+        }
+        return {row["pool"]: row | {"raw": raw[row["pool"]]} for row in self.tables.pools.iter_rows(named=True)}
+
+
+class _Recorded:
+    """Answers calls with what was recorded; the contracts have no function but those."""
+
+    def __init__(self, ledger: int, calls: Iterable[Answered]) -> None:
+        self.ledger = ledger
+        self.calls = {_key(each.contract, each.function, each.arguments): each for each in calls}
+
+    def answer(self, call: ContractCall) -> SimulationAnswer:
+        found = self.calls.get(_key(call.contract, call.function, call.arguments))
+        if found is None:
+            return SimulationAnswer(self.ledger, None, _NO_SUCH_FUNCTION, (), "recorded")
+        if found.value is None:
+            return SimulationAnswer(self.ledger, None, f"HostError: Error(Contract, #{found.error})", (), "recorded")
+        return SimulationAnswer(self.ledger, encode_scval(found.value), None, (), "recorded")
+
+
+def states(folder: Path, protocol: str, every: int = 1) -> list[State]:
+    """A protocol's states, or each so many of them; skips where there are none."""
+    archive = folder / ARCHIVE
+    if not archive.is_file():
+        pytest.skip(f"{folder} has no {ARCHIVE}")
+    files: dict[str, bytes] = {}
+    with pa.input_stream(archive, compression="zstd") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            content = tar.extractfile(member) if f"{protocol}/" in member.name else None
+            if content is not None:
+                files[Path(member.name).name] = content.read()
+    names = sorted(name.removesuffix(".ans.json") for name in files if name.endswith(".ans.json"))
+    return [State(protocol, name, files[f"{name}.snap.json"], files[f"{name}.ans.json"]) for name in names[::every]]
+
+
+def _calls_in(part: Any) -> Iterator[Answered]:
+    if isinstance(part, dict) and {"c", "f", "a"} <= part.keys():
+        arguments = tuple(decode_scval(bytes.fromhex(each)) for each in part["a"])
+        value = None if "e" in part else decode_scval(bytes.fromhex(part["r"]))
+        yield Answered(part["c"], part["f"], arguments, value, part.get("e"))
+    elif isinstance(part, dict | list):
+        for each in part.values() if isinstance(part, dict) else part:
+            yield from _calls_in(each)
+
+
+def _key(contract: str, function: str, arguments: Iterable[ScVal]) -> _CallKey:
+    """What a call is known by; the tokens of ``quotes`` are known in any order, as it answers with a map."""
+    if function == "quotes":
+        arguments = [(scval.VEC, tuple(sorted(keys, key=repr))) for _, keys in arguments]
+    return contract, function, tuple(map(encode_scval, arguments))

@@ -1,0 +1,131 @@
+"""Fields that Peridot's own code can judge, at the states that it wrote (`contract_states`), none of which has debt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.protocols.base import NoView, Row
+from exporter.protocols.peridot.views import PeridotViews
+from exporter.tables import VALID_PRICE
+from tests.protocols.contract_states import SUCCESS, State, states
+
+PAUSES = {
+    "is_deposit_paused": "can_supply",
+    "is_redeem_paused": "can_withdraw",
+    "is_liquidation_paused": "can_liquidate",
+}
+
+
+@pytest.fixture(scope="module")
+def peridot(real_data: Path) -> list[State]:
+    """All of Peridot's states."""
+    return states(real_data, "peridot")
+
+
+def vaults(state: State, part: str) -> Iterator[tuple[Row, dict[str, ScVal]]]:
+    """Each vault's row, with the values of its views before (``stored``) or after (``accrued``) it was brought up."""
+    for vault, answered in zip(state.answers["vs"], state.answers[part], strict=True):
+        yield state.rows[vault], {each["f"]: decode_scval(bytes.fromhex(each["r"])) for each in answered if "r" in each}
+
+
+def probes(state: State, operation: str) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """What was tried with each vault."""
+    for probe in state.answers["probes"]:
+        if probe["op"] == operation:
+            yield state.rows[state.answers["vs"][probe["i"]]], probe
+
+
+def test_fields(peridot: list[State]) -> None:
+    """All vaults are read, and what is published of them is what their views say, stored and accrued."""
+    for state in peridot:
+        assert ([], []) == (state.tables.unread, state.reading.absent), state
+        assert set(state.answers["vs"]) == set(state.rows)
+        for row, views in vaults(state, "accrued"):
+            expected = {
+                "total_supplied": views["get_total_underlying"][1],
+                "total_borrowed": views["get_total_borrowed"][1],
+                "supply_index": views["get_exchange_rate"][1] * 10**12,
+                "backstop_credit": views["get_total_reserves"][1] + views["get_total_admin_fees"][1],
+            }
+            assert expected == {name: row[name] for name in expected}, state
+            assert row["available_to_withdraw"] in (0, views["get_available_liquidity"][1])
+            assert views["get_total_ptokens"][1] == row["raw"]["receipt_supply"]
+
+
+def test_what_a_check_compares(peridot: list[State]) -> None:
+    """The comparison of `exporter check --on-chain` agrees with every stored view."""
+    compared = 0
+    for state in peridot:
+        stored = {vault: views for vault, (_, views) in zip(state.answers["vs"], vaults(state, "stored"), strict=True)}
+        for asked in PeridotViews().calls(state.reading):
+            assert not isinstance(asked, NoView)
+            value = stored[asked.call.contract][asked.call.function]
+            for item in PeridotViews().compare(asked, value, state.rows, state.snapshot.close_time):
+                assert item.agrees, (state, item)
+                compared += 1
+
+    assert 4 * sum(len(state.rows) for state in peridot) == compared
+
+
+def test_gates_and_risk(peridot: list[State]) -> None:
+    """Pauses close gates, and the collateral factor is the controller's."""
+    for state in peridot:
+        for row, views in vaults(state, "stored"):
+            for view, gate in PAUSES.items():
+                assert row[gate] in (not views[view][1], None), (state, gate)
+            if views["is_borrow_paused"][1]:
+                assert row["can_borrow"] is False
+            assert views["get_market_cf"][1] // 100 == row["collateral_factor_bps"]
+
+
+def test_prices(peridot: list[State]) -> None:
+    """A price that is published is the controller's; where it has none, none is. It may have a cached one besides."""
+    priced = 0
+    for state in peridot:
+        for row, views in vaults(state, "stored"):
+            answer = views["get_price_usd"]
+            if row["price_reason"] != VALID_PRICE:
+                continue
+            assert answer[0] == scval.VEC, (state, row["price_reason"])
+            price, scale = (item[1] for item in answer[1])
+            assert row["oracle_price"] * scale == price * 10 ** row["oracle_decimals"], state
+            priced += 1
+
+    assert priced > len(peridot)
+
+
+def test_deposits(peridot: list[State]) -> None:
+    """Who may supply may, up to the room under the cap; the search for the most stopped a little below it."""
+    capped = 0
+    for state in peridot:
+        for row, probe in probes(state, "deposit"):
+            assert (probe["one"] == SUCCESS) == (row["can_supply"] and row["available_to_supply"] != 0), (state, probe)
+            room, most, tried = row["available_to_supply"], int(probe["max"]), int(probe["hi"])
+            if room is None:
+                assert most == tried, (state, probe)
+            elif most < tried:
+                assert most <= room <= most + 64, (state, probe, room)
+                capped += 1
+
+    assert capped
+
+
+def test_withdrawals(peridot: list[State]) -> None:
+    """Whoever has shares gets all of them paid out, which is no more than is said to be available."""
+    paid = 0
+    for state in peridot:
+        for row, probe in probes(state, "exit"):
+            if probe["pb"] == "0":
+                continue
+            assert (probe.get("code") == SUCCESS) == row["can_withdraw"], (state, probe)
+            worth = int(probe["maxp"]) * row["supply_index"] // 10**18
+            assert worth <= row["available_to_withdraw"]
+            paid += 1
+
+    assert paid
