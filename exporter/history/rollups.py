@@ -378,6 +378,9 @@ class _Runs:
                     found.update(zip(times, part.column(columns[1]).to_pylist(), strict=True))
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+            start, end = _folder_span(file.key)
+            if not found or not start <= min(found)[0] <= max(found)[0] < end:
+                raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")
             self._times[file.key] = sorted(found)
         return self._times[file.key]
 
