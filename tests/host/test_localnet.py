@@ -114,7 +114,7 @@ def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) ->
         settings = settings_for(url, **{"output.uri": str(tmp_path / "out"), "network.max_ledger_age": 0})
         store = open_store(settings.output.uri)
         done = execute(settings, store, RunLog(Silence(), RunReport(None)), RpcEndpoints(), now=lambda: later(network))
-    pools = pl.read_parquet(next((tmp_path / "out" / "history").rglob("*.parquet")))
+    pools = pl.read_parquet(next((tmp_path / "out" / "history").rglob("date=*/*.parquet")))
 
     assert EXIT_DONE == done.exit_code
     assert set(pools["pool"]) == set(assets_at(network, done.ledger))
