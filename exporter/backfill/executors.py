@@ -1,7 +1,7 @@
 """Where the work is done: processes of this machine, or a Dask cluster. Both are a ``concurrent.futures.Executor``.
 
-Workers die: they are killed for memory, their machine is taken away. A pool whose worker died is made anew and what
-was under way is given out again, a bounded number of times; a Dask scheduler does the same by itself.
+Workers die: they are killed for memory, their machine is taken away. A pool whose worker died is replaced and what
+was under way is submitted again, a bounded number of times; a Dask scheduler does the same by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from exporter.errors import ConfigError, ExporterError
 
 TRIES = 3
-"""So often a piece of work is given out when workers die over it."""
+"""How often a piece of work is submitted when workers die over it."""
 
 SILENT_SECONDS = 30.0
 """After so long without a result it is looked whether a worker died in silence."""
@@ -26,7 +26,7 @@ SILENT_SECONDS = 30.0
 CONNECT_SECONDS = 15
 
 CLUSTER_AT_ONCE = 64
-"""So many pieces are given out to a cluster at a time."""
+"""Pieces that are submitted to a cluster at a time."""
 
 _THREADS = "POLARS_MAX_THREADS"
 
@@ -41,7 +41,7 @@ class WorkerDiedError(ExporterError):
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes of this machine, which can be freed from one that died in the middle of telling its result."""
+    """Processes of this machine, which can be freed from one that died while it sent its result."""
 
     def free(self) -> None:
         """Where a worker is dead and the pool waits for the rest of what it said: end all, so that the pool breaks.
@@ -67,7 +67,7 @@ def started(workers: int | None, scheduler: str | None) -> tuple[Started, int]:
 
 @contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """So many processes of this machine, each with one thread of Polars: there is one process a core."""
+    """A number of processes of this machine, each with one thread of Polars: there is one process a core."""
     before = os.environ.get(_THREADS)
     os.environ.setdefault(_THREADS, "1")  # Polars reads it when a worker imports it
     executor = Processes(count, mp_context=get_context("spawn"))
@@ -111,7 +111,7 @@ def run_all(
         start: starts the executor; called again when its workers died.
         function: what is done; it and the work must be able to travel to a worker.
         work: taken up as there is room, so it may be a long stream of large pieces.
-        at_once: how many pieces are given out at a time.
+        at_once: how many pieces are submitted at a time.
 
     Raises:
         WorkerDiedError: workers died `TRIES` times over the same piece.

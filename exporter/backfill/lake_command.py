@@ -28,7 +28,7 @@ def parse_every(text: str) -> int:
     """Seconds of a duration such as 10m, 1h or 1d. Raises `ConfigError`."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
     if match is None:
-        raise ConfigError(f"--every: {text!r} is no duration such as 10m, 1h or 1d")
+        raise ConfigError(f"--every: {text!r} is not a duration; examples: 10m, 1h, 1d")
     return int(match[1]) * _UNITS[match[2]]
 
 

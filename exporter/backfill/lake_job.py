@@ -1,11 +1,11 @@
 """The past out of a ledger lake: extraction of what is watched, replay, and rows into the history.
 
     1. find what is watched: a reading of the start state says what it looks at, until it looks at nothing new
-    2. extract, ranges of ledgers side by side; what was extracted before stands
+    2. extract, ranges of ledgers in parallel; what was extracted before is reused
     3. replay in order, segments of boundaries side by side; each is read as a run reads
     4. where a reading looked at what was not watched, watch that, too, and do 2 and 3 for what is left
 
-A row is made only of a state that is wholly known: behind a gap there is none until a checkpoint tells the state again.
+A row is computed only from a state that is wholly known: after a gap there are no rows until the next checkpoint.
 Ranges and segments are cut by ledgers and time alone, so neither workers nor interruptions change a byte.
 """
 
@@ -66,7 +66,7 @@ JOURNAL_KEY = "state/backfill-lake.journal"
 """Which segments are in the history, and what their transitions prove. It may be removed: they are done again then."""
 
 RANGE_LEDGERS = 8_192
-"""So many ledgers are extracted at a time: about 40 seconds' work on mainnet."""
+"""Ledgers that are extracted at a time: about 40 seconds' work on mainnet."""
 
 BOUNDARIES_A_SEGMENT = 24
 MAX_ROUNDS = 8
@@ -144,7 +144,7 @@ class LakeJob:
         at_once: int,
         on_progress: Callable[[str, int, int], None] = lambda what, done, of: None,  # noqa: ARG005
     ) -> None:
-        """Args: ``on_progress`` is told what is being done (ledgers or boundaries), how much is, and of how much."""
+        """Args: ``on_progress`` receives what is being done (ledgers or boundaries), how much, and of how much."""
         self.plan = plan
         self.result = LakeResult()
         self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
@@ -382,7 +382,7 @@ class LakeJob:
 
     def _refuse(self, ledger: int) -> None:
         gap = max((gap for gap in self.result.gaps if gap.first <= ledger + 1), key=lambda gap: gap.first)
-        self.result.refused[ledger] = f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since tells the state"
+        self.result.refused[ledger] = f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
 
     def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
         plan, watched = self.plan, self._all_watched
@@ -501,7 +501,7 @@ def _shown(gap: change_files.Gap) -> str:
 
 
 class Pace:
-    """Tells how fast a long work goes, and how long it will take."""
+    """Reports how fast a long work goes, and how long it will take."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}

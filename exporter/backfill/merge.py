@@ -1,6 +1,6 @@
-"""Putting files of past ledgers into a history that stands, between and inside the files that it has.
+"""Putting files of past ledgers into a published history, between and inside the files that it has.
 
-A ledger between two files is one more entry. A ledger inside a compacted file means that this file is made anew with
+A ledger between two files is one more entry. A ledger inside a compacted file means that this file is rewritten with
 its rows; the old one stays for the retention time, as after any compaction.
 """
 
@@ -51,7 +51,7 @@ def merge_into_history(
 
     Raises:
         LostRaceError: a publisher is at work.
-        StoreError: the history cannot be read, or the store refused a write; the manifest stands as it was.
+        StoreError: the history cannot be read, or the store refused a write; the manifest is unchanged.
         CheckError: the history is of another network.
     """
     result = MergeResult()
@@ -136,7 +136,7 @@ def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None
 
 
 def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:
-    """The manifest with one compacted file made anew, the rows of the parts among its own."""
+    """The manifest with one compacted file rewritten, the rows of the parts among its own."""
     holder = next(file for file in manifest.files if file.key == key)
     entries = [part.entry for part in parts]
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])

@@ -1,4 +1,4 @@
-"""Where a replay begins: what stood after some ledger, out of a file, a history archive, or nothing at all."""
+"""Where a replay begins: the entries after some ledger, from a file, from a history archive, or none at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StartState:
     """The state after ``ledger``, as far as it is asked for.
 
     ``instances`` are contracts that a file happens to have. ``later`` gives the same at or after another ledger, to
-    begin anew behind a gap; None where that is not to be had.
+    begin again after a gap; None where that is not available.
     """
 
     ledger: int
@@ -118,15 +118,15 @@ def empty_start(ledgers: LakeLedgers) -> StartState:
     """Nothing, before the ledger that brought Soroban to the network: no contract is older.
 
     Raises:
-        ConfigError: the ledgers begin later, so that what stood before is not known.
+        ConfigError: the ledgers begin later, so that the entries before are not known.
         LakeError: they cannot be read.
     """
     oldest, newest = ledgers.span()
     before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: ledgers.close_of(ledger)[1])
     if before is None:
         raise ConfigError(
-            f"{ledgers.label} begins at ledger {oldest}, where the network had contracts already, so what stood before "
-            "has to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
+            f"{ledgers.label} begins at ledger {oldest}, and the network had contracts by then; the entries before it "
+            "have to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
         )
     time = ledgers.close_of(before)[0]
     return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")

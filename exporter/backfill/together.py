@@ -1,6 +1,6 @@
 """Many ledgers' pools computed at once: a projection's cost is that of its steps, hardly that of its rows.
 
-The pools of several ledgers are projected in one frame, each to its own close time, and given out again, each ledger's
+The pools of several ledgers are projected in one frame, each to its own close time, and split again, each ledger's
 to its own table.
 """
 

@@ -115,7 +115,7 @@ def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
         f"{counted(check.compared, 'field')} ({each}) of {counted(check.pools, 'pool')} compared with the contracts at "
         f"ledger {check.ledger}: {len(check.differences):,} differ; {counted(len(check.failed), 'call')} failed; "
         f"without a view function: {counted(len(check.without), 'market')}; {counted(check.both.compared, 'call')} of "
-        f"readers answered from entries, too, and {len(check.both.without):,} not to be told from entries"
+        f"readers answered from entries, too, and {len(check.both.without):,} could not be computed from entries"
     )
     answers.event("compared", summary, **check.as_dict())
     if check.differences:

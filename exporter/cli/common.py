@@ -50,7 +50,7 @@ class _File(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):
-            self.fail("a URL is no file; give the path of one on this machine", param, ctx)
+            self.fail("a URL is not a file; give the path of one on this machine", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -119,7 +119,7 @@ def configuration_of(
 
 
 def answers_to(log_format: str) -> Console:
-    """Standard output, for what a command is asked: JSON lines where progress is told in these, else text."""
+    """Standard output, for what a command is asked: JSON lines where progress is in these, else text."""
     return Console("json" if log_format == "json" else "text", sys.stdout)
 
 
@@ -127,7 +127,7 @@ def answers_to(log_format: str) -> Console:
 def ending(console: Console) -> Iterator[None]:
     """End the command with the exit code of what goes wrong inside: a line for what is raised on purpose.
 
-    A bug is told with its traceback. No URL in it is shown whole, because it may hold a key.
+    A bug is shown with its traceback. No URL in it is shown whole, because it may hold a key.
     """
     try:
         yield
@@ -135,7 +135,7 @@ def ending(console: Console) -> Iterator[None]:
         console.error(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        console.error("interrupted; what was published before still stands", EXIT_UNEXPECTED)
+        console.error("interrupted; what was published before is unchanged", EXIT_UNEXPECTED)
         sys.exit(EXIT_UNEXPECTED)
     except Exception as error:
         if not console.is_json:

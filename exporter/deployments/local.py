@@ -95,7 +95,7 @@ K2 = Deployment(
 """Three routers; of the second and third the tokens are not listed, so that their reserves have to name them."""
 
 ROUTER_CODE = "013b3dd3c27190d43535e6d676423691282062898a161f5029636e362e12a1f2"
-"""The wasm hash of the made router, so that a run can tell its code from another."""
+"""The wasm hash of the made router, so that a run can distinguish its code from another."""
 
 LOCAL_ROUTER = replace(made_contract(ROUTER, "localnet router"), wasm_hash=ROUTER_CODE)
 

@@ -9,7 +9,7 @@ to the nearest integer or the larger of two, for all signs of operands and divis
 
 Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that a
 caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
-`basis_points` give such rows a bound instead, for numbers that are published beside others and no more.
+`basis_points` give such rows a bound instead, for numbers that are published but not computed with.
 
 Polars itself wraps `+ - *` silently. See `exporter.numbers.exact` for how that is avoided at little cost.
 """
@@ -355,7 +355,7 @@ def _multiply_divide(operation: str, left: Operand, right: Operand, divisor: Ope
 
 
 def _zero_divisors(left: Operand, right: Operand, divisor: Operand) -> pl.Series | None:
-    """A mask of the rows that divide by zero, or None where there are none; a null operand comes first."""
+    """A mask of the rows that divide by zero, or None without any; a null operand comes first."""
     series = [operand for operand in (left, right, divisor) if isinstance(operand, pl.Series)]
     if isinstance(divisor, int):
         if divisor != 0 or not series:
@@ -460,7 +460,7 @@ def at_most(bound: int) -> Callable[[Function], Function]:
 
 
 def _among(rows: Collection[int], count: int) -> pl.Series:
-    """Whether each of so many positions is among the rows."""
+    """Whether each position below a height is among the rows."""
     return pl.Series(range(count), dtype=pl.Int64).is_in(list(rows))
 
 
@@ -541,7 +541,7 @@ def _power(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
 
 
 def _power_by_row(base: pl.Series, exponent: pl.Series, scale: int) -> pl.Series:
-    """The same where each row has its own exponent: a row that is finished stands still, so that it cannot overflow."""
+    """The same where each row has its own exponent: a finished row no longer changes and cannot overflow."""
     remaining = add(multiply(base, 0), exponent)  # a null base or exponent is finished, and stays null
     result = add(multiply(remaining, 0), scale)
     square = floor_divide(base, 1)

@@ -1,6 +1,6 @@
 """Pages of pool snapshots: every filter in every page size, from the pools frame to bytes.
 
-A filter is none, a market, a token, or both. For each filter and size the rows are cut into a chain of pages,
+A filter is a market, a token, both, or empty. For each filter and size the rows are cut into a chain of pages,
 each holding the token of the next. A token names a page by the hash of its bytes, so a chain is rendered from
 its last page to its first. The first pages are documents that every run replaces; the later ones, and the first
 one at the default size (where ``limit=0`` points to), are immutable page files. Whoever holds a cursor therefore
@@ -139,7 +139,7 @@ def check_pools(pools: pl.DataFrame) -> None:
     previous = ("", "")
     for row in pools.select("market", "pool").iter_rows():
         if row <= previous:
-            raise CheckError(f"pools: {row} stands after {previous}; rows must ascend by market and pool, each once")
+            raise CheckError(f"pools: {row} comes after {previous}; rows must ascend by market and pool, each once")
         previous = row
     ledgers = pools.get_column("observed_ledger").unique().sort().to_list()
     if len(ledgers) > 1:

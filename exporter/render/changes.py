@@ -1,6 +1,6 @@
 """What changed from run to run: `/v1/changes`, of which the feeds are made.
 
-The document has what the next run compares with beside the changes themselves, so both are always of one run, whatever
+The document has the changes and what the next run compares with, so both are always of one run, whatever
 becomes of another file. The first run of a tree has nothing to compare with, and says that nothing changed.
 """
 
@@ -27,13 +27,13 @@ from exporter.tree.documents import (
 HIGH_UTILIZATION_BPS = 9_500
 MOST_CHANGES = 1_000
 MOST_OF_A_MARKET = 50
-"""So many changes are kept, the newest, and so many of one market, so that none pushes out all others."""
+"""How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
 
 GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
 
 
 def read_changes(data: bytes | None) -> ChangeList | None:
-    """The document that stands; None where there is none, or one that this version does not understand."""
+    """The published document; None where it is missing, or of a form that this version does not understand."""
     try:
         return None if data is None else decode_json(data, ChangeList)
     except msgspec.DecodeError:
@@ -47,7 +47,7 @@ def change_list(
 
     Args:
         tables: the run.
-        previous: the document that stands. One of the run's own ledger was left by a try that died, and is taken over.
+        previous: the published document. One of the run's own ledger was left by a try that died, and is taken over.
         network: the network's passphrase.
         replaced_ledger: the first ledger of runs that are undone; their changes go, and nothing is compared with them.
     """
@@ -144,7 +144,7 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
 
 
 def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
-    """What of a pool's own status changed. What was not known before, or is not now, is no change."""
+    """What of a pool's own status changed. What was or is not known does not count as a change."""
     if None not in (old.status, pool.status) and old.status != pool.status:
         text = f"{title}: {old.status} is now {pool.status}"
         yield "status", pool.market, pool.pool, text, old.status, pool.status

@@ -72,7 +72,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "cursor": _query(
         "cursor",
         "The `next_cursor` of a page. It fixes the run, the filter and the page size; the other "
-        "parameters are ignored beside it.",
+        "parameters are then ignored.",
         _CURSOR,
     ),
     "limit": _query(
@@ -93,7 +93,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "history_cursor": _query(
         "cursor",
         "The `next_cursor` of a page of a history. It fixes whose history it is, the bucket and the page; "
-        "`bucket` is ignored beside it.",
+        "`bucket` is then ignored.",
         _CURSOR,
     ),
     "protocol": _query("protocol", "Only pools of this protocol.", {"$ref": "ProtocolName"}),
@@ -126,7 +126,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "method_not_allowed": problem(405, "This is a read-only API; the methods are GET, HEAD, OPTIONS."),
     "url_too_long": problem(414, "A URL may have 8192 bytes at most."),
     "range_not_satisfiable": problem(416, "The file has 2448 bytes; no byte of the range is among them."),
-    "nothing_published": nothing_published("There is no published run here: v1/system/status.json is missing."),
+    "nothing_published": nothing_published("No run is published here: v1/system/status.json is missing."),
 }
 """An example of each problem, by name. A host other than the preview server may answer 405 to 503 with its own body."""
 
@@ -153,7 +153,7 @@ counts are integers. Null is allowed only where the schema says so. Order everyw
 ascending bytes. Every document states the ledger that it was observed at.
 
 Within a major version (`/v1`) fields are only added: clients must ignore fields that they do not know. Renaming,
-removing, or changing the type or meaning of a field makes a new major version, beside which the old one stays.
+removing, or changing the type or meaning of a field makes a new major version, next to which the old one stays.
 
 Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for three:
 `/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is

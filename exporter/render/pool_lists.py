@@ -1,6 +1,6 @@
 """``/v1/pools`` and ``/v1/tokens``: every pool in one flat row, and every token with its best rates.
 
-The rows are a frame, of which a page of JSON is made when it is written: nowhere do all of them stand as objects.
+The rows are a frame, of which a page of JSON is made when it is written: nowhere are all of them held as objects.
 """
 
 from __future__ import annotations

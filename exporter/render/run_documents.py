@@ -98,7 +98,7 @@ def _market_backstop(row: Mapping[str, Any]) -> documents.MarketBackstop:
 
 
 def market_pool(snapshot: documents.PoolSnapshot) -> documents.MarketPool:
-    """The snapshot as it stands in its market's summary: without the first and the last field."""
+    """The snapshot as its market's summary has it: without the first and the last field."""
     return documents.MarketPool(*astuple(snapshot)[1:-1])
 
 
@@ -134,7 +134,7 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
             raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {expected}")
 
 
-# The detail of every asset: the pool snapshot, with what an analyst wants beside it.
+# The detail of every asset: the pool snapshot, and what else an analyst wants.
 
 
 def render_details(
@@ -299,7 +299,7 @@ def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
 def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[documents.TokenDocument]:
     """The document of each token that a pool of the pools frame has, ascending by address.
 
-    Decimals are those that the token's contract gives; a market may compute with others, which stand in its pools.
+    Decimals are those that the token's contract gives; a market may compute with others, which are in its pools.
     """
     columns = ("token_address", "market", "pool", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()

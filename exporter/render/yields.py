@@ -2,7 +2,7 @@
 
 Field names, units and rules are theirs (docs/integrators.md): US dollars and percent as JSON numbers, pools without a
 price left out, the value of a pool without what is lent out of it. The numbers are printed from exact integers. A pool
-that its contract has closed to suppliers is no offer, and left out of the pools.
+that its contract has closed to suppliers is left out of the pools.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ SHOWN = (
     "collateral_factor_bps",
     "liquidation_threshold_bps",
 )
-"""What a list tells of a pool, as far as the tree has it; `pool` tells everything."""
+"""What a list says of a pool, as far as the tree has it; `pool` gives everything."""
 
 Operation = Literal["supply", "withdraw", "borrow", "repay", "liquidate"]
 _Json = dict[str, Any]
@@ -271,7 +271,7 @@ def _listed(pools: pl.DataFrame, limit: int) -> _Json:
 
 def _bounded(count: int, most: int) -> int:
     if not 1 <= count <= most:
-        raise ConfigError(f"so many cannot be given: ask for 1 to {most}")
+        raise ConfigError(f"ask for 1 to {most}")
     return count
 
 

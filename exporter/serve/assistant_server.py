@@ -18,7 +18,7 @@ from exporter.tree.documents import EXPORTER_VERSION
 INSTRUCTIONS = """\
 Exact snapshots of lending markets on Soroban (Stellar). Every answer is of one ledger, observed_ledger; say it, and
 status has its close time. Rates are in basis points a year (100 are 1 %), amounts in base units of the token (divide by
-10^decimals), money in US cents. null means that there is none or that it is not known; never take it for 0. The numbers
+10^decimals), money in US cents. null means no value, or not known; never take it for 0. The numbers
 are observations, no advice."""
 
 _Tool = Callable[..., Awaitable[dict[str, Any]]]
@@ -31,7 +31,7 @@ def serve(uri: str) -> None:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
 
     Raises:
-        ConfigError: the SDK is not installed, or the URI is none of a tree.
+        ConfigError: the SDK is not installed, or the URI is not that of a tree.
         SourceError: there is no published run.
     """
     try:
@@ -55,7 +55,7 @@ def serve(uri: str) -> None:
     async def run() -> None:
         async with open_tree(uri) as source:
             answers = Answers(source)
-            await answers.status()  # a tree that has none is told now, not with every question
+            await answers.status()  # a tree without a run is reported now, not with every question
             server = MCPServer(
                 "lending-markets", version=EXPORTER_VERSION, instructions=INSTRUCTIONS, log_level="ERROR"
             )

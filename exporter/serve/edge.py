@@ -42,7 +42,7 @@ ENCODED_CURSOR = "(?:[A-Za-z0-9_-]|%(?:2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-
 
 
 def either_form(text: str) -> str:
-    """Matches a word of ASCII as it stands or with any of its characters percent-encoded."""
+    """Matches a word of ASCII as it is or with any of its characters percent-encoded."""
     return "".join(f"(?:{character}|%{_hexadecimal(character)})" for character in text)
 
 
@@ -97,16 +97,16 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
 PLATFORMS = ("nginx", "cloudfront", "cloudflare")
 
 OPEN_FILES = 200
-"""So many files nginx keeps open: few enough beside its connections for the 1,024 that most systems allow a process."""
+"""Files that nginx keeps open: few enough, with its connections, for the 1,024 that most systems allow a process."""
 
 BARE_ERRORS = (408, 412, 413, 501)
-"""What nginx may answer with its own words, beside the errors that have a problem document."""
+"""What nginx may answer with its own words, in addition to the errors that have a problem document."""
 
 MAX_FUNCTION_BYTES = 10_240
 """What CloudFront accepts as the code of a function."""
 
 _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
-"""What cannot stand in a quoted path of an nginx configuration (``$`` has no escape there)."""
+"""What cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
     files = _RENDERERS[platform](_environment(), sizes, _Options(settings.output.uri, root, origin))
     function = files.get("function.js", "")
     if len(function.encode()) > MAX_FUNCTION_BYTES:
-        raise ConfigError(f"output.page_sizes: so many sizes make a function above {MAX_FUNCTION_BYTES} bytes")
+        raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
     return files
 
 
@@ -160,7 +160,7 @@ def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_folder() / "edge"),
-        autoescape=False,  # scripts and configuration files; every value is quoted where it stands
+        autoescape=False,  # scripts and configuration files; every value is quoted in its place
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -296,7 +296,7 @@ def _folder(root: str | None, uri: str) -> str:
 
 
 def _details() -> dict[str, str]:
-    """The texts of the JavaScript rules; ``{1}`` and ``{2}`` stand for names out of the path."""
+    """The texts of the JavaScript rules; ``{1}`` and ``{2}`` are names out of the path."""
     return {
         "nothing": problems.not_found().detail,
         "cursor": problems.unknown_cursor().detail,
@@ -320,7 +320,7 @@ def _details() -> dict[str, str]:
 
 def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
     values, details = _common(sizes), _details()
-    # What is missing is told by the second function; the first has few bytes, and only refuses.
+    # The second function says what is missing; the first has few bytes, and only refuses.
     refusals = details | dict.fromkeys(("market", "pool", "token", "cursor", "page"), "")
     values["titles"] = {status: title for status, title in values["titles"].items() if status < 416}
     files = {
@@ -421,7 +421,7 @@ def _custom_error_responses() -> dict[str, Any]:
     """What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
     answers = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
     responses = [_error_response(code, answer) for code, answer in answers.items()]
-    # The second distribution says what is missing; its answer is passed on as it stands.
+    # The second distribution says what is missing; its answer is passed on unchanged.
     responses.append({"ErrorCode": 404, "ResponsePagePath": "", "ResponseCode": "", "ErrorCachingMinTTL": 5})
     return _items(responses)
 

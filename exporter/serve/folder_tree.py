@@ -37,8 +37,8 @@ _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 def byte_range(header: str | None, size: int) -> range | None:
     """The positions that a `Range` header asks for of a file of `size` bytes.
 
-    None stands for the whole file: no header, one that cannot be understood, or several ranges at once, which a
-    server may all ignore. An empty range stands for one that the file has no byte of (416).
+    None means the whole file: no header, one that cannot be understood, or several ranges at once, which a
+    server may all ignore. An empty range is one that the file has no byte of (416).
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None:
@@ -88,7 +88,7 @@ class FileResponse(Response):
 
 
 LARGE_FILE = 2**20
-"""Bytes from which on a digest is remembered instead of computed anew for each request."""
+"""Bytes from which on a digest is remembered instead of computed again for each request."""
 
 REMEMBERED_DIGESTS = 1024
 
@@ -142,7 +142,7 @@ class Tree:
             return None
 
     def open(self, key: str) -> OpenFile | None:
-        """Open the file of a key; None where there is none, or it is no plain file inside the folder."""
+        """Open the file of a key; None where it is missing, or not a plain file inside the folder."""
         file = self._open(key)
         if file is None:
             return None

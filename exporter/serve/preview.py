@@ -56,9 +56,9 @@ def create_app(root: Path) -> Starlette:
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
-    """Serve the tree in `root` until the process is interrupted; `on_ready` is told the address once it is bound.
+    """Serve the tree in `root` until the process is interrupted; `on_ready` receives the address once it is bound.
 
-    Port 0 takes any free port. Prints nothing. ConfigError when `root` is no folder, a tree of another format, or the
+    Port 0 takes any free port. Prints nothing. ConfigError when `root` is not a folder or has another format, or the
     address cannot be had.
     """
     if not root.is_dir():
@@ -135,7 +135,7 @@ class _TreeEndpoint:
         if sizes is None:
             return _error(
                 method,
-                problems.nothing_published(f"There is no published run here: {POINTER_KEY} is missing or unusable."),
+                problems.nothing_published(f"No run is published here: {POINTER_KEY} is missing or unusable."),
             )
         answer = route(path, query.decode("latin-1"), sizes)
         if isinstance(answer, Served):

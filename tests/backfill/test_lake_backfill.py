@@ -309,5 +309,5 @@ def test_the_command(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None
 
     assert 7 == done.exit_code, done.output  # one pool is archived, one missing
     assert history_of(whole) == history_of(FolderStore(out))
-    assert (2, True) == (unstarted.exit_code, "had contracts already" in unstarted.stderr)
+    assert (2, True) == (unstarted.exit_code, "had contracts by then" in unstarted.stderr)
     assert (2, True) == (wrong.exit_code, "--every: 'soon'" in wrong.stderr)

@@ -126,7 +126,7 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
     for url in ("/v1/assets", "/v1/system/status", f"/v1/markets/{BIG}", "/v1/nothing"):
         response = fetch(app, url)
         assert (503, "no-store") == (response.status_code, response.headers["cache-control"])
-        assert "There is no published run" in response.json()["detail"]
+        assert "No run is published here" in response.json()["detail"]
 
     pointer.write_bytes(written)
     assert 200 == fetch(app, "/v1/assets").status_code

@@ -1,7 +1,7 @@
 """The files of a history archive: their names, where they come from, and the records in them.
 
 `ArchiveFiles` is the seam to where an archive is kept: it streams the bytes of a file by its name in the archive, so
-that a folder, a web server and a bucket can stand behind the same reader.
+that a folder, a web server and a bucket can share one reader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where archives are kept: a folder, a web server, a bucket. Several archives of a network stand for each other.
+"""Where archives are kept: a folder, a web server, a bucket. Several archives of a network replace each other.
 
 archives = Archives.open(["https://…", "s3://…", "/srv/archive"], kept)
 checkpoint = archives.first(lambda archive: archive.checkpoint(ledger))
@@ -169,7 +169,7 @@ class Archives:
             deadline: when reading them must have ended.
 
         Raises:
-            ConfigError: an address is none of an archive.
+            ConfigError: an address is not that of an archive.
             ArchiveFileMissingError: there is no such folder.
         """
         kept.mkdir(parents=True, exist_ok=True)

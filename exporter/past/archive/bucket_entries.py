@@ -1,6 +1,6 @@
 """The records of buckets: which ledger entry each one creates, changes or takes away.
 
-Records are told apart by a few bytes at fixed places, so that the millions that nobody asked for are never parsed.
+Records are distinguished by a few bytes at fixed places, so that the millions that nobody asked for are never parsed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY_BYTES: Final = {entries.TTL: 32, entries.CONFIG_SETTING: 4, entries.ACCOUNT
 
 
 class BucketEntry(NamedTuple):
-    """A LedgerEntry of a bucket as it stands there (``entry``, XDR), under its LedgerKey XDR."""
+    """A LedgerEntry of a bucket (``entry``, XDR) with its LedgerKey XDR."""
 
     key: bytes
     entry: bytes

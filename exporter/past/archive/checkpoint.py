@@ -132,7 +132,7 @@ def _codes_run_by(found: Iterable[BucketEntry]) -> frozenset[bytes]:
         if is_instance_key(entry.key):
             try:
                 executable = instance_of(decode_contract_data(entry.data))
-            except DecodeError:  # an executable of a newer kind: whoever decodes the entry is told
+            except DecodeError:  # an executable of a newer kind: decoding the entry reports it
                 continue
             if executable.wasm_hash is not None:
                 codes.add(code_key(executable.wasm_hash))
@@ -216,7 +216,7 @@ class HistoryArchive:
         """The state at a checkpoint of ``contracts`` (strkeys; None: of all), and of single ``keys`` (LedgerKey XDR).
 
         With ``code`` also the code that the contracts found run; without contracts all code. The buckets are streamed
-        twice: an entry's time to live, and code, may stand in a newer bucket than what says that it is wanted. The
+        twice: an entry's time to live, and code, may be in a newer bucket than what says that it is wanted. The
         second pass ends where everything was found.
         """
         lists = checkpoint.state

@@ -24,7 +24,7 @@ from exporter.past.archive.transaction_sets import empty_set, set_hash
 
 MAX_NEWEST_TRIED = 8
 VALUE_AT = 36
-"""Where in a header's bytes its close value stands."""
+"""The offset of the close value in a header's bytes."""
 
 
 class NotProvableError(ArchiveError):
@@ -34,7 +34,7 @@ class NotProvableError(ArchiveError):
 def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoint, bytes]:
     """The first checkpoint at or after a ledger, and the content of its proof file, which was checked.
 
-    Its headers begin with the ledger's, so that the proof says of what was read at it how much still stands at the
+    Its headers begin with the ledger's, so that the proof says of what was read at it how much is unchanged at the
     checkpoint, and when the ledger closed.
 
     Raises:

@@ -13,7 +13,7 @@ from exporter.errors import ArchiveError
 
 LEVELS: Final = 11
 EMPTY_BUCKET: Final = bytes(32)
-"""The digest that stands for a bucket without entries; it has no file."""
+"""The digest of a bucket without entries; it has no file."""
 
 MAX_STATE_BYTES: Final = 1 << 20
 HOT_ARCHIVE_PROTOCOL: Final = 23

@@ -70,7 +70,7 @@ def _decoded(record: bytes) -> ScpRecord:
             raise DecodeError(f"unknown kind of node: {node_kind}")
         if kind == _EXTERNALIZE:
             at = position + _VALUE_AT
-            behind = xdr.opaque(record, at) + 4  # how many ballots were confirmed stands between
+            behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
             value = record[at + 4 : at + 4 + word(record, at)[0]]
             found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
         position = end

@@ -38,7 +38,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
         self._rows = sqlite3.connect(self._path)
         try:
-            self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is made anew
+            self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is rebuilt
             self._rows.execute("CREATE TABLE IF NOT EXISTS row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             lists = ((_ENTRY, checkpoint.state.live), (_EVICTED, checkpoint.state.hot))
             for prefix, digest in ((prefix, item) for prefix, of in lists if of for item in of.newest_first()):
@@ -83,7 +83,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
                 try:
                     entry = entries.decode_contract_data(value[4:])
                     yield entry.contract, entries.instance_of(entry)
-                except DecodeError:  # of a newer protocol; whoever asks for it is told
+                except DecodeError:  # of a newer protocol; decoding it reports that
                     continue
 
     def _take(self, archive: HistoryArchive, prefix: bytes, digest: bytes) -> None:

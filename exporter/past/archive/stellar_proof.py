@@ -2,7 +2,7 @@
 
     python stellar_proof.py PROOF.json --trust TRUST.json [--entries ENTRIES.jsonl.gz [--archive FOLDER_OR_URL]...]
 
-This file stands alone: Python 3.11 or newer, its standard library, and PyNaCl for the signatures. What it follows:
+This file needs only Python 3.11 or newer, its standard library, and PyNaCl for the signatures. What it follows:
 
 1. `read_trust`: whom you trust. Organisations and their validators' keys; the choice is yours.
 2. `check_messages`: enough of them signed the very same close value for ledger T, in EXTERNALIZE messages.
@@ -91,11 +91,11 @@ class Trust(NamedTuple):
     source: str
     date: date
     archives: list[str]
-    needed: int  # so many of the organisations must have signed
+    needed: int  # how many of the organisations must have signed
 
 
 def read_trust(content: bytes) -> Trust:
-    """Read a list of trusted organisations; no organisation and no key may stand in it twice."""
+    """Read a list of trusted organisations; no organisation and no key may occur twice."""
     try:
         document = json.loads(content)
         listed = [(item["name"], [public_key(key) for key in item["validators"]]) for item in document["organisations"]]
@@ -115,7 +115,7 @@ def public_key(text: str) -> bytes:
     """The 32 bytes of a validator's key, which is written G…, with a checksum."""
     raw = base64.b32decode(text)
     if len(raw) != 35 or raw[0] != 6 << 3 or binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little") != raw[-2:]:
-        raise ValueError(f"{text[:60]!r} is no validator's key")
+        raise ValueError(f"{text[:60]!r} is not a validator's key")
     return raw[1:33]
 
 
@@ -161,7 +161,7 @@ def check_link(value: bytes, transactions: bytes, previous: bytes, ledger: int) 
 
 
 def kind_position(data: bytes, start: int) -> int:
-    """Where the kind of a close value stands that begins at ``start``: behind hash, time and upgrades."""
+    """The offset of the kind of a close value that starts at ``start``: after hash, time and upgrades."""
     position, upgrades = start + 44, number(data, start + 40)
     for _ in range(upgrades):
         position += 4 + (number(data, position) + 3 & ~3)
@@ -181,7 +181,7 @@ def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[dict[int, int]
 
 
 def bucket_list_hash_at(header: bytes) -> int:
-    """Where the hash of the bucket list stands in a header: behind the close value and the hash of the results."""
+    """The offset of the bucket list's hash in a header: after the close value and the hash of the results."""
     kind = number(header, kind_at := kind_position(header, 36))
     need(kind in VALUE_TAILS, "a header is of an unknown kind")
     return kind_at + 4 + VALUE_TAILS[kind] + 32

@@ -121,7 +121,7 @@ def read_facts(data: bytes, name: str) -> RangeFacts:
             raise KeyError("schema_version")
         return msgspec.json.decode(metadata[b"range"], type=RangeFacts)
     except (KeyError, OSError, pa.ArrowException, msgspec.DecodeError) as error:
-        raise StoreError(f"{name} is no file of changes of this version: {error}; remove it") from error
+        raise StoreError(f"{name} is not a file of changes of this version: {error}; remove it") from error
 
 
 def read_ledgers(data: bytes) -> dict[int, tuple[int, int]]:

@@ -3,7 +3,7 @@
     close = walk(meta)      # LedgerClose: sequence, close time, header hash, and the changes to contract state in order
 
 The version of LedgerCloseMeta (0 to 2), of TransactionMeta (0 to 4) and of the protocol are independent of each other:
-the public lake was exported again by newer software. Every pair is read. docs/lake.md tells the layout and its traps.
+the public lake was exported again by newer software. Every pair is read. docs/lake.md has the layout and its traps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ContractEvent XDR, as it stands in a ledger's meta."""
+"""ContractEvent XDR, as a ledger's meta has it."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[by
 
 
 def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    """The metas of a batch. Where one ends is told by the next header, which names the hash of the one before.
+    """The metas of a batch. One ends where the next header is, which names the hash of the previous one.
 
-    Raises `DecodeError` before the first where they cannot be told apart.
+    Raises `DecodeError` before the first where they cannot be separated.
     """
     raw, start = batch.raw, batch.start
     if batch.first == batch.last:

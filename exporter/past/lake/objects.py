@@ -107,7 +107,7 @@ class Lake:
             data = lake._get(CONFIG)
             if data is None:
                 raise ConfigError(
-                    f"{label} has no {CONFIG}, so it is no ledger lake, or one of before exporters wrote it; say what "
+                    f"{label} has no {CONFIG}, so it is not a ledger lake, or an old one without that file; say what "
                     "it would say with --lake-config, as JSON"
                 )
             lake.config = decode_config(data, label)
@@ -170,7 +170,7 @@ class Lake:
         raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
 
     def span(self) -> tuple[int, int]:
-        """The oldest and the newest ledger, as the names of objects tell. Raises `LakeError` where nothing does."""
+        """The oldest and the newest ledger, by the names of objects. Raises `LakeError` where no name gives one."""
         try:
             partitions = [_first_of(str(name)) for name in self._listed("", "common_prefixes")]
             ends = []
@@ -208,7 +208,7 @@ class Lake:
                 return None
             except LakeError:
                 raise
-            except Exception as error:  # obstore's own errors have no common base that tells what to try again
+            except Exception as error:  # obstore's own errors have no common base that says what to try again
                 if not left or isinstance(error, PermissionError):
                     kind = type(error).__name__
                     raise LakeError(f"{self.label}: {key} cannot be fetched ({kind}); try again later") from error
@@ -216,11 +216,11 @@ class Lake:
 
 
 class _ClosedError(LakeError):
-    """Nobody waits for the object any more."""
+    """The reader stopped waiting for the object."""
 
 
 class _Room:
-    """The bytes that fetched objects may take up. They take it in their order, so the first never waits for a later."""
+    """Limits the bytes of fetched objects. They are admitted in order, so the first never waits for a later one."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -231,7 +231,7 @@ class _Room:
 
     @contextmanager
     def in_turn(self, turn: int) -> Iterator[Callable[[int], None]]:
-        """Gives what takes room for an object of a size, once; it waits until there is, or no other object has any."""
+        """Gives a function that admits an object of a size, once; it waits for room, or until nothing else is held."""
 
         def take(size: int) -> None:
             with self._changed:
@@ -259,7 +259,7 @@ class _Room:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let go of all that wait."""
+        """Release everything that waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -302,7 +302,7 @@ def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
         start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
     except (DecodeError, OSError, pa.ArrowException) as error:
         raise DamagedLedgerError(f"{key} is damaged: {error}") from error
-    # Ledger 1 is the genesis, of which there is no meta, and the newest batch of a lake may not be full yet.
+    # Ledger 1 is the genesis and has no meta; the newest batch of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
         raise DamagedLedgerError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
     return Batch(key, start, end, raw)
@@ -344,8 +344,8 @@ def open_place(
         place = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
         return place, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
-        raise ConfigError(f"{parts.scheme}:// is no address of a {what}; use a folder, s3:// or https://")
+        raise ConfigError(f"{parts.scheme}:// is not an address of a {what}; use a folder, s3:// or https://")
     folder = Path(uri)
     if not folder.is_dir():
-        raise ConfigError(f"{uri} is no folder, so no {what}")
+        raise ConfigError(f"{uri} is not a folder, so it is not a {what}")
     return LocalStore(folder.resolve()), uri

@@ -25,7 +25,7 @@ from exporter.past.lake.transition_rules import RULES, Look, Rule, Step, Transit
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
 TOGETHER = 5_000
-"""So many transitions of a rule are computed at a time."""
+"""Transitions of a rule that are computed at a time."""
 
 _DATA = b"\0\0\0\x06"
 _STANDS = (CREATED, UPDATED, RESTORED)
@@ -46,7 +46,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct):
     """Transitions by ``PROTOCOL/CODE`` (hex), confirmed and differing; of the latter the first in full.
 
-    ``untried`` are those that could not be computed, since what they need besides is not known.
+    ``untried`` are those that could not be computed, because something that they need is not known.
     """
 
     confirmed: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Prover:
     """Follows the changes and tries each transition that it knows the math of."""
 
     def __init__(self, entries: Mapping[bytes, RawEntry]) -> None:
-        """Args: what stood before the first ledger that is followed."""
+        """Args: the entries before the first ledger that is followed."""
         self.tally = Tally()
         self._data: dict[bytes, bytes] = {key: entry.data for key, entry in entries.items()}
         self._waiting = {rule.protocol: _Waiting() for rule in RULES}

@@ -4,7 +4,7 @@
     state.take(ledger, protocol, changes)  # ledger by ledger, none left out that touches what is watched
     state.entry(key)                    # as a reader at that ledger sees it
 
-What the changes do not say in so many words: a temporary entry is gone once its time is over, a persistent one is
+What the changes do not state: a temporary entry is gone once its time is over, a persistent one is
 archived; an evicted entry keeps its last value; and the entries of CAP-76 were archived with another value than their
 last. docs/lake.md has the rules and where each was seen.
 """
@@ -30,7 +30,7 @@ Wanted = Callable[[Change], bool]
 class WronglyArchived:
     """An entry that protocol 23's first software archived with an old value (CAP-76).
 
-    It stood in the archive as ``archived`` from its eviction at ``evicted`` on, and, unless it was restored before, as
+    It was in the archive as ``archived`` from its eviction at ``evicted`` on, and, unless it was restored before, as
     ``correct`` from the ledger on that brought the network to protocol 24. Both are LedgerEntry XDR.
     """
 
@@ -50,7 +50,7 @@ class ReplayedState:
         wanted: Wanted = lambda change: True,  # noqa: ARG005
         wrong: Mapping[bytes, WronglyArchived] | None = None,
     ) -> None:
-        """Begin with what stood after a ledger.
+        """Begin with the entries after a ledger.
 
         Args:
             entries: with the true last ledger of each entry's life, `ARCHIVED` for one that was evicted, None for one
@@ -91,7 +91,7 @@ class ReplayedState:
             elif self._wanted(change):
                 key = change.key
                 if change.kind in _STANDS:
-                    assert change.entry is not None  # or it would not stand
+                    assert change.entry is not None  # these kinds have a value
                     self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
                     self._evicted.discard(key)
                 elif change.kind == REMOVED or is_temporary(key):
@@ -126,7 +126,7 @@ class ReplayedState:
                 self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
 
     def entry(self, key: bytes) -> RawEntry | None:
-        """An entry as a reader sees it after the ledger; None where he sees none."""
+        """An entry as a reader sees it after the ledger; None where there is none to see."""
         stored = self._data.get(key)
         if stored is None:
             return None

@@ -61,7 +61,7 @@ class Transition:
 class Rule:
     """How a protocol's accruals are known and computed.
 
-    ``owns`` tells from a key whether its entry may be one; ``read`` gives the transitions that an update of it shows,
+    ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows,
     and raises `UntriedError`.
     ``compute`` gives for a frame of the numbers before the fields compared, under their names.
     """
@@ -74,7 +74,7 @@ class Rule:
 
 
 def _variant(name: str, values: int = 1) -> Callable[[bytes], bool]:
-    """Whether a key is of an enum variant of this name with so many values."""
+    """Whether a key is of an enum variant of this name with this number of values."""
     head = (scval.VEC).to_bytes(4, "big") + b"\0\0\0\1" + (1 + values).to_bytes(4, "big") + encode_scval(symbol(name))
     return lambda key: key.startswith(head, 40)
 
@@ -164,7 +164,7 @@ def _k2(key: bytes, step: Step) -> Iterator[Transition]:
 
 
 def _k2_settled(key: bytes, step: Step, old: dict[str, int]) -> tuple[dict[str, int | str], dict[str, int]]:
-    """What the rates at the end of a ledger follow from, and these; neither where they were not fixed anew.
+    """What the rates at the end of a ledger follow from, and these; neither where they were not fixed again.
 
     A reserve within a flash loan is stored with its old rates.
     """

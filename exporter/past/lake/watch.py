@@ -1,4 +1,4 @@
-"""Which ledgers touch what is watched, told from their raw bytes before anything is taken apart.
+"""Which ledgers touch what is watched, found in their raw bytes before anything is decoded.
 
 Every change to contract state, also of a time to live alone, is made by a transaction whose footprint names the key, or
 by the eviction scan, which names it too. So a ledger in whose bytes no watched key begins has not touched any.
@@ -16,7 +16,7 @@ from exporter.past.lake.close_meta import Change
 _CONTRACT: Final = re.compile(rb"(?s)\x06(?=(?:\x00{4})?\x00{3}\x01(.{32}))")
 """The last byte of the kind of a contract data key or entry, and after it the id of a contract.
 
-The first byte looked for is no zero, of which ledgers are full; so this runs at gigabytes a second.
+The first byte looked for is not zero, of which ledgers are full; so this runs at gigabytes a second.
 """
 
 _KEY_HEAD: Final = 40  # kind, kind of address, contract id
@@ -48,7 +48,7 @@ class Watch:
         )
 
     def wants(self, change: Change) -> bool:
-        """Whether a change of contract data concerns what is watched; of another kind only its key's owner can tell."""
+        """Whether a change of contract data concerns what is watched; of another kind only its key's owner decides."""
         return self.wants_key(change.key)
 
     def wants_key(self, key: bytes) -> bool:

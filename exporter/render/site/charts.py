@@ -289,9 +289,9 @@ def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int
 
 
 def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple[int, int]) -> Markup:
-    """Draw what borrowing costs at each utilization, and where the pool stands.
+    """Draw what borrowing costs at each utilization, and where the pool is.
 
-    A last stretch that would flatten all others is only told, unless the pool stands on it.
+    A last stretch that would flatten all others is only described, unless the pool is on it.
 
     Args:
         points: the knots, at least two, ascending: utilizations and rates.
@@ -340,7 +340,7 @@ def _costs(utilization: int, rate: int, utilization_decimals: int, rate_decimals
 
 @lru_cache(maxsize=1 << 8)
 def _use_axis(widest: int, one: int) -> str:
-    """The axis of utilizations from zero to the widest, in units of which so many are one."""
+    """The axis of utilizations from zero to the widest, in units of 1/``one``."""
     parts = range(0, widest * 100 // one + 1, 25)
     return _axis_labels([(_LEFT + part * one // 100 * (_RIGHT - _LEFT) // widest, f"{part}{_THIN}%") for part in parts])
 
@@ -392,7 +392,7 @@ def _axis_labels(labels: Sequence[tuple[int, str]]) -> str:
 
 
 def _anchor(x: int, length: int) -> str:
-    """Labels stand under their mark, but never beyond the ends of the drawing."""
+    """Labels are centred under their mark, but never beyond the ends of the drawing."""
     half = 7 * length
     if x + half > 716:
         return ' class="end"'

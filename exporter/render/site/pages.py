@@ -65,7 +65,7 @@ _EXPLORERS = {
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """What the site is made of: the tables, and what a run knows beside them.
+    """What the site is made of: the tables, and what else a run knows.
 
     ``series`` has the run itself; ``history`` is the manifest as this run leaves it. Without them the pages say so.
     """
@@ -175,7 +175,7 @@ class _Site:
         return self.common | frames | {"root": root, "key": key}
 
     def _frame(self, part: str, root: str, key: str) -> Markup:
-        """What stands above or below the content of a page; only pages at the root are in the navigation themselves."""
+        """What is above or below the content of a page; only pages at the root are in the navigation themselves."""
         name = part, root, "" if root else key
         if name not in self.frames:
             template = environment().get_template(f"{part}.html.j2")
@@ -187,7 +187,7 @@ class _Site:
             yield self._page(page.key, name, page=page)
 
     def _newest_file(self) -> str | None:
-        """The key of the run's own Parquet file, which stands under it until the day is over."""
+        """The key of the run's own Parquet file, which has it until the day is over."""
         files = [] if self.facts.history is None else self.facts.history.files
         return next((file.key for file in files if file.last_ledger == self.facts.tables.ledger), None)
 

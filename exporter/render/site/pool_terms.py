@@ -1,4 +1,4 @@
-"""What a pool's terms are in words: what can be done now and how much of it, at what risk, and what is paid beside."""
+"""A pool's terms in words: what can be done now and how much of it, at what risk, and which rewards are paid."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _risk(row: Row) -> Iterator[str]:
         yield fact("Terms", _UNKNOWN)
         return
     if row["can_be_collateral"] is False:
-        yield fact("Collateral factor", "none: it is no collateral")
+        yield fact("Collateral factor", "none: it is not accepted as collateral")
     else:
         yield fact("Collateral factor", _percent(row["collateral_factor_bps"]))
         yield fact("Liquidation threshold", _percent(row["liquidation_threshold_bps"]))
@@ -133,7 +133,7 @@ def spokes(listed: str | None) -> Markup:
 
 
 def rewards(row: Row) -> Markup:
-    """What is paid to each side beside the interest, or why nothing is told."""
+    """What each side gets on top of the interest, or why it is not known."""
     return _lines(_rewards(row))
 
 
@@ -198,7 +198,7 @@ def _backstop(row: Row) -> Iterator[str]:
 
 
 _LAST_TIME = 253_402_300_800
-"""Beyond the year 9999 an end is none that anybody could read."""
+"""An end after the year 9999 is shown as no end."""
 
 
 def _gate(is_open: bool | None) -> str:

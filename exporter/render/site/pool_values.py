@@ -1,4 +1,4 @@
-"""What stands in the gaps of a pool's page (``pool.html.j2``), as HTML.
+"""The values in the gaps of a pool's page (``pool.html.j2``), as HTML.
 
 There are as many of these pages as there are pools, and they differ in some fifty values. So the template is rendered
 once for each shape, which says what there is at all, and a page is its pieces with these values between them.

@@ -73,7 +73,7 @@ def _request(path: str, operation: Mapping[str, Any]) -> str:
 
 
 def _response(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str | None:
-    """A document of the answer's form, from the examples of its fields; None where it is no JSON."""
+    """A document of the answer's form, from the examples of its fields; None where it is not JSON."""
     [(kind, content)] = operation["responses"]["200"]["content"].items()
     return json.dumps(_sample(content["schema"], schemas), indent=2, ensure_ascii=False) if "json" in kind else None
 

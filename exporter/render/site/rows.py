@@ -147,7 +147,7 @@ def best_of(address: str, pools: Sequence[Row]) -> Best:
 
 
 def _counted(pools: Sequence[Row], gate: str) -> tuple[list[Row], str]:
-    """The pools whose gate is known to be open and that are worth something, and why there is none."""
+    """The pools whose gate is known to be open and that are worth something; without any, the reason."""
     through = [pool for pool in pools if pool[gate]]
     if not through:
         return [], "closed" if all(pool[gate] is False for pool in pools) else "not known"

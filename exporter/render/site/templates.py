@@ -31,7 +31,7 @@ _CELLS = (
 
 
 def template_folder() -> Path:
-    """Where the templates are: inside the installed package, or beside it in a source checkout."""
+    """Where the templates are: inside the installed package, or next to it in a source checkout."""
     package = Path(str(files("exporter")))
     installed = package / "_site_templates"
     return installed if installed.is_dir() else package.parent / "site_templates"
@@ -115,7 +115,7 @@ def static_files() -> Iterator[RenderedFile]:
 # The snippets that the page of downloads shows: runnable files with one placeholder, the address of the tree.
 
 PLACEHOLDER = "{{ base_url }}"
-"""Stands for the address of the tree's root, without a slash at its end: a URL, or the path of a folder."""
+"""A placeholder for the address of the tree's root, without a slash at its end: a URL, or the path of a folder."""
 
 EXAMPLE_BASE = "https://markets.example.org"
 """What a page shows before its script puts the address in from which it was loaded."""

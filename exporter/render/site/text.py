@@ -16,7 +16,7 @@ from exporter.deployments.networks import NETWORKS, native_asset, network_of
 NO_PRICE = "no price"
 
 NOTHING = "\N{EN DASH}"
-"""Stands where there is no value at all."""
+"""Shown where there is no value."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -206,7 +206,7 @@ def harmless(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def cut(text: str, length: int = NAME_LENGTH) -> str:
-    """A harmless text of at most so many characters; what is cut ends in an ellipsis."""
+    """A harmless text of at most this number of characters; what is cut ends in an ellipsis."""
     text = harmless(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
@@ -271,7 +271,7 @@ class Symbols:
 
 
 def prose(text: str) -> Markup:
-    """A text of the documentation with what stands in backticks as code."""
+    """A text of the documentation with what is in backticks as code."""
     parts = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else part for position, part in enumerate(parts)

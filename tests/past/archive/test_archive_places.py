@@ -121,7 +121,7 @@ def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Pa
     with pytest.raises(ArchiveError, match=r"is missing; .* version 9") as error:
         archives.newest()
     assert not isinstance(error.value, ArchiveFileMissingError)
-    with pytest.raises(ConfigError, match="ftp:// is no address of a history archive"):
+    with pytest.raises(ConfigError, match="ftp:// is not an address of a history archive"):
         Archives.open(["ftp://example.org"], tmp_path / "kept")
 
 

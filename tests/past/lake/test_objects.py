@@ -176,9 +176,9 @@ def test_a_lake_without_configuration(tmp_path: Path) -> None:
     """A folder without .config.json needs one to be given; anything that is no lake is refused."""
     with pytest.raises(ConfigError, match="--lake-config"):
         Lake.open(str(tmp_path))
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         Lake.open(str(tmp_path / "nothing"))
-    with pytest.raises(ConfigError, match="ftp:// is no address of a lake"):
+    with pytest.raises(ConfigError, match="ftp:// is not an address of a lake"):
         Lake.open("ftp://example.org/lake")
     for bad in (
         b"{",
