@@ -89,7 +89,8 @@ def test_parameters_are_said_in_words() -> None:
         other["Borrow cap"],
         other["Borrowing stops at a utilization of"],
     )
-    assert ("none: it is not accepted as collateral", "bonus of 5.5 %") == (other["Collateral factor"], other["Liquidation"])
+    assert "none: it is not accepted as collateral" == other["Collateral factor"]
+    assert "bonus of 5.5 %" == other["Liquidation"]
     assert {"Terms": "not known"} == said(pool_terms.risk(pool_row(0, 0)))
 
 
