@@ -1,7 +1,6 @@
 """K2's math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
-tests/judges/k2_judge.py holds the same ones for a single reserve in plain Python.
+The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.numbers.exact`.
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
 totals before the index. ray_mul and ray_div round half up; everything else is rounded down.
