@@ -158,7 +158,7 @@ class ExactDivisionError(ExactError):
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
+def pluralize(number: int, one: str, many: str | None = None) -> str:
     """A number of things: ``1 market``, ``1,234 markets``; ``many`` where it is not ``one`` with an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
@@ -172,7 +172,7 @@ def lasting(seconds: int) -> str:
     for length, unit in _UNITS:
         number, seconds = divmod(seconds, length)
         if number:
-            words.append(counted(number, unit))
+            words.append(pluralize(number, unit))
     return " ".join(words[:2]) or "0 seconds"
 
 

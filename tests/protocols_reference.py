@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import counted
+from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 from exporter.render.run_documents import excluded_on
 
@@ -59,7 +59,10 @@ def _protocols() -> Iterator[str]:
                 continue
             for deployment in network.deployments:
                 if deployment.protocol == name:
-                    markets, pools = counted(len(deployment.markets), "market"), counted(len(deployment.pools), "pool")
+                    markets, pools = (
+                        pluralize(len(deployment.markets), "market"),
+                        pluralize(len(deployment.pools), "pool"),
+                    )
                     unlisted = f", {pools} that no contract lists" if deployment.pools else ""
                     yield f"| Known on {network.name}: {deployment.label} | {markets}{unlisted} |"
         yield ""

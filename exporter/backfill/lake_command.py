@@ -12,7 +12,7 @@ from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, counted
+from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, pluralize
 from exporter.history.export import Moment, parse_moment
 from exporter.past.lake.boundaries import LakeLedgers, find_range
 from exporter.past.lake.objects import Lake, LakeConfig, decode_config
@@ -135,7 +135,7 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
     for ledger, reason in sorted((result.refused | result.failed).items())[:SHOWN]:
         console.warning(f"ledger {ledger} was not added: {reason}", ledger=ledger)
     if len(result.refused) + len(result.failed) > SHOWN:
-        console.warning(f"{counted(len(result.refused) + len(result.failed), 'ledger')} were not added in all")
+        console.warning(f"{pluralize(len(result.refused) + len(result.failed), 'ledger')} were not added in all")
     for item in result.tally.mismatches[:SHOWN]:
         console.warning(
             f"ledger {item.ledger}: {item.protocol} made {item.field} {item.found}, computed is {item.computed} "

@@ -42,7 +42,7 @@ from exporter.backfill.start_state import StartState
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
-from exporter.discovery import Surroundings
+from exporter.discovery import DiscoveryContext
 from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.job.reading import read_protocols, view_limits
@@ -209,7 +209,7 @@ class LakeJob:
                 settings=plan.settings,
                 modules=PROTOCOLS,
                 opened=OpenSource(source, self._network, list(plan.start.instances), plan.start.label, None),
-                around=Surroundings(self._deployments),
+                around=DiscoveryContext(self._deployments),
             )
             reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
             used = used_by(reading.result, source, self._deployments)

@@ -16,7 +16,7 @@ from exporter.backfill.together import Modules, projected_together
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS, network_of
-from exporter.discovery import Surroundings
+from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
@@ -218,7 +218,7 @@ class ReadBoundary:
         network = network_of(work.settings.passphrase)
         source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", answers_of(network.passphrase))
         opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
-        around = Surroundings(work.deployments, list(found))
+        around = DiscoveryContext(work.deployments, list(found))
         program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)
         reading = asyncio.run(read_at_one_ledger(source, program, view_limits(work.settings)))
         return cls(reading, used_by(reading.result, source, work.deployments))

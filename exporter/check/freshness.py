@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from exporter.errors import SourceError, StoreError, counted, lasting, printable
+from exporter.errors import SourceError, StoreError, lasting, pluralize, printable
 from exporter.stores import open_store
 from exporter.stores.tree_sources import StoreSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
@@ -72,8 +72,9 @@ def told(status: PublishedStatus, moment: datetime) -> str:
     return (
         f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {_time(status.ledger_close_time)}; "
         f"published {_time(status.generated_at)}, {lasting(max(age(status, moment), 0))} ago; next expected "
-        + ("at a time it does not tell" if promised is None else _time(promised))
-        + f"; {counted(status.pool_count, 'pool')}, {status.unread_count:,} unread, {status.unpriced_count:,} unpriced"
+        + ("at an unknown time" if promised is None else _time(promised))
+        + f"; {pluralize(status.pool_count, 'pool')}, {status.unread_count:,} unread, "
+        f"{status.unpriced_count:,} unpriced"
     )
 
 

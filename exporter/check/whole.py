@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from exporter.check.listed import Listed
 from exporter.check.row_terms import Terms
 from exporter.check.walks import Run
-from exporter.errors import CheckError, counted
+from exporter.errors import CheckError, pluralize
 
 _Model = TypeVar("_Model")
 
@@ -126,22 +126,22 @@ class Looked:
 
     def lines(self) -> list[str]:
         kinds = ", ".join(
-            f"{count:,} {kind} ({counted(self.bytes[kind], 'byte')})" for kind, count in sorted(self.files.items())
+            f"{count:,} {kind} ({pluralize(self.bytes[kind], 'byte')})" for kind, count in sorted(self.files.items())
         )
         models = ", ".join(f"{count:,} {name}" for name, count in sorted(self.documents.items()))
         lines = [
             f"run {self.run_id} at ledger {self.ledger}" + ("" if self.complete else ", a sample of it"),
             f"files: {kinds}",
             f"documents: {models}",
-            f"{counted(self.pools, 'pool')} of {counted(self.markets, 'market')}, "
-            f"in {counted(self.rows, 'row')} of pages",
-            f"{counted(self.walks, 'walk')} from a first page to the end, {counted(self.links, 'link')} followed",
-            f"history: {counted(self.history_files, 'file')} with {counted(self.history_rows, 'row')}",
+            f"{pluralize(self.pools, 'pool')} of {pluralize(self.markets, 'market')}, "
+            f"in {pluralize(self.rows, 'row')} of pages",
+            f"{pluralize(self.walks, 'walk')} from a first page to the end, {pluralize(self.links, 'link')} followed",
+            f"history: {pluralize(self.history_files, 'file')} with {pluralize(self.history_rows, 'row')}",
         ]
         if self.validated:
-            lines.append(f"{counted(self.validated, 'document')} validated against the tree's own OpenAPI document")
+            lines.append(f"{pluralize(self.validated, 'document')} validated against the tree's own OpenAPI document")
         if self.requests:
-            lines.append(f"{counted(self.requests, 'public URL')} asked for")
+            lines.append(f"{pluralize(self.requests, 'public URL')} asked for")
         return lines
 
 

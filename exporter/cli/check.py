@@ -10,7 +10,7 @@ import click
 
 from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options, spare_memory
 from exporter.console import Console
-from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError
+from exporter.errors import EXIT_CHECK, EXIT_DONE, ConfigError, pluralize
 
 if TYPE_CHECKING:
     from exporter.job.on_chain import ChainCheck
@@ -57,7 +57,7 @@ def check(
                 "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"
             )
         if uri is not None:
-            sys.exit(_tell_tree(uri, sample, console, answers))
+            sys.exit(_report_tree(uri, sample, console, answers))
         import asyncio
 
         from exporter.job.on_chain import ask_chain
@@ -65,13 +65,12 @@ def check(
 
         settings = configuration_of(config, network, rpc_urls, out).settings
         source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
-        sys.exit(_tell_chain(asyncio.run(ask_chain(settings, source)), console, answers))
+        sys.exit(_report_chain(asyncio.run(ask_chain(settings, source)), console, answers))
 
 
-def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
+def _report_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
     import exporter
     from exporter.check.whole import SHOWN_FAULTS
-    from exporter.errors import counted
 
     try:
         with console.progress("files") as progress:
@@ -80,14 +79,13 @@ def _tell_tree(uri: str, sample: int | None, console: Console, answers: Console)
         for fault in failed.faults[:SHOWN_FAULTS]:
             answers.event("fault", str(fault), key=fault.key, fault=fault.text)
         shown = f", of which {SHOWN_FAULTS} are shown" if failed.total > SHOWN_FAULTS else ""
-        console.error(f"the tree fails its checks: {counted(failed.total, 'fault')}{shown}", EXIT_CHECK)
+        console.error(f"the tree fails its checks: {pluralize(failed.total, 'fault')}{shown}", EXIT_CHECK)
         return EXIT_CHECK
     answers.event("checked", "\n".join(("the tree passes its checks", *looked.lines())), **looked.as_dict())
     return EXIT_DONE
 
 
-def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
-    from exporter.errors import counted
+def _report_chain(check: ChainCheck, console: Console, answers: Console) -> int:
 
     for notice in check.notices:
         console.warning(notice)
@@ -104,7 +102,7 @@ def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
     for text in check.other_clock[:SHOWN_DIFFERENCES]:
         console.warning(text)
     for failed in check.failed[:SHOWN_DIFFERENCES]:
-        pools = " ".join(failed.pools) if len(failed.pools) == 1 else counted(len(failed.pools), "pool")
+        pools = " ".join(failed.pools) if len(failed.pools) == 1 else pluralize(len(failed.pools), "pool")
         console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")
     for reason in dict.fromkeys(item.reason for item in check.without):
         markets = [item.market for item in check.without if item.reason == reason]
@@ -112,10 +110,11 @@ def _tell_chain(check: ChainCheck, console: Console, answers: Console) -> int:
         console.warning(f"{reason}: {shown}")
     each = ", ".join(f"{name} {count:,}" for name, count in sorted(check.by_protocol.items()) if count)
     summary = (
-        f"{counted(check.compared, 'field')} ({each}) of {counted(check.pools, 'pool')} compared with the contracts at "
-        f"ledger {check.ledger}: {len(check.differences):,} differ; {counted(len(check.failed), 'call')} failed; "
-        f"without a view function: {counted(len(check.without), 'market')}; {counted(check.both.compared, 'call')} of "
-        f"readers answered from entries, too, and {len(check.both.without):,} could not be computed from entries"
+        f"{pluralize(check.compared, 'field')} ({each}) of {pluralize(check.pools, 'pool')} compared with contracts "
+        f"at ledger {check.ledger}: {len(check.differences):,} differ; {pluralize(len(check.failed), 'call')} failed; "
+        f"without a view function: {pluralize(len(check.without), 'market')}; "
+        f"{pluralize(check.both.compared, 'call')} of readers answered from entries, too, "
+        f"and {len(check.both.without):,} could not be computed from entries"
     )
     answers.event("compared", summary, **check.as_dict())
     if check.differences:

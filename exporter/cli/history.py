@@ -9,7 +9,7 @@ import click
 
 from exporter.cli.common import FILE, answers_to, ending, log_format_option, options
 from exporter.console import Console
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, pluralize
 
 if TYPE_CHECKING:
     from exporter.history.export import Selection
@@ -57,8 +57,6 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
     """
     answers = answers_to(log_format)
     with ending(Console(log_format)):
-        from exporter.errors import counted
-
         files = _selection(start, end).files(_manifest(uri).files)
         if not answers.is_json:
             answers.event("head", f"{'first ledger':>12} {'last ledger':>12} {'rows':>12} {'bytes':>14}  key")
@@ -66,7 +64,7 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
             line = f"{file.first_ledger:>12} {file.last_ledger:>12} {file.rows:>12,} {file.bytes:>14,}  {file.key}"
             answers.event("file", line, **{name: getattr(file, name) for name in file.__struct_fields__})
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        total = f"{counted(len(files), 'file')}, {counted(rows, 'row')}, {counted(size, 'byte')}"
+        total = f"{pluralize(len(files), 'file')}, {pluralize(rows, 'row')}, {pluralize(size, 'byte')}"
         answers.event("total", total, files=len(files), rows=rows, bytes=size)
 
 
@@ -89,7 +87,6 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
     """
     console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
-        from exporter.errors import counted
         from exporter.publishing.compaction import compact_history, plan_compaction
         from exporter.stores import open_store
 
@@ -97,9 +94,9 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
         if dry_run:
             pieces = plan_compaction(manifest, months)
             for piece in pieces:
-                text = f"{piece.folder}: {counted(len(piece.files), 'file')}, {counted(piece.rows, 'row')}"
+                text = f"{piece.folder}: {pluralize(len(piece.files), 'file')}, {pluralize(piece.rows, 'row')}"
                 answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
-            answers.event("total", f"{counted(len(pieces), 'file')} would be made", files=len(pieces))
+            answers.event("total", f"{pluralize(len(pieces), 'file')} would be made", files=len(pieces))
             return
         with console.step("compact", "compacting the history") as facts:
             done = compact_history(store, months=months)

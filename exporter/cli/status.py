@@ -52,10 +52,10 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
     with ending(console):
         from exporter.check.freshness import Bounds
 
-        sys.exit(tell_status(uri, Bounds(max_age, grace, max_lag), console, answers_to(log_format)))
+        sys.exit(report_status(uri, Bounds(max_age, grace, max_lag), console, answers_to(log_format)))
 
 
-def tell_status(
+def report_status(
     uri: str, bounds: Bounds, console: Console, answers: Console, *, now: Callable[[], datetime] | None = None
 ) -> int:
     """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.

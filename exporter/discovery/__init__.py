@@ -1,7 +1,7 @@
 """Finding every market: lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
 
 known = remembered(network, memory)         before the reading: where to look
-around = await look_around(view, ...)       beside it: what events name further
+around = await discover_context(view, ...)       beside it: what events name further
 ... the reading, which verifies ...
 discovered = learn(memory, ...)             after it: what is new, and what to remember
 """
@@ -21,11 +21,11 @@ from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
 from exporter.protocols import base
 
-__all__ = ["Discovered", "Surroundings", "candidates", "learn", "look_around", "remembered"]
+__all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "learn", "remembered"]
 
 
 @dataclass(slots=True)
-class Surroundings:
+class DiscoveryContext:
     """Where a run looks beyond the operator's own list and the ledger itself."""
 
     deployments: Sequence[Deployment]
@@ -43,18 +43,18 @@ class Discovered:
     origin: str
 
 
-def remembered(network: Network, memory: Memory) -> Surroundings:
+def remembered(network: Network, memory: Memory) -> DiscoveryContext:
     """What the lists and earlier runs name."""
-    return Surroundings(_with_learned(network.deployments, memory), list(memory.candidates()))
+    return DiscoveryContext(_with_learned(network.deployments, memory), list(memory.candidates()))
 
 
-async def look_around(
+async def discover_context(
     view: LedgerView,
     source: LedgerSource,
     network: Network,
     modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
-) -> Surroundings:
+) -> DiscoveryContext:
     """What earlier runs and events name. It never raises: what goes wrong is a notice.
 
     The memory gets what the events named, and how far they were read; it is for the caller to keep it.
@@ -83,7 +83,7 @@ async def look_around(
             )
         )
     memory.streams.update(events.streams)
-    return Surroundings(deployments, [*memory.candidates(), *events.candidates], [*notices, *events.notices])
+    return DiscoveryContext(deployments, [*memory.candidates(), *events.candidates], [*notices, *events.notices])
 
 
 def learn(

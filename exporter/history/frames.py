@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from exporter.history.buckets import DAY, OBSERVATIONS, Bucket
-from exporter.history.shelves import Form, Shelf
+from exporter.history.closed_buckets import ClosedBuckets, Form
 from exporter.tree.files import RenderedFile
 
 BEGUN: dict[str, pl.DataType] = {
@@ -25,17 +25,19 @@ class Frames:
     form: Form
     packed: dict[str, bytes] = field(default_factory=dict)
 
-    def shelf(self, bucket: Bucket) -> Shelf:
+    def closed_buckets(self, bucket: Bucket) -> ClosedBuckets:
         """The closed buckets of a length."""
         cursors = self.get(f"cursors/{bucket.name}").iter_rows()
-        return Shelf(self.form, bucket, self.get(f"closed/{bucket.name}"), {row[:2]: row[2:] for row in cursors})
+        return ClosedBuckets(
+            self.form, bucket, self.get(f"closed/{bucket.name}"), {row[:2]: row[2:] for row in cursors}
+        )
 
     def close(self, bucket: Bucket, rows: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
         """Take in buckets that closed by a time; gives the pages that are complete by then."""
-        shelf = self.shelf(bucket)
-        yield from shelf.add(rows, time)
-        self.put(f"closed/{bucket.name}", shelf.closed)
-        cursors = [(*place, *cursor) for place, cursor in sorted(shelf.cursors.items())]
+        buckets = self.closed_buckets(bucket)
+        yield from buckets.add(rows, time)
+        self.put(f"closed/{bucket.name}", buckets.closed)
+        cursors = [(*place, *cursor) for place, cursor in sorted(buckets.cursors.items())]
         self.put(f"cursors/{bucket.name}", pl.DataFrame(cursors, self._schema("cursors/"), orient="row"))
 
     def observe(self, rows: pl.DataFrame) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.history.buckets import BUCKETS, floored_mean
+from exporter.history.closed_buckets import ClosedBuckets, Place
 from exporter.history.frames import Frames
-from exporter.history.shelves import Place, Shelf
 from exporter.tree.documents import AssetPeriod
 
 _FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
@@ -43,8 +43,8 @@ def periods_of(frames: Frames, close_time: int, pools: pl.DataFrame) -> Iterator
         pools: what the run observed, with a market, a pool, and the four numbers; sorted by market and pool.
     """
     lengths = {period.bucket for period in PERIODS}
-    shelves = {bucket.name: frames.shelf(bucket) for bucket in BUCKETS if bucket.name in lengths}
-    found = [_numbers(shelves[period.bucket], period, close_time) for period in PERIODS]
+    by_bucket = {bucket.name: frames.closed_buckets(bucket) for bucket in BUCKETS if bucket.name in lengths}
+    found = [_numbers(by_bucket[period.bucket], period, close_time) for period in PERIODS]
     for market, pool, *own in pools.select("market", "pool", *_FIELDS).iter_rows():
         now = own[0], own[1], own[2], own[3]
         yield [
@@ -59,14 +59,14 @@ _Numbers = tuple[int, _Four, _Four]
 _NONE = 0, (None,) * 4, (None,) * 4
 
 
-def _numbers(shelf: Shelf, period: Period, close_time: int) -> dict[Place, _Numbers]:
-    bucket = shelf.bucket
+def _numbers(buckets: ClosedBuckets, period: Period, close_time: int) -> dict[Place, _Numbers]:
+    bucket = buckets.bucket
     length = period.count * bucket.seconds
     begin = bucket.start(close_time) - length
     start = pl.col("start")
-    before = shelf.closed.filter((start < begin) & (start + bucket.seconds >= begin - length // 4))
+    before = buckets.closed.filter((start < begin) & (start + bucket.seconds >= begin - length // 4))
     last = before.sort("start").group_by("market", "pool").agg(pl.col(_FIELDS).last().name.prefix("before_"))
-    inside = shelf.closed.filter(start >= begin).group_by("market", "pool")
+    inside = buckets.closed.filter(start >= begin).group_by("market", "pool")
     means = inside.agg(pl.len().alias("observed"), *(floored_mean(name) for name in _FIELDS))
     columns = ("market", "pool", "observed", *_FIELDS, *(f"before_{name}" for name in _FIELDS))
     rows = last.join(means, on=("market", "pool")).select(columns)

@@ -4,7 +4,7 @@ Of what was observed, a series keeps what later runs still need (`exporter.histo
 
 - the observations of the week that is open, of which every open bucket is made (a median needs them all);
 - for each length of bucket, the closed ones that the newest documents hold, and the page before these
-  (`exporter.history.shelves`), of pools and of totals;
+  (`exporter.history.closed_buckets`), of pools and of totals;
 - the lowest ledger of each pool.
 
 Only closed buckets are published. Whatever is older stands in pages that never change.
@@ -31,11 +31,11 @@ import polars as pl
 from exporter import FORMAT
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
+from exporter.history.closed_buckets import POOLS, TOTALS, Place
 from exporter.history.damage import refuse_other_rows
 from exporter.history.frames import Frames
 from exporter.history.manifest import data_of
 from exporter.history.schema import FRAME_SCHEMA
-from exporter.history.shelves import POOLS, TOTALS, Place
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
@@ -107,28 +107,28 @@ class Series:
             return []
         return [bucket.name for bucket in BUCKETS if bucket.start(self.through_time) == bucket.start(close_time)]
 
-    def heads(self, standing: Collection[str] = ()) -> Iterator[RenderedFile]:
+    def heads(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
         """Render the newest document of each history.
 
-        Of the lengths in ``standing``, which are `still_open`, only those of histories that began since.
+        Of the lengths in ``unchanged``, which are `still_open`, only those of histories that began since.
         """
         begun = self.pools.get("begun")
-        yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), standing)
+        yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
         places: dict[Place, int] = {}
         for market, _, token, protocol, ledger in begun.iter_rows():
             for place in places_of(market, token, protocol):
                 places[place] = min(ledger, places.get(place, ledger))
         schema = {"scope": pl.String(), "id": pl.String(), "observed_ledger": pl.Int64()}
         frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
-        yield from self._heads(self.totals, frame, standing)
+        yield from self._heads(self.totals, frame, unchanged)
 
-    def _heads(self, frames: Frames, begun: pl.DataFrame, standing: Collection[str]) -> Iterator[RenderedFile]:
+    def _heads(self, frames: Frames, begun: pl.DataFrame, unchanged: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)
-        wanted = [bucket for bucket in frames.form.buckets if bucket.name not in standing or new.height]
+        wanted = [bucket for bucket in frames.form.buckets if bucket.name not in unchanged or new.height]
         rendered = [
-            frames.shelf(bucket).heads_of(new)
-            if bucket.name in standing
-            else frames.shelf(bucket).heads(begun, self.through_time)
+            frames.closed_buckets(bucket).heads_of(new)
+            if bucket.name in unchanged
+            else frames.closed_buckets(bucket).heads(begun, self.through_time)
             for bucket in wanted
         ]
         # All lengths of a place together: its documents share a folder, which a store then opens once.
@@ -138,7 +138,9 @@ class Series:
     def priced_since(self, time: int) -> set[Place]:
         """The pools that had a price at an observation since a time, or in the hour that it is in."""
         start, found = HOUR.start(time), set[Place]()
-        closed = self.pools.shelf(HOUR).closed.filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
+        closed = self.pools.closed_buckets(HOUR).closed.filter(
+            (pl.col("start") >= start) & (pl.col("priced_count") > 0)
+        )
         newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
         for frame in (closed, newest):
             found.update(frame.select("market", "pool").unique().iter_rows())

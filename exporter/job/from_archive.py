@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError, counted
+from exporter.errors import ConfigError, NetworkMismatchError, pluralize
 from exporter.job.sources import OnRequest, OpenSource, ignore_requests
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
@@ -79,7 +79,7 @@ class ProvenState:
         if not self.unlisted:
             return []
         return [
-            f"the trusted organisations' own quorum sets name {counted(self.unlisted, 'validator')} that the list of "
+            f"the trusted organisations' own quorum sets name {pluralize(self.unlisted, 'validator')} that the list of "
             f"{self.trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
         ]
 

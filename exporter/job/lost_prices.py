@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 
 from exporter.config import Settings
-from exporter.errors import StoreError, counted
+from exporter.errors import StoreError, pluralize
 from exporter.history.series import Series
 from exporter.protocols.compute import Tables
 from exporter.stores.store import Store
@@ -52,7 +52,7 @@ class LostPrices:
         shown = [f"{market} ({count})" for market, count in markets[:SHOWN_MARKETS]]
         more = ", ..." if len(markets) > SHOWN_MARKETS else ""
         return (
-            f"{len(self.lost):,} of {counted(self.expected, 'pool')} that had a price in the last 7 days have none, "
+            f"{len(self.lost):,} of {pluralize(self.expected, 'pool')} that had a price in the last 7 days have none, "
             f"more than max_unpriced_share = {self.allowed_share:g} of them: {', '.join(shown)}{more}; the status "
             "document has the reasons"
         )

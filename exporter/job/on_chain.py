@@ -13,13 +13,13 @@ from typing import Any
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
-from exporter.discovery import Surroundings, look_around
+from exporter.discovery import DiscoveryContext, discover_context
 from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
-from exporter.job.both_ways import BothWays, RecordingView, both_ways
 from exporter.job.known_markets_file import load_memory
 from exporter.job.reading import read_protocols, reading_deadline, view_limits
 from exporter.job.sources import OpenSource, Source
+from exporter.job.storage_rule_comparison import RecordingView, StorageRuleComparison, compare_storage_rules
 from exporter.ledger.observation import UNCERTIFIED, CallResult
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
@@ -55,7 +55,7 @@ class ChainCheck:
     """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
     by_protocol: Counter[str] = field(default_factory=Counter)
     """How many fields of each protocol were compared."""
-    both: BothWays = field(default_factory=BothWays)
+    both: StorageRuleComparison = field(default_factory=StorageRuleComparison)
     """The readers' own calls, answered from entries, too; what differs is among ``differences``."""
     notices: list[str] = field(default_factory=list)
     """What went wrong in finding markets that no list has: some may not have been compared."""
@@ -86,7 +86,7 @@ class _Read:
     readings: list[ProtocolReading]
     outcomes: list[_Outcome]
     without: list[NoView]
-    both: BothWays
+    both: StorageRuleComparison
 
 
 async def ask_chain(settings: Settings, source: Source) -> ChainCheck:
@@ -119,7 +119,7 @@ async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | N
         around = None
         if settings.discovery.enabled:
             known = Memory(network_id(opened.network.passphrase)) if memory is None else memory
-            around = await look_around(LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, known)
+            around = await discover_context(LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, known)
 
         async def program(view: LedgerView) -> _Read:
             return await _ask(view, settings, opened, around)
@@ -139,10 +139,14 @@ async def check_chain(settings: Settings, opened: OpenSource, memory: Memory | N
     return check
 
 
-async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: Surroundings | None) -> _Read:
+async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None) -> _Read:
     recording = RecordingView(view)
     readings = await read_protocols(recording, settings, opened, PROTOCOLS, around)
-    both = await both_ways(view, recording.made, opened.source.close_time) if opened.whole else BothWays()
+    both = (
+        await compare_storage_rules(view, recording.made, opened.source.close_time)
+        if opened.whole
+        else StorageRuleComparison()
+    )
     planned = [
         (reading.protocol, item) for reading in readings for item in PROTOCOLS[reading.protocol].views.calls(reading)
     ]

@@ -16,12 +16,12 @@ from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
 from exporter.discovery.known_markets import Memory
-from exporter.errors import counted, printable
+from exporter.errors import pluralize, printable
 from exporter.job.known_markets_file import load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.protocols import PROTOCOLS
-from exporter.publishing.standing import read_published
+from exporter.publishing.published_state import read_published
 from exporter.stores import open_store
 
 
@@ -47,22 +47,22 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     for name, items in found.items():
         markets = [item for item in items if item.pool is None]
         demanded = sum(item.demanded for item in markets)
-        yield f"  {name}: {counted(len(markets), 'known market')}, {demanded} named in [[markets]]"
+        yield f"  {name}: {pluralize(len(markets), 'known market')}, {demanded} named in [[markets]]"
         zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
         if settings.discovery.enabled and zones:
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
         own = [item for item in network.deployments if item.protocol == name]
         pools = sum(len(item.pools) for item in own)
         if settings.discovery.enabled and pools:
-            yield f"  {name}: {counted(pools, 'known pool')} that no contract lists"
+            yield f"  {name}: {pluralize(pools, 'known pool')} that no contract lists"
         if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
             yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:
         yield f"  {_remembered(memory)}"
         yield from (f"  {notice}" for notice in memory.notices)
-    requests = counted(-(-keys // MAX_KEYS_PER_REQUEST), "request")
-    yield f"  first wave: at least {counted(keys, 'ledger key')}, {requests}"
+    requests = pluralize(-(-keys // MAX_KEYS_PER_REQUEST), "request")
+    yield f"  first wave: at least {pluralize(keys, 'ledger key')}, {requests}"
 
     published = read_published(store, older=True)
     yield f"writes to {store.uri}"
@@ -81,7 +81,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     if settings.history.compact:
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
-    yield f"  removes pages of runs superseded more than {counted(settings.output.retention_hours, 'hour')} ago"
+    yield f"  removes pages of runs superseded more than {pluralize(settings.output.retention_hours, 'hour')} ago"
 
 
 def _remembered(memory: Memory) -> str:
@@ -90,8 +90,8 @@ def _remembered(memory: Memory) -> str:
     markets = sum(market.pool is None for market in read)
     tried = len(memory.markets) - len(read)
     return (
-        f"remembered from earlier runs: {counted(markets, 'market')}, and {counted(len(read) - markets, 'pool')} that "
-        f"nothing on the chain lists; {tried} more were named by events and never read"
+        f"remembered from earlier runs: {pluralize(markets, 'market')}, and {pluralize(len(read) - markets, 'pool')} "
+        f"that nothing on the chain lists; {tried} more were named by events and never read"
     )
 
 

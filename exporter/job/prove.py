@@ -36,7 +36,13 @@ from exporter.past.archive.stellar_proof import (
     read_claims,
 )
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of, verifier_file
-from exporter.publishing.standing import RUNS_PREFIX, manifest_keys, read_current_listing, read_listing, read_published
+from exporter.publishing.published_state import (
+    RUNS_PREFIX,
+    manifest_keys,
+    read_current_listing,
+    read_listing,
+    read_published,
+)
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ManifestFile, Proof, ProofList, timestamp

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from exporter.config import Settings, load_settings
 from exporter.deployments.networks import network_id
-from exporter.discovery import Discovered, Surroundings, candidates, learn, look_around, remembered
+from exporter.discovery import Discovered, DiscoveryContext, candidates, discover_context, learn, remembered
 from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import SourceError
@@ -100,7 +100,7 @@ async def read_markets(
         reading = read_tried(view, tried, PROTOCOLS, whole=opened.whole)
         if memory is None or around is not None:
             return await reading
-        read, around = await _all(reading, look_around(view, opened.source, opened.network, PROTOCOLS, memory))
+        read, around = await _all(reading, discover_context(view, opened.source, opened.network, PROTOCOLS, memory))
         further = where_to_look(settings, opened, PROTOCOLS, around)
         if further.candidates == tried.candidates:
             return list(read)
@@ -155,7 +155,7 @@ async def read_protocols(
     settings: Settings,
     opened: OpenSource,
     modules: Mapping[str, ProtocolModule],
-    around: Surroundings | None = None,
+    around: DiscoveryContext | None = None,
 ) -> list[ProtocolReading]:
     """All protocols, each all its markets, and whether the lists still hold. Raises `SourceError`.
 
@@ -166,7 +166,10 @@ async def read_protocols(
 
 
 def where_to_look(
-    settings: Settings, opened: OpenSource, modules: Mapping[str, ProtocolModule], around: Surroundings | None = None
+    settings: Settings,
+    opened: OpenSource,
+    modules: Mapping[str, ProtocolModule],
+    around: DiscoveryContext | None = None,
 ) -> Tried:
     """The addresses to try: by lists, by what earlier runs and events name, or those that the evidence's run tried."""
     if opened.evidence is not None:

@@ -36,7 +36,7 @@ from exporter.errors import (
     LostRaceError,
     PublishedCheckError,
     StoreError,
-    counted,
+    pluralize,
 )
 from exporter.history.buckets import observations_of
 from exporter.history.damage import find_damage
@@ -58,8 +58,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import Compacted, compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication, verify
-from exporter.publishing.retention import clock_problem, sweep
-from exporter.publishing.standing import (
+from exporter.publishing.published_state import (
     LedgerNotNewerError,
     check_network,
     check_newer,
@@ -69,6 +68,7 @@ from exporter.publishing.standing import (
     read_intent,
     read_published,
 )
+from exporter.publishing.retention import clock_problem, sweep
 from exporter.render.assets_pages import snapshots
 from exporter.render.changes import change_list, read_changes
 from exporter.render.data_package import render_tables
@@ -262,7 +262,7 @@ class Job:
             certificate = read.certificate
             facts.update(ledger=certificate.ledger, keys=certificate.keys)
             facts.update(calls=certificate.calls, rounds=certificate.rounds)
-        tell_notices(read.notices, self.log)
+        report_notices(read.notices, self.log)
         if self.source.live:
             slow = check_ledger_clock(self.settings, certificate.ledger, read.close_time, self.now())
             if slow is not None:
@@ -296,7 +296,7 @@ class Job:
         if read.discovered:
             names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in read.discovered]
             shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
-            found = counted(len(names), "market or pool", "markets and pools")
+            found = pluralize(len(names), "market or pool", "markets and pools")
             self.log.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
         if read.memory is None:
             return
@@ -314,7 +314,7 @@ class Job:
             tables = read.tables()
             facts.update(evidence=len(evidence.file.data), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
-            surprises = tell_missing(self.settings, tables, sorted(read.notices), self.log)
+            surprises = report_missing(self.settings, tables, sorted(read.notices), self.log)
         return Computed(tables, evidence.file, surprises)
 
     def record(self, computed: Computed) -> Recorded:
@@ -328,9 +328,9 @@ class Job:
                 network=self.settings.passphrase,
             )
             facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
-            damage = tell_damage(store, tables.ledger, self.log)
+            damage = report_damage(store, tables.ledger, self.log)
             series = bring_up_to_date(store, tables, self.replaced_ledger, facts)
-            lost = tell_lost_prices(self.settings, store, tables, series, self.log)
+            lost = report_lost_prices(self.settings, store, tables, series, self.log)
         return Recorded(part, series, damage, lost)
 
     def publish(self, computed: Computed, recorded: Recorded) -> RunSummary:
@@ -358,7 +358,7 @@ class Job:
         self.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
         missed = self._missed()
         if missed:
-            prices = counted(len(missed), "pool")
+            prices = pluralize(len(missed), "pool")
             self.log.warning(f"the published run has no price of {prices} that had one lately", exit_code=EXIT_UNREAD)
         return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.report.facts)
 
@@ -472,7 +472,7 @@ def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def tell_notices(notices: Iterable[str], log: RunLog, said: Collection[str] = ()) -> None:
+def report_notices(notices: Iterable[str], log: RunLog, said: Collection[str] = ()) -> None:
     """Report the notices, and print those that were not said before, once each."""
     log.add(notices=(every := sorted(notices)))
     for notice in every:
@@ -480,7 +480,7 @@ def tell_notices(notices: Iterable[str], log: RunLog, said: Collection[str] = ()
             log.warning(notice)
 
 
-def tell_missing(settings: Settings, tables: Tables, said: Collection[str], log: RunLog) -> list[str]:
+def report_missing(settings: Settings, tables: Tables, said: Collection[str], log: RunLog) -> list[str]:
     """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
 
     ``said`` are notices that were printed already.
@@ -490,7 +490,7 @@ def tell_missing(settings: Settings, tables: Tables, said: Collection[str], log:
     """
     named = {name: [asdict(item) for item in getattr(tables, name)] for name in _NAMED}
     log.add(**named)
-    tell_notices(tables.notices, log, said)
+    report_notices(tables.notices, log, said)
     for item in tables.bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is published as {item.bound}; it is that or more")
     surprises = {}
@@ -511,13 +511,13 @@ def tell_missing(settings: Settings, tables: Tables, said: Collection[str], log:
 _NAMED = ("unread", "unpriced", "bounded", "absent")
 
 
-def tell_lost_prices(settings: Settings, store: Store, tables: Tables, series: Series, log: RunLog) -> LostPrices:
+def report_lost_prices(settings: Settings, store: Store, tables: Tables, series: Series, log: RunLog) -> LostPrices:
     """Say how many pools have no price, by market, and whether too many of them had one lately."""
     unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
     if unpriced:
         shown = [f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets[:SHOWN_UNPRICED]]
         more = ", ..." if len(markets) > SHOWN_UNPRICED else ""
-        pools = counted(tables.pools.height, "pool")
+        pools = pluralize(tables.pools.height, "pool")
         log.event("unpriced", f"{unpriced:,} of {pools} have no price: {', '.join(shown)}{more}", count=unpriced)
     try:
         missed = load_missed(store)
@@ -535,7 +535,7 @@ def tell_lost_prices(settings: Settings, store: Store, tables: Tables, series: S
     return lost
 
 
-def tell_damage(store: Store, ledger: int, log: RunLog) -> list[str]:
+def report_damage(store: Store, ledger: int, log: RunLog) -> list[str]:
     """Say which earlier files of the history are damaged, as far as this run looks at them."""
     damage = find_damage(store, read_history_manifest(store, older=True), ledger)
     log.add(damaged_history=damage)
@@ -607,13 +607,13 @@ def publish(
             lambda ledger: series.still_open(ledger, tables.close_time) if replaced_ledger is None else ()
         )
         checker.take_over(kept)
-        standing = kept.lengths
+        unchanged_lengths = kept.lengths
         del kept  # it holds the listing of the run before
         checker.add_rendered(part.file)  # what documents are held against
 
         def checked() -> Iterator[RenderedFile]:
             for file in chain(
-                [evidence], render(settings, store, tables, part, series, history, standing, replaced_ledger)
+                [evidence], render(settings, store, tables, part, series, history, unchanged_lengths, replaced_ledger)
             ):
                 progress.advance()
                 checker.add_rendered(file)

@@ -23,7 +23,7 @@ from exporter.check.published_tree import check_tree
 from exporter.config import Settings, load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, ExporterError, RefutedError, SourceError, counted, lasting
+from exporter.errors import CheckError, ConfigError, ExporterError, RefutedError, SourceError, lasting, pluralize
 from exporter.job.earlier_runs import (
     changes_before,
     compare_rows,
@@ -33,14 +33,14 @@ from exporter.job.earlier_runs import (
 )
 from exporter.job.evidence import Evidence
 from exporter.job.fetched_tree import FetchedTree, fetch
-from exporter.job.own_words import (
+from exporter.job.prove import Outcome, claims_of, hold_against
+from exporter.job.publisher_statements import (
     check_proof_claims,
     check_status,
     checker_words,
     evidence_words,
     plain_words,
 )
-from exporter.job.prove import Outcome, claims_of, hold_against
 from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
@@ -50,7 +50,7 @@ from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
-from exporter.publishing.standing import read_current_listing, read_published
+from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
@@ -109,7 +109,7 @@ class Verified:
             f"{found.confirmed} of {found.entries} entries of ledger {self.ledger} are proven",
             f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
             f"{self.covered_rows} of {self.rows} earlier rows of the history follow from the evidence of "
-            f"{counted(len(self.earlier), 'run')}",
+            f"{pluralize(len(self.earlier), 'run')}",
             f"trusted: {names} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
-from exporter.errors import DecodeError, counted
+from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
@@ -137,21 +137,21 @@ class Collector:
                 market,
                 None,
                 "inconsistent",
-                f"none of the {counted(len(listed), 'pool')} that its list names has an entry",
+                f"none of the {pluralize(len(listed), 'pool')} that its list names has an entry",
             )
             return False
         self.notice(
-            f"market {market} lists {counted(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}): if "
-            "the list is not its own, the market has pools that are not known"
+            f"market {market} lists {pluralize(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}): "
+            "if the list is not its own, the market has pools that are not known"
         )
         return True
 
-    def tell_empty(self) -> None:
+    def report_empty(self) -> None:
         """Say which markets have no pools: a list that is lost cannot be told from one that was never begun."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
             shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
-            self.notice(f"{self.protocol} has {counted(len(empty), 'market')} without a pool: {shown}")
+            self.notice(f"{self.protocol} has {pluralize(len(empty), 'market')} without a pool: {shown}")
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
         """Note a market whose code is not known, and which was read because its entries have a known form."""

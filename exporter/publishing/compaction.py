@@ -31,7 +31,7 @@ from exporter.history.manifest import data_of, file_reference, read_history_mani
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.publishing.history_step import replace_history
-from exporter.publishing.standing import read_published
+from exporter.publishing.published_state import read_published
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.errors import StoreError
-from exporter.publishing.standing import Pointer, read_current_listing
+from exporter.publishing.published_state import Pointer, read_current_listing
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile
 from exporter.tree.run_listing import RunListing, listed_files
@@ -46,9 +46,9 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
         name for part in listing.frames() for name in part.filter(_LENGTH.is_not_null()).select(folder).to_series()
     }
     infos = (info for name in sorted(folders) for info in store.list(name) if "/history/" in info.key)
-    standing = {f"{info.size} {info.key}" for info in infos}
+    unchanged = {f"{info.size} {info.key}" for info in infos}
     whole, lost = set[str](), set[str]()
     for part in listing.frames():
         for key, size, length in part.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in")).rows():
-            (whole if f"{size} {key}" in standing else lost).add(length)
+            (whole if f"{size} {key}" in unchanged else lost).add(length)
     return KeptHistories(frozenset(whole - lost), listing)

@@ -40,8 +40,7 @@ from exporter.history.manifest import (
 )
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.kept_histories import KeptHistories, kept_histories
-from exporter.publishing.retention import clock_problem, note_run
-from exporter.publishing.standing import (
+from exporter.publishing.published_state import (
     Published,
     check_replaced,
     read_current_listing,
@@ -49,6 +48,7 @@ from exporter.publishing.standing import (
     read_published,
     refuse_not_newer,
 )
+from exporter.publishing.retention import clock_problem, note_run
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
@@ -333,8 +333,8 @@ def _move_pointer(store: Store, status: bytes, published: Published | None) -> N
         store.swap(POINTER_KEY, status, None if published is None else published.etag)
     except (StoreError, LostRaceError):
         with suppress(StoreError):
-            standing = store.get(POINTER_KEY)
-            if standing is not None and standing.data == status:
+            current = store.get(POINTER_KEY)
+            if current is not None and current.data == status:
                 return
         raise
 

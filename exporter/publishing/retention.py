@@ -36,7 +36,7 @@ from msgspec import structs
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers, read_history_manifest
-from exporter.publishing import standing
+from exporter.publishing import published_state
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
@@ -113,7 +113,7 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     Raises:
         StoreError: the runs cannot be listed, or the record cannot be written.
     """
-    earlier = [key for key in standing.manifest_keys(store) if key != current]
+    earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
         return Runs(current, tuple(earlier), ())
     present = int(moment.timestamp())
@@ -278,16 +278,16 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
 
 def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan | str:
     """Read everything that the sweep has to know; a text says why it must not go on. Without a time all runs stay."""
-    published = standing.read_published(store)
+    published = published_state.read_published(store)
     if published is None:
         return "nothing is published yet"
-    intent = standing.unfinished_run(published, standing.read_intent(store))
+    intent = published_state.unfinished_run(published, published_state.read_intent(store))
     if intent is not None:
         return (
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
         )
-    current = standing.read_current_listing(store, published.pointer)
+    current = published_state.read_current_listing(store, published.pointer)
     history = read_history_manifest(store)
     runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
     stale = set[str]()
@@ -295,7 +295,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     kept = set(_documents(current)) if due else set[str]()
     for key in due:
         try:
-            listing = standing.read_listing(store, key)
+            listing = published_state.read_listing(store, key)
         except StoreError:
             if key in runs.expired:
                 continue
@@ -333,7 +333,7 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
         batch = pl.DataFrame({"key": keys})
         for key in holding:
             try:
-                listing = standing.read_listing(store, key)
+                listing = published_state.read_listing(store, key)
             except StoreError as error:
                 raise _UncertainError(str(error)) from error
             if listing is None:
@@ -349,8 +349,8 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
 def _remove_runs(store: Store, runs: Runs) -> int:
     """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
     removed = store.delete(runs.expired)
-    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(standing.RUNS_PREFIX)]
-    named = {f"{key.removesuffix('.json')}.parquet" for key in standing.manifest_keys(store)}
+    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(published_state.RUNS_PREFIX)]
+    named = {f"{key.removesuffix('.json')}.parquet" for key in published_state.manifest_keys(store)}
     store.delete(sorted(found[0] for found in left if found is not None and found[0] not in named))
     return removed
 

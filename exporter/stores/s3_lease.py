@@ -145,22 +145,22 @@ class Lease:
     def _acquire(self) -> None:
         for _ in range(ROUNDS):
             asked = self._clock()
-            standing = self._client.get(LEASE_KEY)
-            if standing is not None:
-                self._refuse_if_held(standing)
+            current = self._client.get(LEASE_KEY)
+            if current is not None:
+                self._refuse_if_held(current)
             with suppress(LostRaceError):
-                self._etag = self._write(self._holder, None if standing is None else standing.etag).etag
+                self._etag = self._write(self._holder, None if current is None else current.etag).etag
                 self._ends = asked + self._options.lease_seconds
                 self._refuse_careless_server()
                 return
         raise LostRaceError(f"another publisher got hold of {self._uri} at this moment; let it finish and run again")
 
-    def _refuse_if_held(self, standing: Found) -> None:
-        lease = _read(standing, self._options.lease_seconds)
+    def _refuse_if_held(self, current: Found) -> None:
+        lease = _read(current, self._options.lease_seconds)
         if lease.holder is None:
             return
-        until = standing.modified + timedelta(seconds=lease.lease_seconds + CLOCK_GRACE_SECONDS)
-        if standing.answered < until:
+        until = current.modified + timedelta(seconds=lease.lease_seconds + CLOCK_GRACE_SECONDS)
+        if current.answered < until:
             raise LostRaceError(
                 f"another publisher holds {self._uri} until {until.astimezone(UTC):%H:%M:%S} UTC, or longer while it "
                 "works; let it finish and run again"
@@ -227,10 +227,10 @@ class _ReleasedError(Exception):
     """The lease is being released, so it need not be renewed any more."""
 
 
-def _read(standing: Found, otherwise: float) -> _Lease:
+def _read(current: Found, otherwise: float) -> _Lease:
     """Read a lease; one that cannot be understood holds for as long as ours would."""
     try:
-        lease = decode_json(standing.data, _Lease)
+        lease = decode_json(current.data, _Lease)
     except msgspec.DecodeError:
         return _Lease("", otherwise, 0)
     if not 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS:

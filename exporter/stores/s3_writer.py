@@ -51,11 +51,11 @@ class Writer:
             refused = self._put(key, data, headers, None)
             if isinstance(refused, str):
                 return Placed(refused, True)
-            standing = self._client.get(key)
-            if standing is not None:
-                if standing.data != data:
+            current = self._client.get(key)
+            if current is not None:
+                if current.data != data:
                     raise ImmutableKeyError(immutable_key_message(key))
-                return Placed(standing.etag, refused.doubtful)
+                return Placed(current.etag, refused.doubtful)
         raise StoreError(f"{key} is removed again and again while it is written; another publisher may be at work")
 
     def replace(
@@ -87,10 +87,10 @@ class Writer:
             if isinstance(refused, str):
                 connection.quotes_etags = quoted
                 return Placed(refused, True)
-            standing = self._client.get(key)
-            if standing is not None and standing.data == data and (refused.doubtful or not ours_alone):
-                return Placed(standing.etag, refused.doubtful)
-            if (None if standing is None else standing.etag) != expected:
+            current = self._client.get(key)
+            if current is not None and current.data == data and (refused.doubtful or not ours_alone):
+                return Placed(current.etag, refused.doubtful)
+            if (None if current is None else current.etag) != expected:
                 raise LostRaceError(moved_message(key))
             quoted = quoted and expected is None
         raise StoreError(

@@ -21,7 +21,7 @@ from exporter import FORMAT
 from exporter.check import freshness
 from exporter.check.freshness import Bounds, PublishedStatus, judge
 from exporter.cli import main
-from exporter.cli.status import tell_status
+from exporter.cli.status import report_status
 from exporter.console import Console
 from exporter.errors import ConfigError, SourceError
 from exporter.stores import tree_sources
@@ -57,7 +57,7 @@ def write(folder: Path, content: Mapping[str, Any] | bytes) -> str:
 def tell(uri: str, after: timedelta, bounds: Bounds | None = None, log_format: str = "text") -> tuple[int, str, str]:
     """Exit code, standard output and standard error at a time after the publishing."""
     output, error = io.StringIO(), io.StringIO()
-    code = tell_status(
+    code = report_status(
         uri,
         bounds or Bounds(),
         Console(log_format, error),

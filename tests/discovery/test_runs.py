@@ -15,7 +15,7 @@ import pytest
 from exporter.config import Settings, load
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
-from exporter.discovery import learn, look_around
+from exporter.discovery import discover_context, learn
 from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.job.reading import read_protocols
@@ -193,7 +193,7 @@ class TestFaults:
 
 
 @contextmanager
-def counted(network: MadeNetwork) -> Iterator[tuple[str, Behaviour]]:
+def pluralize(network: MadeNetwork) -> Iterator[tuple[str, Behaviour]]:
     """A server of a network, and the log of what it is asked."""
     behaviour = Behaviour()
     with running(create_app(network, behaviour)) as url:
@@ -207,7 +207,7 @@ async def read_all(
     limits = RpcLimits(requests_per_second=10_000)
     async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
         opened = OpenSource(source, network, [], "local", source.counters)
-        around = await look_around(LedgerView(source), source, network, PROTOCOLS, memory)
+        around = await discover_context(LedgerView(source), source, network, PROTOCOLS, memory)
 
         async def program(view: Any) -> list[ProtocolReading]:
             return await read_protocols(view, settings, opened, PROTOCOLS, around)
@@ -227,7 +227,7 @@ def test_factory_that_no_list_has() -> None:
     ]
     memory = Memory(network_id(LOCAL.passphrase))
     settings = load(None, {"network.name": "local"}, environment={}).settings
-    with counted(network) as (url, behaviour):
+    with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
         found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
         asked = behaviour.counts["getLedgerEntries"]
@@ -301,7 +301,7 @@ def test_other_code_is_said_once() -> None:
     listed = {market for item in lists for market in item.markets}
     memory = Memory(network_id(LOCAL.passphrase))
     settings = load(None, {"network.name": "local"}, environment={}).settings
-    with counted(network) as (url, _):
+    with pluralize(network) as (url, _):
         reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
 
     notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
@@ -317,7 +317,7 @@ def test_requests(markets: int) -> None:
     network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, others=SOME, changes_per_ledger=0)
     memory = Memory(network_id(LOCAL.passphrase))
     settings = load(None, {"network.name": "local"}, environment={}).settings
-    with counted(network) as (url, behaviour):
+    with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory))
 
     waves = 3  # lists and zones; what these name; pools, and what K2's reserves name

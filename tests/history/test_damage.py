@@ -20,7 +20,7 @@ from exporter.localnet.made import MadeNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.standing import read_published
+from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY

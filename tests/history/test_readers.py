@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from exporter.errors import CheckError, StoreError
+from exporter.publishing.published_state import LedgerNotNewerError
 from exporter.publishing.retention import sweep
-from exporter.publishing.standing import LedgerNotNewerError
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import INTENT_KEY

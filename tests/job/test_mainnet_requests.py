@@ -46,7 +46,7 @@ class Counted:
         return self.read.certificate.keys
 
 
-def counted(chain: MainnetChain, store: MemoryStore, out: Path, *, router: bool = False) -> Counted:
+def pluralize(chain: MainnetChain, store: MemoryStore, out: Path, *, router: bool = False) -> Counted:
     """Read everything and compute it, as a run into a store does; what it discovers is remembered there."""
     behaviour = Behaviour()
     before = Counter(chain.called)
@@ -73,7 +73,7 @@ def chain() -> MainnetChain:
 def runs(chain: MainnetChain, tmp_path_factory: pytest.TempPathFactory) -> list[Counted]:
     """Two runs into one output, with every price asked for by itself."""
     store, out = MemoryStore(), tmp_path_factory.mktemp("out")
-    return [counted(chain, store, out) for _ in range(2)]
+    return [pluralize(chain, store, out) for _ in range(2)]
 
 
 def test_all_is_read(chain: MainnetChain, runs: list[Counted]) -> None:
@@ -154,7 +154,7 @@ def test_all_requests_of_a_small_network(tmp_path: Path) -> None:
     together. What is together depends a little on when answers come.
     """
     chain, store = MainnetChain(found=0, reserves=(1,)), MemoryStore()
-    runs = [counted(chain, store, tmp_path, router=True) for _ in range(2)]
+    runs = [pluralize(chain, store, tmp_path, router=True) for _ in range(2)]
 
     assert 57 < chain.pools < 80
     assert [chain.pools] * 2 == [each.tables.pools.height for each in runs]

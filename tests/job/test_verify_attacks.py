@@ -22,7 +22,7 @@ from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import EXIT_DONE, EXIT_REFUTED, EXIT_SOURCE, EXIT_UNPROVEN
 from exporter.job.evidence import Evidence
-from exporter.job.own_words import evidence_words
+from exporter.job.publisher_statements import evidence_words
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.made import MadeNetwork

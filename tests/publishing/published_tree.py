@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from exporter import FORMAT
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
+from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.publishing.standing import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp

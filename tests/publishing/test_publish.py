@@ -16,8 +16,8 @@ import pytest
 
 from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
 from exporter.publishing.publish import RunSummary
+from exporter.publishing.published_state import LedgerNotNewerError, check_newer
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
-from exporter.publishing.standing import LedgerNotNewerError, check_newer
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
@@ -166,7 +166,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
 
     assert (ledger, 100, ledger == 100) == (
         refusal.value.run_ledger,
-        refusal.value.standing_ledger,
+        refusal.value.published_ledger,
         refusal.value.already_published,
     )
     assert ([], before) == (rendered, len(bucket.writes()))

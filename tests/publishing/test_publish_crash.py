@@ -281,7 +281,7 @@ from exporter.stores.folder import FolderStore
 import exporter.stores.folder as module
 
 left = int(sys.argv[2])
-def counted(step):
+def pluralize(step):
     def run(*args, **options):
         global left
         left -= 1
@@ -289,8 +289,8 @@ def counted(step):
             os.kill(os.getpid(), signal.SIGKILL)
         return step(*args, **options)
     return run
-module.write_file = counted(module.write_file)
-os.replace = counted(os.replace)
+module.write_file = pluralize(module.write_file)
+os.replace = pluralize(os.replace)
 publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), TestClock())
 """
 

@@ -19,8 +19,8 @@ from msgspec import structs
 import exporter.publishing.retention
 from exporter.errors import StoreError
 from exporter.publishing.publish import begin_publication
+from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
-from exporter.publishing.standing import RUNS_PREFIX, manifest_keys
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from exporter.errors import ExporterError
 from exporter.publishing.publish import PublishResult
-from exporter.publishing.standing import read_current_listing, read_published
+from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store

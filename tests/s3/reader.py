@@ -12,7 +12,7 @@ from functools import cache
 
 import msgspec
 
-from exporter.publishing.standing import Pointer
+from exporter.publishing.published_state import Pointer
 from exporter.tree.documents import ManifestFile, RunManifest
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import FileKind

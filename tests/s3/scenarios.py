@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
-from exporter.publishing.standing import Pointer
+from exporter.publishing.published_state import Pointer
 from exporter.stores.s3_client import S3Options
 from exporter.tree.families import POINTER_KEY
 from tests.s3.places import Place, RealPlace, WirePlace, assert_settled

@@ -124,9 +124,9 @@ def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3St
     thread = threading.Thread(target=swap)
     thread.start()
     assert stall.reached.wait(10)
-    standing = bob.get(POINTER_KEY)
-    assert standing is not None
-    bob.swap(POINTER_KEY, b"2", standing.etag)
+    current = bob.get(POINTER_KEY)
+    assert current is not None
+    bob.swap(POINTER_KEY, b"2", current.etag)
     go_on.set()
     thread.join(20)
 

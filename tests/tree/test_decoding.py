@@ -12,8 +12,8 @@ import pytest
 from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
+from exporter.publishing.published_state import read_intent, read_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
-from exporter.publishing.standing import read_intent, read_listing, read_published
 from exporter.serve.folder_tree import Tree
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now

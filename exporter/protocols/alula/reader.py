@@ -170,6 +170,6 @@ async def read_markets(
         reader.take_pools(market, entries)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
-    reader.tell_empty()
+    reader.report_empty()
     await reader.read_quotes(view)
     return reader.reading

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.deployments import FACTORY, Deployment
-from exporter.errors import DecodeError, counted
+from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
@@ -99,14 +99,14 @@ class _Reader(Collector):
             return candidate.origin in _ANSWERED_FOR
         return True
 
-    def tell_unconfirmed(self) -> None:
+    def report_unconfirmed(self) -> None:
         """Say which contracts no factory has a record of, and what became of them."""
         for origin, markets in self._unconfirmed.items():
             done = _ANSWERED_FOR.get(
                 origin, "not read, as anybody can deploy such contracts; name in [[markets]] what is"
             )
             self.notice(
-                f"no known factory has a record of {counted(len(markets), 'contract')} ({_shown(markets)}): {done}"
+                f"no known factory has a record of {pluralize(len(markets), 'contract')} ({_shown(markets)}): {done}"
             )
 
     def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
@@ -236,11 +236,11 @@ async def read_pools(
     named |= {candidate.address: candidate for candidate in more}
     for market in sorted(named):
         reader.take_market(named[market], entries, records)
-    reader.tell_unconfirmed()
+    reader.report_unconfirmed()
     missing = sorted(zones.keys() & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
-            f"in what was read there is no contract of {counted(len(missing), 'market')} that reward zones list: "
+            f"in what was read there is no contract of {pluralize(len(missing), 'market')} that reward zones list: "
             f"{_shown(missing)}"
         )
 
@@ -257,7 +257,7 @@ async def read_pools(
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
     for market in reader.instances:
         reader.take_reserves(market, insurance.funding(market, states).funded, states)
-    reader.tell_empty()
+    reader.report_empty()
     taken = {market.address for market in reader.reading.markets}
     reader.reading.insured = [item for item in insurance.backstops(states) if item.market in taken]
     reader.reading.reward_prices = insurance.reward_prices(reader.reading.tokens, states)

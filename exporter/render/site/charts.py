@@ -19,9 +19,9 @@ import polars as pl
 from markupsafe import Markup
 
 from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
+from exporter.history.closed_buckets import ClosedBuckets, Form, Place
 from exporter.history.frames import Frames
 from exporter.history.series import Series
-from exporter.history.shelves import Form, Place, Shelf
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
     NOTHING,
@@ -116,7 +116,7 @@ class Trends:
             place: [names[i] for i in sorted(own, key=lambda i: (values[i] is None, -(values[i] or 0)))[:LINES]]
             for place, own in members.items()
         }
-        totals = _columns(self._series.totals.shelf(DAY), self._totals_now, _TOTALS, set(members))
+        totals = _columns(self._series.totals.closed_buckets(DAY), self._totals_now, _TOTALS, set(members))
         pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
         groups = {}
         for place, (starts, supplied, borrowed, value, *rest) in totals.items():
@@ -126,7 +126,7 @@ class Trends:
         return groups
 
     def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
-        columns = _columns(self._series.pools.shelf(bucket), self._now, _COLUMNS, chosen) if chosen else {}
+        columns = _columns(self._series.pools.closed_buckets(bucket), self._now, _COLUMNS, chosen) if chosen else {}
         return {place: Trend(bucket.name, *own) for place, own in columns.items()}
 
 
@@ -141,10 +141,10 @@ def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
     for bucket in shorter:
         if not left:
             break
-        shelf = frames.shelf(bucket)
-        counts = shelf.closed.group_by(shelf.form.keys).len().iter_rows()
+        buckets = frames.closed_buckets(bucket)
+        counts = buckets.closed.group_by(buckets.form.keys).len().iter_rows()
         many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
-        suited = left - many - shelf.cursors.keys()
+        suited = left - many - buckets.cursors.keys()
         lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
     return lengths
@@ -161,11 +161,15 @@ def _frame(form: Form, places: Iterable[Place]) -> pl.DataFrame:
     return pl.DataFrame(sorted(places), schema=dict.fromkeys(form.keys, pl.String()), orient="row")
 
 
-def _columns(shelf: Shelf, now: pl.DataFrame, names: Sequence[str], places: set[Place]) -> dict[Place, list[list[Any]]]:
+def _columns(
+    buckets: ClosedBuckets, now: pl.DataFrame, names: Sequence[str], places: set[Place]
+) -> dict[Place, list[list[Any]]]:
     """The columns of each place as lists: its closed buckets, and what is observed now."""
-    keys = shelf.form.keys
-    wanted = _frame(shelf.form, places)
-    rows = pl.concat([shelf.closed.select(*keys, *names), now.select(*keys, *names)]).join(wanted, on=keys, how="semi")
+    keys = buckets.form.keys
+    wanted = _frame(buckets.form, places)
+    rows = pl.concat([buckets.closed.select(*keys, *names), now.select(*keys, *names)]).join(
+        wanted, on=keys, how="semi"
+    )
     lists = rows.sort(*keys, "start").group_by(keys, maintain_order=True).agg(*names)
     return {(one, other): columns for one, other, *columns in lists.iter_rows()}
 

@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from exporter.errors import counted
+from exporter.errors import pluralize
 from exporter.render.site import cells, text
 from exporter.render.site.text import SYMBOL_LENGTH
 from exporter.tree.files import FileKind, RenderedFile
@@ -54,7 +54,7 @@ def environment() -> jinja2.Environment:
         "dollars": text.dollars,
         "exact_dollars": text.exact_dollars,
         "count": text.count,
-        "counted": counted,
+        "pluralize": pluralize,
         "compounded": text.compounded,
         "size": text.size,
         "harmless": text.harmless,

@@ -66,20 +66,20 @@ class LedgerNotNewerError(NotNewerError):
 
     Attributes:
         run_ledger: the ledger of the refused run.
-        standing_ledger: the ledger it was compared with.
+        published_ledger: the ledger it was compared with.
         unfinished: True when that is the ledger of a run that was begun but not finished.
     """
 
-    def __init__(self, message: str, *, run_ledger: int, standing_ledger: int, unfinished: bool) -> None:
+    def __init__(self, message: str, *, run_ledger: int, published_ledger: int, unfinished: bool) -> None:
         super().__init__(message)
         self.run_ledger = run_ledger
-        self.standing_ledger = standing_ledger
+        self.published_ledger = published_ledger
         self.unfinished = unfinished
 
     @property
     def already_published(self) -> bool:
         """Say whether the very ledger of the refused run is the published one: there is nothing to do."""
-        return not self.unfinished and self.run_ledger == self.standing_ledger
+        return not self.unfinished and self.run_ledger == self.published_ledger
 
 
 def read_published(store: Store, *, older: bool = False) -> Published | None:
@@ -156,7 +156,7 @@ def _listing_of(store: Store, key: str, stored: StoredObject) -> RunListing:
         raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
 
 
-def standing_ledger(published: Published | None, intent: Intent | None) -> int | None:
+def published_ledger(published: Published | None, intent: Intent | None) -> int | None:
     """The newest ledger that was published, or at which a run was begun."""
     pointer = None if published is None else published.pointer
     return max((each.observed_ledger for each in (pointer, intent) if each is not None), default=None)
@@ -173,7 +173,7 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
     """
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
-    newest = standing_ledger(published, intent)
+    newest = published_ledger(published, intent)
     known = {file.first_ledger for file in ([] if history is None else history.files)}
     known |= {each.observed_ledger for each in (intent, None if published is None else published.pointer) if each}
     if newest is None or replaced_ledger > newest or replaced_ledger not in known:
@@ -196,13 +196,13 @@ def refuse_not_newer(
     if replaced_ledger is not None:
         return
     if published is not None and observed_ledger <= published.pointer.observed_ledger:
-        standing = published.pointer.observed_ledger
+        current = published.pointer.observed_ledger
         raise LedgerNotNewerError(
             f"the run's ledger {observed_ledger} is "
-            + ("published already" if observed_ledger == standing else f"below the published ledger {standing}")
+            + ("published already" if observed_ledger == current else f"below the published ledger {current}")
             + "; the published run stays. If this lasts, the endpoints lag: use another rpc_url",
             run_ledger=observed_ledger,
-            standing_ledger=standing,
+            published_ledger=current,
             unfinished=False,
         )
     if intent is not None and observed_ledger < intent.observed_ledger:
@@ -211,7 +211,7 @@ def refuse_not_newer(
             "documents and did not finish; publishing it would take readers back. Run again when the endpoints have "
             "reached that ledger",
             run_ledger=observed_ledger,
-            standing_ledger=intent.observed_ledger,
+            published_ledger=intent.observed_ledger,
             unfinished=True,
         )
 
@@ -234,11 +234,11 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
     if seconds < 0:
         raise closed_earlier(observed_ledger, close_time, published.pointer.observed_ledger, close_time - seconds)
     if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:
-        standing = published.pointer.observed_ledger
+        current = published.pointer.observed_ledger
         raise SourceError(
-            f"the run's ledger {observed_ledger} is {ledgers} above the published one, {standing}, and closed "
+            f"the run's ledger {observed_ledger} is {ledgers} above the published one, {current}, and closed "
             f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
-            f"the published run be the wrong one, run once with --replace-ledger {standing}"
+            f"the published run be the wrong one, run once with --replace-ledger {current}"
         )
 
 

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.job.both_ways import RecordingView, both_ways
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
+from exporter.job.storage_rule_comparison import RecordingView, compare_storage_rules
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -104,7 +104,7 @@ def calls_both_ways(made: LocalNetwork) -> tuple[int, list[str], Counter[str]]:
     async def program(view: LedgerView) -> tuple[int, list[str], Counter[str]]:
         recording = RecordingView(view)
         await read_protocols(recording, settings_for(None), opened, PROTOCOLS)
-        found = await both_ways(view, recording.made, opened.source.close_time)
+        found = await compare_storage_rules(view, recording.made, opened.source.close_time)
         fields = [item.field for item in found.differences]
         return found.compared, fields, Counter(call.function for call in found.without)
 

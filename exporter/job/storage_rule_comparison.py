@@ -40,7 +40,7 @@ class RecordingView(LedgerView):
 
 
 @dataclass(slots=True)
-class BothWays:
+class StorageRuleComparison:
     """``compared`` calls have an answer from entries, too; ``without`` have none, for these reasons."""
 
     compared: int = 0
@@ -52,9 +52,9 @@ class _MissingError(Exception):
     """An entry is asked for that was not read yet."""
 
 
-async def both_ways(
+async def compare_storage_rules(
     view: LedgerView, made: Mapping[ContractCall, CallResult], close_time: Callable[[int], Awaitable[int]]
-) -> BothWays:
+) -> StorageRuleComparison:
     """Answer the calls from entries, read through ``view``, and compare. Raises `SourceError` as reading does."""
     comparable = {
         call: result for call, result in made.items() if result.value is not None or _OWN_ERROR in (result.error or "")
@@ -83,7 +83,7 @@ async def both_ways(
             answers[call] = (None if answer.result is None else decode_scval(answer.result)), answer.error
         if not missing:
             break
-    found = BothWays()
+    found = StorageRuleComparison()
     for call, result in comparable.items():
         value, error = answers.get(call, (None, f"{NOT_FROM_STORAGE}the entries that it looks at are too many"))
         if error is not None and error.startswith(NOT_FROM_STORAGE):

@@ -51,7 +51,7 @@ TOTALS = Form((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
 @dataclass(slots=True)
-class Shelf:
+class ClosedBuckets:
     """Histories of one form in buckets of one length.
 
     ``closed`` has the buckets of the newest documents, sorted, ``cursors`` the page before each and when its span ended
