@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, network_of
 from exporter.errors import ConfigError
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -84,7 +84,7 @@ _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the ledger is read from. ``passphrase`` None means that of the named network.
 
-    ``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for the network "local".
+    ``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for a simulated network.
     """
 
     name: str = "mainnet"
@@ -162,7 +162,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """How many seconds ago the ledger of an RPC may have closed; 0: no limit."""
         if self.network.max_ledger_age is not None:
             return self.network.max_ledger_age
-        return 0 if self.passphrase == NETWORKS["local"].passphrase else MAX_LEDGER_AGE
+        return 0 if network_of(self.passphrase).simulated else MAX_LEDGER_AGE
 
 
 class Configuration(Struct, frozen=True):

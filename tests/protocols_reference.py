@@ -55,7 +55,7 @@ def _protocols() -> Iterator[str]:
         for status, meaning in module.pool_statuses.items():
             yield f"| Status `{status}` of a pool | {meaning} |"
         for network in NETWORKS.values():
-            if network.name == "local":
+            if network.name in ("local", "recorded"):
                 continue
             for deployment in network.deployments:
                 if deployment.protocol == name:

@@ -16,20 +16,24 @@ class Network:
     """A Stellar network: its passphrase identifies it; nothing else does.
 
     ``router`` is a contract that makes many calls in one simulation (`exporter.ledger.router`), if one is known.
+    ``simulated`` networks are of one machine: their ledgers close when somebody lets them.
     """
 
     name: str
     passphrase: str
     deployments: tuple[Deployment, ...] = field(default=())
     router: KnownContract | None = None
+    simulated: bool = False
 
 
 _MAINNET, _TESTNET = deployments_of("mainnet"), deployments_of("testnet")
+RECORDED_PASSPHRASE = "Recorded lending markets ; November 2026"
 
 NETWORKS: dict[str, Network] = {
     "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", _MAINNET, router_of("mainnet")),
     "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET, router_of("testnet")),
-    "local": Network("local", "Standalone Network ; February 2017", LOCAL, LOCAL_ROUTER),
+    "recorded": Network("recorded", RECORDED_PASSPHRASE, deployments_of("recorded"), simulated=True),
+    "local": Network("local", "Standalone Network ; February 2017", LOCAL, LOCAL_ROUTER, simulated=True),
 }
 """By the name that the configuration uses."""
 

@@ -26,7 +26,7 @@ from exporter.check.walks import Listing, Run
 from exporter.check.whole import Looked
 from exporter.config import Settings
 from exporter.console import Console, Silence
-from exporter.deployments.networks import NETWORKS, network_id, network_of
+from exporter.deployments.networks import network_id, network_of
 from exporter.errors import (
     EXIT_DONE,
     EXIT_UNEXPECTED,
@@ -253,7 +253,7 @@ class Job:
     @property
     def judges_clocks(self) -> bool:
         """Whether ledgers close about now by this machine's clock: not from files, nor on a local network."""
-        return self.source.live and self.settings.passphrase != NETWORKS["local"].passphrase
+        return self.source.live and not network_of(self.settings.passphrase).simulated
 
     def read(self) -> tuple[MarketsRead, EvidenceFile]:
         """Read every market at one ledger; what was read of the ledger itself is given as evidence only."""

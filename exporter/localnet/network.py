@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall
 from exporter.localnet.alula import MARKET_WASM_HASH, run_market
 from exporter.localnet.blend import V2
 from exporter.localnet.blend import run_pool as run_blend_pool
-from exporter.localnet.chain import Chain
+from exporter.localnet.chain import Chain, LedgerState
 from exporter.localnet.contracts import (
     ORACLE_WASM_HASH,
     OWN_LAYOUT_WASM_HASH,
     ROUTER_WASM_HASH,
     TOKEN_WASM_HASH,
     Contracts,
+    Simulation,
     run_oracle,
     run_router,
     run_token,
@@ -42,10 +46,18 @@ CODE = Contracts(
 """The stand-ins for contract code that every embedded network runs."""
 
 
+class Answering(Protocol):
+    """What answers the calls of a network's contracts."""
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+        """The result of one call on the state of a ledger, or its error."""
+        ...
+
+
 class LocalNetwork:
     """What is served: a chain with a passphrase. This one stands still; `exporter.localnet.made` has one that moves."""
 
-    def __init__(self, chain: Chain, passphrase: str, protocol_version: int, contracts: Contracts = CODE) -> None:
+    def __init__(self, chain: Chain, passphrase: str, protocol_version: int, contracts: Answering = CODE) -> None:
         self.chain = chain
         self.passphrase = passphrase
         self.protocol_version = protocol_version

@@ -20,7 +20,12 @@ DEPLOYMENTS = [
 
 
 # Of the sorted addresses of Blend on each network, one a line: they were compared with blend.md, "Structure".
-BLEND_DIGESTS = {"mainnet": "0feaabbdde24bd84", "testnet": "41e2422aa69a2c75", "local": "2d3a3703d8d4675d"}
+BLEND_DIGESTS = {
+    "mainnet": "0feaabbdde24bd84",
+    "testnet": "41e2422aa69a2c75",
+    "recorded": "4c624bc79286dd3f",
+    "local": "2d3a3703d8d4675d",
+}
 
 
 def addresses_of(*deployments: Deployment) -> list[str]:
@@ -82,7 +87,7 @@ def test_every_deployment_can_be_read() -> None:
 
 def test_networks_by_name_and_passphrase() -> None:
     """A network is found by its passphrase, and by the name the configuration uses."""
-    assert {"mainnet", "testnet", "local"} == set(NETWORKS)
+    assert {"mainnet", "testnet", "recorded", "local"} == set(NETWORKS)
     for name, network in NETWORKS.items():
         assert name == network.name
         assert network == network_of(network.passphrase)

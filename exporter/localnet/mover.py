@@ -1,0 +1,399 @@
+"""Moves a recorded market as its users do: it accrues as the contract does, then supply, debt and cash change together.
+
+One mover for all protocols. What accrues, and how, is what the exporter's rules of transitions say
+(`exporter.past.lake.transition_rules`); which fields an amount is kept in is in `_PLACES`, a function a protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import polars as pl
+
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import (
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+    instance_of,
+    is_instance_key,
+    variant_key,
+)
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.observation import Entry
+from exporter.ledger.source import RawEntry
+from exporter.localnet.oracle import Prices
+from exporter.past.lake.transition_rules import RULES, Rule, Step
+
+Look = Callable[[bytes], bytes | None]
+"""Gives the data of the entry under a LedgerKey."""
+
+_MARKET_DOLLARS = (40_000, 60_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A number in an entry: the path to it, through the instance's storage and maps.
+
+    ``first`` is how much of it the first base unit of a token makes.
+    """
+
+    key: bytes
+    path: tuple[ScVal, ...]
+    first: int = 1
+
+    def read(self, look: Look) -> int:
+        """The number; 0 where the entry or the field is missing."""
+        data = look(self.key)
+        value: ScVal | None = None if data is None else decode_contract_data(data).value
+        for step in self.path:
+            pairs = () if value is None else _pairs(value)
+            value = next((item for name, item in pairs if name == step), None)
+        return 0 if value is None else int(value[1])
+
+    def write(self, look: Look, number: int) -> bytes | None:
+        """The entry's data with another number; None where there is no such entry."""
+        data = look(self.key)
+        if data is None:
+            return None
+        entry = decode_contract_data(data)
+        return encode_contract_data(entry._replace(value=_with(entry.value, self.path, number)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool that can move: ``key`` is the entry that its protocol's rule knows accruals by.
+
+    ``accrued`` gives the field of a name that the rule computes. ``supply``, ``debt`` and ``cash`` are the fields that
+    change with these amounts; the debt in tokens is its first field times ``index`` over ``scale``.
+    """
+
+    protocol: str
+    market: str
+    token: str
+    decimals: int
+    key: bytes
+    time: Field
+    accrued: Callable[[str], Field]
+    supply: tuple[Field, ...]
+    debt: tuple[Field, ...]
+    cash: tuple[Field, ...]
+    index: Field | None = None
+    scale: int = 1
+    milliseconds: bool = False
+    settled: tuple[str, ...] = ()
+    """Names that follow from what the move leaves, so that they are computed after it."""
+
+    @property
+    def keys(self) -> frozenset[bytes]:
+        """Of all entries that a move writes."""
+        return frozenset(item.key for item in (self.time, *self.supply, *self.debt, *self.cash))
+
+    def owed(self, look: Look) -> int:
+        """The debt in base units of the token."""
+        raw = self.debt[0].read(look)
+        return raw if self.index is None else raw * self.index.read(look) // self.scale
+
+    def free(self, look: Look) -> int:
+        """The cash in base units of the token."""
+        return self.cash[0].read(look) if self.cash else 0
+
+
+@dataclass(slots=True)
+class _Aim:
+    """What a pool moves towards: its supply in dollars, and the share of it that is lent."""
+
+    dollars: float
+    lent: float
+
+
+class Mover:
+    """Moves pools by chance, each around a size and a utilization of its own."""
+
+    def __init__(self, random: Random, prices: Prices) -> None:
+        self._random, self._prices = random, prices
+        self._aims: dict[tuple[bytes, str], _Aim] = {}
+        self._rules = {rule.protocol: rule for rule in RULES}
+
+    def pools(self, keys: Sequence[bytes], look: Look) -> Iterator[Pool]:
+        """The pools among entries."""
+        for key in keys:
+            for protocol, places in _PLACES.items():
+                if self._rules[protocol].owns(key):
+                    yield from places(key, look)
+
+    def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
+        """What one user's operation on each of these pools writes."""
+        draft = Draft(look)
+        for pool in pools:
+            self.move(pool, draft, time)
+        return draft.written
+
+    def move(self, pool: Pool, draft: Draft, time: int) -> None:
+        """Write what an operation does: an accrual, then a deposit, withdrawal, loan or repayment."""
+        before = Draft(draft.before, dict(draft.written)).look
+        rule = self._rules[pool.protocol]
+        draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
+        self._compute(pool, rule, before, draft, time, settled=False)
+        owed, free = pool.owed(draft.look), pool.free(draft.look)
+        supplied, borrowed = self._operation(pool, owed, free)
+        draft.add(pool.supply, supplied, owed + free)
+        draft.add(pool.debt, borrowed, owed)
+        for item in pool.cash:
+            draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
+        if pool.settled:
+            for name in pool.settled:
+                draft.put(pool.accrued(name), pool.accrued(name).read(draft.look) + 1)
+            self._compute(pool, rule, before, draft, time, settled=True)
+
+    def _operation(self, pool: Pool, owed: int, free: int) -> tuple[int, int]:
+        """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
+        price, supply = self._prices.of(pool.token), owed + free
+        aim = self._aim(pool, owed, supply, price)
+        aim.dollars *= 1 + self._random.gauss(0, 0.006)
+        aim.lent = min(max(aim.lent + self._random.gauss(0, 0.004), 0.15), 0.85)
+        wanted = int(aim.dollars * 10 ** (14 + pool.decimals)) // price
+        lent = int(wanted * aim.lent)
+        if supply < wanted // 2:
+            return wanted - supply, 0
+        if abs(owed - lent) > wanted // 4:
+            return 0, min(lent - owed, free * 9 // 10)
+        if supply > wanted * 2:
+            return -min(supply - wanted, free), 0
+        part = int(wanted * min(abs(self._random.gauss(0, 0.01)), 0.05)) + 1
+        if self._random.random() < 0.5:
+            sign = 1 if self._random.random() < 0.5 + 2 * (wanted - supply) / max(wanted, 1) else -1
+            return max(sign * part, -(free // 2)), 0
+        sign = 1 if self._random.random() < 0.5 + 2 * (lent - owed) / max(lent, 1) else -1
+        return 0, max(min(sign * part, free // 2), -(owed // 2))
+
+    def _aim(self, pool: Pool, owed: int, supply: int, price: int) -> _Aim:
+        """What a pool moves towards: what it has, where that is of a market's size, or else a size by chance."""
+        known = self._aims.get((pool.key, pool.token))
+        if known is not None:
+            return known
+        low, high = _MARKET_DOLLARS
+        dollars, lent = supply * price / 10 ** (14 + pool.decimals), owed / max(supply, 1)
+        if not low <= dollars <= high:
+            dollars = low * (high / low) ** self._random.random()
+        if not 0.1 <= lent <= 0.9:
+            lent = self._random.uniform(0.25, 0.7)
+        self._aims[pool.key, pool.token] = aim = _Aim(dollars, lent)
+        return aim
+
+    def _compute(self, pool: Pool, rule: Rule, before: Look, draft: Draft, time: int, *, settled: bool) -> None:
+        def entry(look: Look) -> Callable[[bytes], Entry | None]:
+            return lambda key: None if (data := look(key)) is None else Entry(key, RawEntry(data, 1, None))
+
+        step = Step(time, entry(before), entry(draft.look), entry(draft.look))
+        for transition in rule.read(pool.key, step):
+            frame = pl.DataFrame(
+                {
+                    name: pl.Series(name, [value], pl.String if name in rule.texts else pl.Int128)
+                    for name, value in transition.before.items()
+                }
+            )
+            computed = rule.compute(frame)
+            for name in computed.columns:
+                if settled == (name in pool.settled):
+                    draft.put(pool.accrued(name), int(computed[name][0]))
+
+
+@dataclass(slots=True)
+class Draft:
+    """Entries as they are written, over those before."""
+
+    before: Look
+    written: dict[bytes, bytes] = field(default_factory=dict)
+
+    def look(self, key: bytes) -> bytes | None:
+        return self.written[key] if key in self.written else self.before(key)
+
+    def put(self, item: Field, number: int) -> None:
+        data = item.write(self.look, number)
+        if data is not None:
+            self.written[item.key] = data
+
+    def add(self, items: Sequence[Field], amount: int, total: int) -> None:
+        """Change fields by an amount of tokens, each in its own measure: in proportion to the total."""
+        for item in items if amount else ():
+            number = item.read(self.look)
+            change = number * amount // total if number and total else amount * item.first
+            self.put(item, max(number + change, 0))
+
+
+def _pairs(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
+    if value[0] == scval.CONTRACT_INSTANCE:
+        return value[1].storage or ()
+    return value[1] or () if value[0] == scval.MAP else ()
+
+
+def _with(value: ScVal, path: tuple[ScVal, ...], number: int) -> ScVal:
+    if not path:
+        return (value[0], number)
+    pairs = tuple((name, _with(item, path[1:], number) if name == path[0] else item) for name, item in _pairs(value))
+    if value[0] == scval.CONTRACT_INSTANCE:
+        content: ContractInstance = value[1]
+        return (value[0], content._replace(storage=pairs))
+    return (value[0], pairs)
+
+
+def _text(look: Look, key: bytes, *path: ScVal) -> str:
+    value = decode_contract_data(look(key) or b"").value
+    for step in path:
+        value = dict(_pairs(value))[step]
+    return str(value[1])
+
+
+def _token_of(key: bytes, look: Look) -> str:
+    return str(decode_contract_data(look(key) or b"").key[1][1][1])
+
+
+def _fields(key: bytes, *path: ScVal) -> Callable[[str], Field]:
+    return lambda name: Field(key, (*path, symbol(name)))
+
+
+def _decimals(look: Look, token: str) -> int:
+    return Field(instance_key(token), (symbol("METADATA"), symbol("decimal"))).read(look)
+
+
+def _balance(look: Look, token: str, holder: str) -> Field:
+    """What a contract has of a token: a Stellar asset keeps a struct, and the SDK's token a number."""
+    key = variant_key(token, "Balance", address(holder))
+    data = look(key)
+    plain = data is not None and decode_contract_data(data).value[0] == scval.I128
+    return Field(key, () if plain else (symbol("amount"),))
+
+
+def _blend(key: bytes, look: Look) -> Iterator[Pool]:
+    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
+    scale = 10**12 if at("d_rate").read(look) > 10**11 else 10**9
+    supply, debt, cash = (at("b_supply"),), (at("d_supply"),), (_balance(look, token, market),)
+    decimals = _decimals(look, token)
+    yield Pool("blend", market, token, decimals, key, at("last_time"), at, supply, debt, cash, at("d_rate"), scale)
+
+
+def _xoxno(key: bytes, look: Look) -> Iterator[Pool]:
+    asset = dict(_pairs(decode_contract_data(look(key) or b"").key[1][1]))
+    token, at = str(asset[symbol("asset")][1]), _fields(key)
+    decimals = _decimals(look, token)
+    unit = 10 ** (27 - decimals)
+    yield Pool(
+        "xoxno",
+        strkey.encode_contract(key[8:40]),
+        token,
+        decimals,
+        key,
+        at("last_timestamp"),
+        at,
+        (Field(key, (symbol("supplied"),), unit),),
+        (Field(key, (symbol("borrowed"),), unit),),
+        (at("cash"),),
+        at("borrow_index"),
+        10**27 * unit,
+        milliseconds=True,
+    )
+
+
+def _k2(key: bytes, look: Look) -> Iterator[Pool]:
+    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
+    shares, debts = (_text(look, key, symbol(f"{name}_token_address")) for name in ("a", "debt"))
+    state = vec(symbol("State"))
+    yield Pool(
+        "k2",
+        market,
+        token,
+        _decimals(look, token),
+        key,
+        at("last_update_timestamp"),
+        at,
+        (Field(instance_key(shares), (state, symbol("total_supply_scaled"))),),
+        (Field(instance_key(debts), (state, symbol("total_debt_scaled"))),),
+        (_balance(look, token, shares),),
+        at("variable_borrow_index"),
+        10**27,
+        settled=("current_liquidity_rate", "current_variable_borrow_rate"),
+    )
+
+
+def _slender(key: bytes, look: Look) -> Iterator[Pool]:
+    if not is_instance_key(key):
+        return
+    market, storage = strkey.encode_contract(key[8:40]), instance_of(decode_contract_data(look(key) or b"")).storage
+    for name, value in storage or ():
+        if name[0] != scval.VEC or name[1][0] != symbol("ReserveAssetKey"):
+            continue
+        token, (_, (_, (_, shares), (_, debts))) = str(name[1][1][1]), dict(_pairs(value))[symbol("reserve_type")]
+        at = _fields(key, name)
+        yield Pool(
+            "slender",
+            market,
+            token,
+            _decimals(look, token),
+            key,
+            at("last_update_timestamp"),
+            at,
+            (Field(key, (vec(symbol("TokenSupply"), address(shares)),)),),
+            (Field(key, (vec(symbol("TokenSupply"), address(debts)),)),),
+            (Field(variant_key(market, "TokenBalance", address(token), address(shares)), ()),),
+            at("borrower_ar"),
+            10**9,
+        )
+
+
+def _alula(key: bytes, look: Look) -> Iterator[Pool]:
+    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
+    yield Pool(
+        "alula",
+        market,
+        token,
+        _decimals(look, token),
+        key,
+        at("last_accrual_timestamp"),
+        at,
+        (Field(key, (symbol("total_j_tokens"),), 10),),
+        (at("total_borrowed"), at("total_d_tokens")),
+        (at("total_available"), _balance(look, token, market)),
+    )
+
+
+_PERIDOT_NAMES = {
+    "borrow_index": "BorrowIndex",
+    "total_admin_fees": "TotalAdminFees",
+    "total_borrowed": "TotalBorrowed",
+    "total_reserves": "TotalReserves",
+}
+
+
+def _peridot(key: bytes, look: Look) -> Iterator[Pool]:
+    vault = strkey.encode_contract(key[8:40])
+    token = _text(look, variant_key(vault, "UnderlyingToken"))
+
+    def entry(name: str) -> Field:
+        return Field(variant_key(vault, name), ())
+
+    yield Pool(
+        "peridot",
+        vault,
+        token,
+        _decimals(look, token),
+        key,
+        entry("LastUpdateTime"),
+        lambda name: entry(_PERIDOT_NAMES[name]),
+        (Field(instance_key(vault), (vec(symbol("TotalSupply")),)), entry("TotalDeposited")),
+        (entry("TotalBorrowed"), entry("TotalBorrowPrincipal")),
+        (entry("ManagedCash"), _balance(look, token, vault)),
+    )
+
+
+_PLACES: dict[str, Callable[[bytes, Look], Iterator[Pool]]] = {
+    "blend": _blend,
+    "xoxno": _xoxno,
+    "k2": _k2,
+    "slender": _slender,
+    "alula": _alula,
+    "peridot": _peridot,
+}

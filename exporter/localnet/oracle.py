@@ -1,0 +1,116 @@
+"""The one oracle of a recorded network: Reflector's code 4.1 as mainnet has it, with prices that are ours.
+
+An oracle writes all of its prices at once, each in a temporary entry under its time and the asset's index, and the time
+in its instance (docs/oracles.md, "Reflector").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from exporter.deployments.local import made_address
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import (
+    TEMPORARY,
+    ContractData,
+    data_key,
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+    instance_of,
+)
+from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, symbol, u32, u64, vec
+from exporter.localnet.recording import Recording
+
+ORACLE: Final = made_address("recorded network oracle")
+CODE: Final = bytes.fromhex("df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608")
+DECIMALS: Final = 14
+RESOLUTION: Final = 300  # seconds
+RECORDS: Final = 4  # so many updates back a mean looks, with one to spare
+
+
+def assets_of(tokens: Sequence[str]) -> list[ScVal]:
+    """The assets by their tokens; the first has its symbol as well."""
+    return [vec(symbol("Stellar"), address(token)) for token in tokens]
+
+
+def instance(tokens: Sequence[str], time: int) -> tuple[bytes, bytes]:
+    """The oracle's instance after its update at ``time``."""
+    storage = [
+        (string("admin"), address(ORACLE)),
+        (string("assets"), vec(*assets_of(tokens))),
+        (string("base_asset"), vec(symbol("Other"), symbol("USD"))),
+        (string("decimals"), u32(DECIMALS)),
+        (string("last_timestamp"), u64(time * 1_000)),
+        (string("period"), u64(86_400_000)),
+        (string("resolution"), u32(RESOLUTION * 1_000)),
+        *((address(token), u32(index)) for index, token in enumerate(tokens)),
+    ]
+    content = ContractInstance(WASM, CODE, None, tuple(storage))
+    return _entry(INSTANCE_KEY, (scval.CONTRACT_INSTANCE, content))
+
+
+def price_entries(prices: Sequence[int], time: int) -> Iterator[tuple[bytes, bytes]]:
+    """The prices of one update, in the order of the assets."""
+    for index, price in enumerate(prices):
+        yield _entry((scval.U128, time * 1_000 << 64 | index), i128(price), TEMPORARY)
+
+
+class Prices:
+    """The tokens' prices as they move by chance around their first ones; US dollars with 14 decimals."""
+
+    def __init__(self, first: Mapping[str, int], time: int, random: Random) -> None:
+        self.tokens, self.now = list(first), list(first.values())
+        self._first = list(self.now)
+        self._random = random
+        self.updated = time // RESOLUTION * RESOLUTION
+
+    @classmethod
+    def recorded(cls, recording: Recording, time: int, random: Random) -> Prices:
+        """Those of a recording, as of ``time`` (unix seconds)."""
+        entries = {item.key: item.data for item in recording.entries}
+        storage = dict(instance_of(decode_contract_data(entries[instance_key(ORACLE)])).storage or ())
+        stamp = storage[string("last_timestamp")][1]
+        prices = {}
+        for index, (_, (_, token)) in enumerate(asset[1] for asset in storage[string("assets")][1]):
+            key = data_key(ORACLE, (scval.U128, stamp << 64 | index), TEMPORARY)
+            prices[token] = int(decode_contract_data(entries[key]).value[1])
+        return cls(prices, time, random)
+
+    def of(self, token: str) -> int:
+        """The newest price of a token."""
+        return self.now[self.tokens.index(token)]
+
+    def history(self) -> dict[bytes, bytes]:
+        """The oracle's entries, with its last updates."""
+        return self._written(range(self.updated - (RECORDS - 1) * RESOLUTION, self.updated + 1, RESOLUTION))
+
+    def advance(self, time: int) -> dict[bytes, bytes]:
+        """The updates up to ``time``, if any is due: the last few, as older ones are not looked at."""
+        newest = time // RESOLUTION * RESOLUTION
+        due = range(max(self.updated, newest - RECORDS * RESOLUTION) + RESOLUTION, newest + 1, RESOLUTION)
+        if not due:
+            return {}
+        hours = min((newest - self.updated) / 3_600, 24)
+        self.now = [self._moved(*pair, hours) for pair in zip(self.now, self._first, strict=True)]
+        self.updated = newest
+        return self._written(due)
+
+    def _written(self, times: Iterable[int]) -> dict[bytes, bytes]:
+        prices = {key: data for time in times for key, data in price_entries(self.now, time)}
+        return prices | dict([instance(self.tokens, self.updated)])
+
+    def _moved(self, price: int, first: int, hours: float) -> int:
+        """A dollar stays one, and others move by less than half a percent an hour, and are drawn back."""
+        if first == 10**DECIMALS:
+            return first + first * self._random.randint(-4, 4) // 10_000
+        step = self._random.gauss(0, 0.004) * hours**0.5 - 0.002 * hours * (price / first - 1)
+        return max(int(price * (1 + step)), 1)
+
+
+def _entry(key: ScVal, value: ScVal, durability: int = 1) -> tuple[bytes, bytes]:
+    data = encode_contract_data(ContractData(ORACLE, key, durability, value))
+    return data_key(ORACLE, key, durability), data

@@ -1,0 +1,217 @@
+"""A network that plays a recording: it starts as recorded, and then ledgers close and amounts move by chance.
+
+    network = RecordedNetwork(copies=3, seed=2)
+    network.advance()
+
+Calls get the recorded answers at the recording's own ledger, and else what the rules of the exporter say of the
+entries (`exporter.ledger.contract_storage`); where these have none, the answer is that of a real server for a function
+that a contract does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from exporter.deployments.local import made_address
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import decode_contract_data, instance_key, is_temporary, variant_key
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet import oracle
+from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change, LedgerState
+from exporter.localnet.contracts import Simulation
+from exporter.localnet.mover import Mover, Pool
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.recording import RecordedAnswer, Recording, Rewriting, answer_key, shipped
+
+NETWORK: Final = "recorded"
+"""The name of the network in the configuration."""
+
+DEFAULT_START_LEDGER: Final = 65_000_000
+DEFAULT_START_TIME: Final = 1_790_000_000
+PROTOCOL_VERSION: Final = 28
+LIFE: Final = 2_000_000
+"""How many ledgers an entry lives for from its last change."""
+
+_PRICES_LIVE: Final = 17_281
+_NO_SUCH_FUNCTION: Final = "HostError: Error(WasmVm, MissingValue)\n\nEvent log (newest first):\n"
+
+Event = tuple[str, tuple[ScVal, ...], ScVal]
+"""A contract, the topics and the value of what it publishes."""
+
+
+class PlayedAnswers:
+    """What the contracts of a recorded network answer: the recorded answer, or what follows from the entries."""
+
+    def __init__(self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0) -> None:
+        """Args: answers, and the ledger at which they hold."""
+        self._ledger = ledger
+        self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+        """Answer one call on the state of a ledger."""
+        found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
+        if found is not None:
+            key = instance_key(call.contract)
+            return Simulation(found.result, found.error, {key: chain.entry(key, ledger)})
+        rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
+        answer = rules.answer(call)
+        footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
+        if answer.error is None:
+            return Simulation(answer.result, None, footprint)
+        if not answer.error.startswith(NOT_FROM_STORAGE):
+            return Simulation(None, answer.error, {})
+        balance = self._balance(chain, ledger, call)
+        if balance is None:
+            return Simulation(None, _NO_SUCH_FUNCTION, {})
+        return Simulation(encode_scval(balance), None, footprint)
+
+    def _balance(self, chain: LedgerState, ledger: int, call: ContractCall) -> ScVal | None:
+        """What a token of the SDK has for a contract: the number in its entry."""
+        if call.function != "balance" or len(call.arguments) != 1:
+            return None
+        entry = chain.entry(variant_key(call.contract, "Balance", *call.arguments), ledger)
+        value = None if entry is None else decode_contract_data(entry.data).value
+        return value if value is not None and value[0] == scval.I128 else None
+
+
+class RecordedNetwork(LocalNetwork):
+    """The recorded markets as a network; ``pools`` are those that move.
+
+    * ``copies``: each of Blend's markets so many times, under other addresses, which the factory's events name.
+    * ``moves_per_ledger``: so many pools change in a ledger; ``prices_move`` says whether the oracle writes.
+    * ``without``: keys of entries that are not there; ``archived``: keys of those whose life has ended.
+    """
+
+    def __init__(
+        self,
+        recording: Recording | None = None,
+        *,
+        copies: int = 1,
+        seed: int = 1,
+        start_ledger: int = DEFAULT_START_LEDGER,
+        start_time: int = DEFAULT_START_TIME,
+        close_seconds: int = 5,
+        moves_per_ledger: int = 3,
+        prices_move: bool = True,
+        window: int = DEFAULT_WINDOW,
+        event_window: int | None = None,
+        quiet_ledgers: int = 0,
+        without: Collection[bytes] = (),
+        archived: Collection[bytes] = (),
+    ) -> None:
+        recording = recording or shipped()
+        self.close_seconds, self.moves_per_ledger, self.prices_move = close_seconds, moves_per_ledger, prices_move
+        self._random = Random(f"recorded network {seed}")
+        self.prices = oracle.Prices.recorded(recording, start_time, self._random)
+        moved = _at(recording, start_ledger, start_time)
+        entries = {item.key: RawEntry(item.data, item.last_modified, item.live_until) for item in moved.entries}
+        for key, data in self.prices.history().items():
+            entries[key] = RawEntry(data, start_ledger, start_ledger + _life(key))
+        entries = {key: entry for key, entry in entries.items() if key not in without}
+        for key in archived:
+            entries[key] = replace(entries[key], live_until=start_ledger - 1)
+        known = [item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"]
+        originals = {market: item.address("factory") for item in known for market in item.markets}
+        self.copies = {
+            made_address(f"recorded network copy {number} {market}"): factory or ""
+            for number in range(1, copies)
+            for market, factory in originals.items()
+        }
+        copied = [market for _ in range(1, copies) for market in originals]
+        entries |= _copies(entries, list(zip(copied, self.copies, strict=True)))
+        chain = Chain(
+            entries,
+            start_ledger=start_ledger - bool(self.copies),
+            start_time=start_time - 5 * bool(self.copies),
+            window=window,
+            event_window=event_window,
+            quiet_ledgers=quiet_ledgers,
+        )
+        if self.copies:
+            events = [_deployed(factory, market) for market, factory in self.copies.items()]
+            chain.close(close_time=start_time, events=events)
+        answers = PlayedAnswers(moved.answers, start_ledger)
+        super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, answers)
+        self._mover = Mover(self._random, self.prices)
+        fixed = {*without, *archived}
+        self.pools = [pool for pool in self._mover.pools(list(entries), self._look) if not fixed & pool.keys]
+
+    def advance(self, moved: Sequence[Pool] | None = None) -> int:
+        """Close one more ledger, in which some pools change, or those that are given; gives its number."""
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        if moved is None:
+            moved = self._random.sample(self.pools, min(self.moves_per_ledger, len(self.pools)))
+        written = self._mover.moves(moved, self._look, time)
+        if self.prices_move:
+            written |= self.prices.advance(time)
+        return self.close(written)
+
+    def close(self, written: Mapping[bytes, bytes | None] | None = None, events: Iterable[Event] = ()) -> int:
+        """Close one more ledger with exactly these entries written and events published; gives its number."""
+        ledger = self.chain.latest + 1
+        time = self.chain.close_time(self.chain.latest) + self.close_seconds
+        changes = [
+            Change(key, data, None if data is None else ledger + _life(key)) for key, data in (written or {}).items()
+        ]
+        return self.chain.close(changes, close_time=time, events=events)
+
+    def deploy(self, name: str, *, through_factory: bool = True) -> str:
+        """Close a ledger in which another of Blend's pools appears, a copy of a recorded one; gives its address."""
+        (known, *_) = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend")
+        new = made_address(f"recorded network {name}")
+        state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
+        copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
+        self.close(copy, [_deployed(known.address("factory") or "", new)] if through_factory else [])
+        self.pools += self._mover.pools(list(copy), self._look)
+        return new
+
+    def _look(self, key: bytes) -> bytes | None:
+        entry = self.chain.stored(key)
+        return None if entry is None else entry.data
+
+
+def _at(recording: Recording, ledger: int, time: int) -> Recording:
+    """The recording as of another ledger and time."""
+    later = time - recording.close_time
+    rewriting = Rewriting(lambda address: address, later, recording.close_time)
+    moved = [rewriting.entry(item) if later else item for item in recording.entries]
+    ledgers = ledger - recording.ledger
+    entries = [
+        item.__class__(
+            item.key,
+            item.data,
+            max(item.last_modified + ledgers, 1),
+            None if item.live_until is None else item.live_until + ledgers,
+        )
+        for item in moved
+    ]
+    answers = [rewriting.answer(item) for item in recording.answers] if later else recording.answers
+    return Recording(ledger, time, entries, answers)
+
+
+def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]]) -> dict[bytes, RawEntry]:
+    """The entries of contracts, and those of others under keys that name them, once more under other addresses."""
+    ids = {old: strkey.decode(old)[1] for old, _ in pairs}
+    own = {old: [pair for pair in entries.items() if ids[old] in pair[0]] for old in ids}
+    found = {}
+    for old, new in pairs:
+        before, after = ids[old], strkey.decode(new)[1]
+        for key, entry in own[old]:
+            found[key.replace(before, after)] = replace(entry, data=entry.data.replace(before, after))
+    return found
+
+
+def _deployed(factory: str, market: str) -> Event:
+    """What Blend's factory publishes when it deploys a pool (docs/protocols/blend.md, "Discovery")."""
+    return factory, (symbol("deploy"),), address(market)
+
+
+def _life(key: bytes) -> int:
+    return _PRICES_LIVE if is_temporary(key) else LIFE

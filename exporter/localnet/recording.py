@@ -1,0 +1,148 @@
+"""A recording of lending markets: the ledger entries of one moment, and what contracts answered there.
+
+The package has one (``recording.bin``; ``recording.md`` says where its parts come from and what in it is ours).
+``python -m tests.recording`` makes it again from its sources.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import msgspec
+
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, encode_contract_data
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.source import ContractCall
+
+FILE: Final = "recording.bin"
+NOT_TIMES: Final = frozenset({"eps"})
+"""Fields of 64 bits that can look like a time and are none."""
+
+_YEARS = 12 * 366 * 86_400
+_CONTRACT_TEXT = re.compile(rb"C[A-Z2-7]{55}")
+
+
+class RecordedEntry(msgspec.Struct, array_like=True, frozen=True):
+    """An entry under its LedgerKey, with the ledger of its last change and the last ledger that it lives until."""
+
+    key: bytes
+    data: bytes
+    last_modified: int
+    live_until: int | None
+
+
+class RecordedAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """What a contract answered to a call: ``arguments`` and ``result`` are XDR, ``error`` is the host's text."""
+
+    contract: str
+    function: str
+    arguments: list[bytes]
+    result: bytes | None
+    error: str | None = None
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """The state after ``ledger``, which closed at ``close_time`` (unix seconds), and answers of that very ledger."""
+
+    ledger: int
+    close_time: int
+    entries: list[RecordedEntry]
+    answers: list[RecordedAnswer]
+
+    @classmethod
+    def load(cls, content: bytes) -> Recording:
+        """Take a file's content apart."""
+        return msgspec.msgpack.decode(lzma.decompress(content), type=cls)
+
+    def packed(self) -> bytes:
+        """The content of its file: the same bytes for the same recording."""
+        return lzma.compress(msgspec.msgpack.encode(self), preset=9 | lzma.PRESET_EXTREME)
+
+
+@cache
+def shipped() -> Recording:
+    """The recording that the package has."""
+    return Recording.load(files("exporter.localnet").joinpath(FILE).read_bytes())
+
+
+def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
+    """What a call is known by; the tokens that ``quotes`` is asked for are known in any order, as it gives a map."""
+    arguments = call.arguments
+    if call.function == "quotes":
+        arguments = tuple((kind, tuple(sorted(keys, key=repr))) for kind, keys in arguments)
+    return call.contract, call.function, tuple(map(encode_scval, arguments))
+
+
+class Rewriting:
+    """The same values under other addresses, and ``seconds`` later: times are told by their size."""
+
+    def __init__(self, address: Callable[[str], str], seconds: int = 0, now: int = 0) -> None:
+        """Args: gives another contract's address for an address; how much later; around which time times are."""
+        self._address = address
+        self._seconds = seconds
+        self._now = now
+
+    def data(self, data: ContractData) -> ContractData:
+        """An entry of contract data."""
+        return ContractData(self._address(data.contract), self.value(data.key), data.durability, self.value(data.value))
+
+    def entry(self, entry: RecordedEntry) -> RecordedEntry:
+        """A recorded entry of contract data; others stay as they are."""
+        if entry.key[:4] != b"\0\0\0\x06":
+            return entry
+        data = self.data(decode_contract_data(entry.data))
+        key = data_key(data.contract, data.key, data.durability)
+        return RecordedEntry(key, encode_contract_data(data), entry.last_modified, entry.live_until)
+
+    def answer(self, answer: RecordedAnswer) -> RecordedAnswer:
+        """A recorded answer."""
+        return RecordedAnswer(
+            self._address(answer.contract),
+            answer.function,
+            [encode_scval(self.value(scval.decode_scval(each))) for each in answer.arguments],
+            None if answer.result is None else encode_scval(self.value(scval.decode_scval(answer.result))),
+            answer.error,
+        )
+
+    def value(self, value: ScVal, name: str = "") -> ScVal:
+        """A value; ``name`` is that of the field that it is of."""
+        kind, content = value
+        if content is None:
+            return value
+        if kind == scval.ADDRESS:
+            return (kind, self._address(content))
+        if kind == scval.STRING:
+            return (kind, _CONTRACT_TEXT.sub(self._text, content))
+        if kind in (scval.U64, scval.TIMEPOINT):
+            return (kind, content if name in NOT_TIMES else self._time(content))
+        if kind == scval.VEC:
+            return (kind, tuple(map(self.value, content)))
+        if kind == scval.MAP:
+            return (kind, self._pairs(content))
+        if kind == scval.CONTRACT_INSTANCE:
+            storage = None if content.storage is None else self._pairs(content.storage)
+            return (kind, ContractInstance(content.executable, content.wasm_hash, content.external, storage))
+        return value
+
+    def _pairs(self, pairs: tuple[tuple[ScVal, ScVal], ...]) -> tuple[tuple[ScVal, ScVal], ...]:
+        written = [(self.value(key), self.value(item, str(key[1]))) for key, item in pairs]
+        if all(key[0] == scval.ADDRESS for key, _ in written):
+            written.sort(key=lambda pair: encode_scval(pair[0]))
+        return tuple(written)
+
+    def _text(self, found: re.Match[bytes]) -> bytes:
+        text = found[0].decode()
+        return self._address(text).encode() if strkey.is_contract(text) else found[0]
+
+    def _time(self, number: int) -> int:
+        for unit in (1, 1_000):
+            if abs(number - self._now * unit) < _YEARS * unit:
+                return number + self._seconds * unit
+        return number

@@ -1,0 +1,202 @@
+"""The recording and the network that plays it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from exporter.deployments import deployments_of
+from exporter.deployments.networks import NETWORKS
+from exporter.ledger.codec.entries import decode_data_key, instance_key
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u32
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.source import ContractCall
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.recording import shipped
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.compute import Tables, compute
+from tests import recording
+from tests.localnet.direct_source import DirectSource
+
+POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}
+PACKAGE = Path(__file__).parents[2] / "exporter"
+
+
+def tables_of(network: RecordedNetwork) -> Tables:
+    """What the exporter makes of the network's latest ledger."""
+
+    async def program(view: LedgerView) -> list[ProtocolReading]:
+        found = []
+        for name, module in PROTOCOLS.items():
+            lists = [item for item in deployments_of(NETWORK) if item.protocol == name]
+            markets = [Candidate(name, each) for item in lists for each in item.markets]
+            found.append(await module.read(view, markets, lists))
+        return found
+
+    reading = asyncio.run(read_at_one_ledger(DirectSource(network), program))
+    ledger = reading.certificate.ledger
+    return compute(reading.result, PROTOCOLS, ledger, network.chain.close_time(ledger))
+
+
+def test_the_recording_can_be_made_again(real_data: Path, mainnet_snapshot_path: Path) -> None:
+    """From its sources the recording and the lists of its contracts come out byte for byte."""
+    if not (real_data / "contract-states.tar.zst").is_file() or not (real_data / "archive-testnet").is_dir():
+        pytest.skip(f"{real_data} lacks contract-states.tar.zst or archive-testnet")
+    folder = mainnet_snapshot_path.parent
+
+    assert recording.recording(folder).packed() == (PACKAGE / "localnet" / "recording.bin").read_bytes()
+    for protocol, text in recording.lists(folder).items():
+        assert text == (PACKAGE / "deployments" / "recorded" / f"{protocol}.toml").read_text("utf-8")
+
+
+def test_size() -> None:
+    """The package carries a small file."""
+    assert (PACKAGE / "localnet" / "recording.bin").stat().st_size < 300_000
+
+
+def test_everything_is_read_and_priced() -> None:
+    """As recorded, every pool is read and has a price."""
+    tables = tables_of(RecordedNetwork())
+
+    assert POOLS == dict(Counter(tables.pools["protocol"]))
+    assert ([], []) == (tables.unread, tables.unpriced)
+
+
+def test_recorded_answers_and_storage_rules_agree() -> None:
+    """Where a call has a recorded answer and a rule of the exporter, both say the same."""
+    network = RecordedNetwork()
+    ledger, time = network.chain.latest, network.chain.close_time(network.chain.latest)
+    rules = StorageAnswers(lambda key: network.chain.entry(key, ledger), ledger, time)
+    compared = Counter[str]()
+    for item in shipped().answers:
+        call = ContractCall(item.contract, item.function, tuple(map(decode_scval, item.arguments)))
+        answer = rules.answer(call)
+        if answer.error is None or not answer.error.startswith(NOT_FROM_STORAGE):
+            assert (item.result, item.error) == (answer.result, answer.error), item.function
+            compared[item.function] += 1
+        assert item.result == network.contracts.simulate(network.chain, ledger, call).result
+
+    peridot = ("get_available_liquidity", "get_total_borrowed", "get_total_ptokens", "get_total_underlying")
+    assert dict.fromkeys(peridot, 3) == dict(compared)
+
+
+def test_recorded_answers_hold_at_their_ledger_alone() -> None:
+    """A ledger later, a function without a rule is answered as one that the contract does not have."""
+    network = RecordedNetwork()
+    (item, *_) = (item for item in shipped().answers if item.function == "get_reserves_list")
+    call = ContractCall(item.contract, item.function, ())
+    later = network.advance([])
+
+    assert item.result == network.contracts.simulate(network.chain, later - 1, call).result
+    answer = network.contracts.simulate(network.chain, later, call)
+    assert (None, True) == (answer.result, (answer.error or "").startswith("HostError: Error(WasmVm, MissingValue)"))
+
+
+def test_every_pool_moves() -> None:
+    """While amounts move, everything stays readable, interest only grows, and supply is cash and debt."""
+    network = RecordedNetwork(close_seconds=3_600)
+    for _ in range(3):  # to the size of a market
+        network.advance(network.pools)
+    before = {(row["market"], row["pool"]): row for row in tables_of(network).pools.iter_rows(named=True)}
+    for _ in range(4):
+        network.advance(network.pools)
+    tables = tables_of(network)
+
+    assert ([], []) == (tables.unread, tables.unpriced)
+    for row in tables.pools.iter_rows(named=True):
+        old = before[row["market"], row["pool"]]
+        assert old["total_supplied"] != row["total_supplied"]
+        assert old["total_borrowed"] != row["total_borrowed"]
+        assert int(old["borrow_index"] or 0) <= int(row["borrow_index"] or 0)
+        assert int(row["total_borrowed"]) < int(row["total_supplied"])
+
+
+def test_the_same_seed_gives_the_same_network() -> None:
+    """Equal arguments give equal entries at every ledger; another seed moves otherwise."""
+    first, second, other = (RecordedNetwork(seed=seed) for seed in (3, 3, 4))
+    for network in (first, second, other):
+        for _ in range(4):
+            network.advance()
+
+    for ledger in range(first.chain.oldest, first.chain.latest + 1):
+        assert first.chain.state(ledger) == second.chain.state(ledger)
+    assert first.chain.state(first.chain.oldest) == other.chain.state(other.chain.oldest)
+    assert first.chain.state(first.chain.latest) != other.chain.state(other.chain.latest)
+
+
+def test_another_time_and_ledger() -> None:
+    """The recording can be of any time: accruals and prices are as far from it as they were."""
+    ages = []
+    for network in (RecordedNetwork(), RecordedNetwork(start_ledger=5_000, start_time=1_900_000_123)):
+        tables = tables_of(network)
+        assert ([], []) == (tables.unread, tables.unpriced)
+        now = network.chain.close_time(network.chain.latest)
+        ages.append([now - time for time in tables.pools["last_accrual_time"]])
+
+    assert sorted(ages[0]) == sorted(ages[1])
+
+
+def test_copies_are_deployed_by_the_factories() -> None:
+    """Blend's markets again, under other addresses that the factories' events name."""
+    network = RecordedNetwork(copies=4)
+    chain = network.chain
+    events = chain.events(chain.latest)
+    factories = {item.address("factory") for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"}
+
+    assert 2 * 3 == len(network.copies) == len(events)
+    assert list(network.copies) == [event.value[1] for event in events]
+    assert factories == {event.contract for event in events}
+    for market in network.copies:
+        assert chain.entry(instance_key(market), chain.latest) is not None
+    assert 24 + 3 * 6 == len(network.pools)
+
+
+def test_a_market_appears() -> None:
+    """Somebody deploys another pool, through the factory or by itself; it moves as the others do."""
+    network = RecordedNetwork()
+    pools = len(network.pools)
+    first, second = network.deploy("a pool"), network.deploy("another", through_factory=False)
+    latest = network.chain.latest
+
+    assert [(symbol("deploy"),)] == [event.topics for event in network.chain.events(latest - 1)]
+    assert address(first) == network.chain.events(latest - 1)[0].value
+    assert () == network.chain.events(latest)
+    assert {first, second} == {pool.market for pool in network.pools[pools:]}
+
+
+def test_entries_can_be_missing_or_archived() -> None:
+    """Their pools stay as they are."""
+    market = NETWORKS[NETWORK].deployments[1].markets[0]
+    (first, second) = (pool for pool in RecordedNetwork().pools if pool.market == market)
+    network = RecordedNetwork(without=[first.key], archived=[second.key])
+    for _ in range(3):
+        network.advance(network.pools)
+    archived = network.chain.entry(second.key, network.chain.latest)
+
+    assert network.chain.entry(first.key, network.chain.latest) is None
+    assert archived is not None
+    assert 0 == archived.live_until
+    assert 22 == len(network.pools)
+
+
+def test_a_token_of_the_sdk_has_a_balance() -> None:
+    """What such a token has for a contract is in its entry; other functions of its code have no rule."""
+    network = RecordedNetwork()
+    (pool, *_) = (pool for pool in network.pools if pool.protocol == "k2" and pool.decimals == 18)
+    chain = network.chain
+    holder = decode_data_key(pool.cash[0].key).key[1][1]
+
+    def ask(function: str, *arguments: ScVal) -> ScVal | None:
+        call = ContractCall(pool.token, function, arguments)
+        result = network.contracts.simulate(chain, chain.latest, call).result
+        return None if result is None else decode_scval(result)
+
+    assert i128(pool.free(lambda key: chain.state(chain.latest)[key].data)) == ask("balance", holder)
+    assert u32(18) == ask("decimals")
+    assert [None] * 3 == [ask("allowance", holder, holder), ask("balance", address(pool.market)), ask("balance")]

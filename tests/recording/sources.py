@@ -1,0 +1,254 @@
+"""Where the parts of the recording come from: real ledgers, and states that the contracts' own code wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from exporter.deployments import Deployment, KnownContract, deployments_of
+from exporter.ledger.codec.entries import (
+    data_key,
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+    instance_of,
+    is_instance_key,
+    seen_at,
+    variant_key,
+)
+from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import RawEntry
+from exporter.ledger.stored_source import StoredSource
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.localnet.recording import RecordedAnswer
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from tests.protocols.contract_states import CANDIDATES, Answered, State, states
+from tests.recording.entries import balance
+
+MAINNET_POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
+TESTNET_POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+CHECKPOINT = 10_047
+STATES = {"k2": "0008-09", "xoxno": "0000-07", "peridot": "0002-04"}
+PERIDOT_VAULT_CODE = "5f35bc16b3262feb27fb77080fc007d3461a536bd62afd3b5580688ab4b004e1"
+
+
+@dataclass(slots=True)
+class Part:
+    """What one source has, under its own addresses and at its own time.
+
+    ``tokens`` gives the symbol of each of its tokens, ``roles`` what its contracts are (role and name by address),
+    ``oracles`` those whose place the one oracle takes, ``codes`` wasm hashes that the source does not have.
+    """
+
+    label: str
+    protocol: str
+    ledger: int
+    close_time: int
+    entries: dict[bytes, RawEntry]
+    tokens: dict[str, str]
+    roles: dict[str, tuple[str, str]]
+    oracles: set[str] = field(default_factory=set)
+    codes: dict[str, bytes] = field(default_factory=dict)
+    answers: list[RecordedAnswer] = field(default_factory=list)
+    pools: list[tuple[str, str, str]] = field(default_factory=list)
+    """Market, pool and token of pools that no contract lists."""
+
+
+def looked_at(
+    entries: Mapping[bytes, RawEntry],
+    ledger: int,
+    close_time: int,
+    candidates: Sequence[Candidate],
+    deployments: Sequence[Deployment],
+) -> tuple[dict[bytes, RawEntry], ProtocolReading]:
+    """The entries that production's reader looks at for these markets, and what it reads."""
+    protocol = candidates[0].protocol
+
+    def read(key: bytes) -> RawEntry | None:
+        stored = entries.get(key)
+        return None if stored is None else seen_at(key, stored, ledger)
+
+    source = StoredSource(read, ledger, close_time, "source of a recording")
+
+    async def program(view: LedgerView) -> ProtocolReading:
+        return await PROTOCOLS[protocol].read(view, candidates, deployments)
+
+    reading = asyncio.run(read_at_one_ledger(source, program)).result
+    return {key: entries[key] for key in source.asked if key in entries and key[:4] == b"\0\0\0\x06"}, reading
+
+
+def mainnet(folder: Path) -> Part:
+    """Mainnet's Blend pool with its rewards and its backstop, at ledger 55,261,759."""
+    snapshot = LedgerSnapshot.load(folder / "mainnet-55261759.json")
+    deployments = [item for item in deployments_of("mainnet") if item.protocol == "blend" and item.label == "v1"]
+    candidates = [Candidate("blend", MAINNET_POOL, Origin.SNAPSHOT)]
+    entries, _ = looked_at(snapshot.entries, snapshot.ledger, snapshot.close_time, candidates, deployments)
+    tokens = {
+        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA": "XLM",
+        "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75": "USDC",
+        "CD25MNVTZDL4Y3XBCPCJXGXATV5WUHHOWMYFF4YBEGU5FCPGMYTVG5JY": "BLND",
+    }
+    for token in tokens:
+        key = variant_key(token, "Balance", address(MAINNET_POOL))
+        entries |= {key: snapshot.entries[key]} if key in snapshot.entries else {}
+    roles = {each.address: (each.role, each.name) for each in deployments[0].contracts if each.role != "market"}
+    key = data_key(deployments[0].backstop or "", symbol("RZ"))
+    zone = decode_contract_data(entries[key].data)._replace(value=vec(address(MAINNET_POOL)))
+    entries[key] = replace(entries[key], data=encode_contract_data(zone))
+    return Part(
+        "mainnet",
+        "blend",
+        snapshot.ledger,
+        snapshot.close_time,
+        entries,
+        tokens,
+        roles | {MAINNET_POOL: ("market", "Fixed XLM-USDC")},
+        {"CATKK5ZNJCKQQWTUWIUFZMY6V6MOQUGSTFSXMNQZHVJHYF7GVV36FB3Y"},
+    )
+
+
+def testnet(folder: Path) -> Part:
+    """Testnet's Blend v2 pool of June 2025, from the buckets of the history archive's checkpoint 10,047."""
+    archive = HistoryArchive(FolderFiles(folder / "real" / "archive-testnet"))
+    checkpoint = archive.checkpoint(CHECKPOINT)
+    state = archive.entries(checkpoint, None, ())
+    close_time = checkpoint.header.close_time
+    instance = decode_contract_data(state.entries[instance_key(TESTNET_POOL)].data)
+    storage = {str(key[1]): value for key, value in instance_of(instance).storage or ()}
+    config = {str(key[1]): value[1] for key, value in storage["Config"][1]}
+    backstop = str(storage["Backstop"][1])
+    found = {str(key[1]): str(value[1]) for key, value in _storage(state.entries, backstop)}
+    roles = {
+        backstop: ("backstop", ""),
+        found["PoolFact"]: ("factory", ""),
+        TESTNET_POOL: ("market", "TestnetV2"),
+    }
+    candidates = [Candidate("blend", TESTNET_POOL, Origin.SNAPSHOT)]
+    known = [_deployment("blend", roles)]
+    entries, reading = looked_at(state.entries, CHECKPOINT, close_time, candidates, known)
+    tokens = dict(zip(map(str, reading.columns["token_address"]), ("XLM", "wETH", "wBTC", "USDC"), strict=True))
+    for token in tokens:
+        key = variant_key(token, "Balance", address(TESTNET_POOL))
+        entries |= {key: state.entries[key]} if key in state.entries else {}
+    tokens[found["BLNDTkn"]] = "BLND"
+    oracles = {str(config["oracle"])}
+    return Part("testnet", "blend", CHECKPOINT, close_time, entries, tokens, roles, oracles)
+
+
+def _storage(entries: Mapping[bytes, RawEntry], contract: str) -> Sequence[tuple[Any, Any]]:
+    return instance_of(decode_contract_data(entries[instance_key(contract)].data)).storage or ()
+
+
+def _deployment(protocol: str, roles: Mapping[str, tuple[str, str]]) -> Deployment:
+    contracts = tuple(KnownContract(each, role, "", date(2026, 11, 24), name) for each, (role, name) in roles.items())
+    return Deployment(protocol, "recorded", contracts)
+
+
+def code_of(label: str) -> bytes:
+    """In place of a wasm hash that nobody states in full: the SHA-256 of a label."""
+    return hashlib.sha256(f"recorded network {label}".encode()).digest()
+
+
+def contract_state(folder: Path, protocol: str, *parts: str) -> tuple[State, dict[bytes, RawEntry], list[Answered]]:
+    """A state, the entries that a reader looks at or that are of a contract it looks at, and recorded calls."""
+    (state,) = (each for each in states(folder / "real", protocol) if each.name == STATES[protocol])
+    candidates = list(CANDIDATES[protocol](state.answers))
+    snapshot = state.snapshot
+    entries, _ = looked_at(snapshot.entries, snapshot.ledger, snapshot.close_time, candidates, ())
+    calls = [call for part in ("calls", *parts) for call in state.calls(part)]
+    return state, entries, calls
+
+
+def recorded(calls: Sequence[Answered], wanted: Callable[[Answered], bool]) -> list[RecordedAnswer]:
+    """The answers among these that are wanted."""
+    found = {}
+    for call in filter(wanted, calls):
+        error = None if call.error is None else f"HostError: Error(Contract, #{call.error})"
+        arguments = list(map(encode_scval, call.arguments))
+        result = None if call.value is None else encode_scval(call.value)
+        answer = RecordedAnswer(call.contract, call.function, arguments, result, error)
+        found[answer.contract, answer.function, tuple(arguments)] = answer
+    return list(found.values())
+
+
+def k2(folder: Path) -> Part:
+    """K2's four reserves with all kinds of tokens."""
+    state, entries, calls = contract_state(folder, "k2", "reserves")
+    router, columns = state.answers["router"], state.reading.columns
+    tokens = _by_decimals(columns, K2_TOKENS)
+    oracle = str(dict(_storage(entries, router))[symbol("ORACLE")][1])
+    oracles = {str(dict(_storage(entries, oracle))[vec(symbol("ReflectorContract"))][1])}
+    codes = {router: code_of("k2 router"), oracle: code_of("k2 oracle")}
+    roles = {router: ("market", "K2 Lend"), oracle: ("oracle", "")}
+    answers = recorded(calls, lambda call: call.contract not in tokens and call.contract not in {oracle, *oracles})
+    snapshot = state.snapshot
+    return Part("k2", "k2", snapshot.ledger, snapshot.close_time, entries, tokens, roles, oracles, codes, answers)
+
+
+def xoxno(folder: Path) -> Part:
+    """XOXNO's controller with four pools."""
+    state, entries, calls = contract_state(folder, "xoxno", "stored", "bulk")
+    answers, columns = state.answers, state.reading.columns
+    tokens = _by_decimals(columns, XOXNO_TOKENS)
+    controller, pool, aggregator = (str(answers[name]) for name in ("ctrl", "pool", "agg"))
+    roles = {controller: ("market", "XOXNO Lending"), pool: ("pool", ""), aggregator: ("price_aggregator", "")}
+    codes = {controller: code_of("xoxno controller"), pool: code_of("xoxno pool")}
+    codes[aggregator] = code_of("xoxno price aggregator")
+    oracles = {
+        data.contract
+        for key, entry in entries.items()
+        if is_instance_key(key)
+        for data in [decode_contract_data(entry.data)]
+        if data.contract not in {*roles, *tokens}
+    }
+    names = zip(columns["pool"], columns["token_address"], strict=True)
+    pools = [(controller, str(name), str(token)) for name, token in names]
+    kept = recorded(calls, lambda call: call.contract in {controller, pool})
+    snapshot = state.snapshot
+    return Part(
+        "xoxno", "xoxno", snapshot.ledger, snapshot.close_time, entries, tokens, roles, oracles, codes, kept, pools
+    )
+
+
+def peridot(folder: Path) -> Part:
+    """Peridot's controller with four vaults, before anybody borrowed."""
+    state, entries, calls = contract_state(folder, "peridot", "stored")
+    columns, controller = state.reading.columns, str(state.answers["comp"])
+    vaults = list(map(str, columns["pool"]))
+    tokens = dict(zip(map(str, columns["token_address"]), PERIDOT_TOKENS, strict=True))
+    roles = {controller: ("market", "controller")}
+    roles |= {vault: ("vault", name) for vault, name in zip(vaults, tokens.values(), strict=True)}
+    codes = {vault: bytes.fromhex(PERIDOT_VAULT_CODE) for vault in vaults}
+    codes[controller] = code_of("peridot controller")
+    boosted = {vault for vault in vaults if entries.pop(variant_key(vault, "BoostedVault"), None) is not None}
+    own = roles.keys() - boosted  # what a boost is worth could not be known when time passes
+    kept = recorded(calls, lambda call: call.contract in own and call.function != "get_price_usd")
+    for vault, token in zip(vaults, tokens, strict=True):  # a vault that nobody used has no balance yet
+        key = variant_key(token, "Balance", address(vault))
+        entries.setdefault(key, RawEntry(balance(token, vault, 0)[1], state.snapshot.ledger, None))
+    snapshot = state.snapshot
+    oracles = {str(state.answers["oracle"])}
+    return Part(
+        "peridot", "peridot", snapshot.ledger, snapshot.close_time, entries, tokens, roles, oracles, codes, kept
+    )
+
+
+K2_TOKENS = {7: ["XLM", "USDC"], 6: ["USDT0"], 18: ["USST"]}
+XOXNO_TOKENS = {7: ["USDC", "EURC"], 6: ["USDT0"], 18: ["USST"]}
+PERIDOT_TOKENS = ("XLM", "USDC", "EURC", "wETH")
+
+
+def _by_decimals(columns: Mapping[str, Any], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
+    """By token: one of the symbols of its decimals."""
+    left = {decimals: list(names) for decimals, names in symbols.items()}
+    pairs = zip(columns["token_address"], columns["decimals"], strict=True)
+    return {str(token): left[decimals].pop(0) for token, decimals in pairs}
