@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger
+from exporter.localnet.player import NETWORK
 from exporter.stores import open_store
 from exporter.stores.store import Store
 
@@ -34,6 +36,10 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
         values["network.rpc_urls"] = [url]
     values |= {key.replace("__", "."): value for key, value in flags.items()}
     return load(None, values, environment={}).settings
+
+
+recorded_settings = partial(settings_for, network__name=NETWORK)
+"""Settings of a run against a recorded network."""
 
 
 def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:
