@@ -32,6 +32,7 @@ MAX_FILE_BYTES = 512 * 1024 * 1024
 _KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_code": ("hash",)}
 """The kinds of entries that are kept, and of which of an entry's fields its key consists."""
 
+_ENTRY_FIELDS = {"last_modified_ledger_seq", "data", "ext"}
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_U32 = 2**32 - 1
@@ -53,8 +54,8 @@ class LedgerSnapshot:
 
     ``network_id`` is the SHA-256 of the network's passphrase in hex. ``entries`` has contract data and contract code
     by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
-    name the file has for them. ``unreadable`` says, for each key whose entry has a union arm of a newer protocol, what
-    is unknown about it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
+    name the file has for them. ``unreadable`` says, for each key whose entry is damaged or of a newer protocol, what is
+    wrong with it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
     for absent. ``settings`` is None where a file lacks them, as no reader needs them.
     """
 
@@ -149,7 +150,7 @@ def _document(content: bytes) -> dict[str, xdr_json.Json]:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
         raise SnapshotFileError(f"it is not JSON: {reason}") from None
     if not isinstance(document, dict):
-        raise SnapshotFileError(f"expected a JSON object, got {xdr_json.shown(document)}")
+        raise SnapshotFileError(f"expected a JSON object, got {_shown(document)}")
     return document
 
 
@@ -169,10 +170,10 @@ def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
     close_time = _header(document, "timestamp")
     network_id = _header_field(document, "network_id")
     if not isinstance(network_id, str) or not _HASH.fullmatch(network_id):
-        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {xdr_json.shown(network_id)}")
+        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {_shown(network_id)}")
     listed = _header_field(document, "ledger_entries")
     if not isinstance(listed, list):
-        raise SnapshotFileError(f"ledger_entries: expected an array, got {xdr_json.shown(listed)}")
+        raise SnapshotFileError(f"ledger_entries: expected an array, got {_shown(listed)}")
     if close_time == 0:
         raise SnapshotFileError(
             "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "
@@ -190,7 +191,7 @@ def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
             left_out[kind] += 1
             continue
         if key in found:
-            raise SnapshotFileError(f"ledger_entries[{index}]: the key stands in the file twice")
+            raise SnapshotFileError(f"ledger_entries[{index}]: the file has the key twice")
         found[key] = entry
         if unknown is not None:
             unreadable[key] = unknown
@@ -214,53 +215,66 @@ def _header(document: dict[str, xdr_json.Json], name: str) -> int:
         number = int(number)
     most = LATEST_CLOSE_TIME if name == "timestamp" else _MAX_U32
     if type(number) is not int or not 0 <= number <= most:
-        raise SnapshotFileError(f"{name}: expected a whole number up to {most}, got {xdr_json.shown(number)}")
+        raise SnapshotFileError(f"{name}: expected a whole number up to {most}, got {_shown(number)}")
     return number
 
 
 def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
     """One item: its kind, and unless it is left out its key, the entry, and what is unknown about the entry."""
-    key_document, entry_document, live_until = _parts(item, path)
-    kind, _ = xdr_json.arm_of(key_document, f"{path}.key")
+    key_document, entry, live_until = _parts(item, path)
+    kind = _kind(key_document, f"{path}.key")
     if kind not in _KEY_FIELDS:
         return kind[:40], None, None, None
     try:
-        key = xdr_json.ledger_key_from_json(key_document, f"{path}.key")
-    except xdr_json.UnknownArmError:  # nobody can ask for it
+        key = xdr_json.ledger_key_from_json(key_document)
+    except DecodeError:  # nobody can ask for it
         return kind, None, None, None
-    entry = xdr_json.fields(entry_document, ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
+    if not (isinstance(entry, dict) and entry.keys() == _ENTRY_FIELDS):
+        raise DecodeError(f"{path}.entry: expected an object with the fields {', '.join(sorted(_ENTRY_FIELDS))}")
     unknown: str | None = None
     try:
-        data = xdr_json.entry_data_from_json(entry["data"], f"{path}.data")
-    except xdr_json.UnknownArmError as error:
-        unknown = str(error)
+        data = xdr_json.entry_data_from_json(entry["data"])
+    except DecodeError as error:
+        unknown = f"{path}.data: {error}"
         data = _head(key) + _UNREADABLE_VALUE
-    if not _stands_under(data, key):
-        raise DecodeError(f"{path}: the key disagrees with the entry that stands under it")
+    if not _is_entry_of(data, key):
+        raise DecodeError(f"{path}: the key disagrees with its entry")
     last_modified = entry["last_modified_ledger_seq"]
     if type(last_modified) is not int or not 0 <= last_modified <= ledger:
-        raise DecodeError(
-            f"{path}: last_modified_ledger_seq {xdr_json.shown(last_modified)} is not a ledger up to {ledger}"
-        )
+        raise DecodeError(f"{path}: last_modified_ledger_seq {_shown(last_modified)} is not a ledger up to {ledger}")
     if live_until is not None and (type(live_until) is not int or not 0 <= live_until <= _MAX_U32):
-        raise DecodeError(f"{path}: live_until: expected a ledger, got {xdr_json.shown(live_until)}")
+        raise DecodeError(f"{path}: live_until: expected a ledger, got {_shown(live_until)}")
     return kind, key, RawEntry(data, last_modified, live_until), unknown
 
 
 def _parts(item: xdr_json.Json, path: str) -> tuple[xdr_json.Json, xdr_json.Json, xdr_json.Json]:
     """The key, the entry and the end of its life of an item in either form; the newer one has no key of its own."""
-    if isinstance(item, list) and len(item) == 2 and isinstance(item[1], list) and len(item[1]) == 2:
-        return item[0], item[1][0], item[1][1]
-    if not isinstance(item, dict) or item.keys() != {"entry", "live_until"}:
-        raise DecodeError(
-            f'{path}: expected [key, [entry, live_until]] or {{"entry", "live_until"}}, got {xdr_json.shown(item)}'
-        )
-    entry = xdr_json.fields(item["entry"], ("last_modified_ledger_seq", "data", "ext"), f"{path}.entry")
-    kind, body = xdr_json.arm_of(entry["data"], f"{path}.data")
-    names = _KEY_FIELDS.get(kind, ())
-    if names and not (isinstance(body, dict) and body.keys() >= set(names)):
-        raise DecodeError(f"{path}.data.{kind}: expected an object with the fields {', '.join(names)}")
-    return {kind: {name: body[name] for name in names}}, entry, item["live_until"]
+    match item:
+        case [key, [entry, live_until]]:
+            return key, entry, live_until
+        case {"entry": {"data": data} as entry, "live_until": live_until} if len(item) == 2:
+            kind = _kind(data, f"{path}.data")
+            names = _KEY_FIELDS.get(kind, ())
+            try:
+                return {kind: {name: data[kind][name] for name in names}}, entry, live_until
+            except (KeyError, TypeError):
+                raise DecodeError(f"{path}.data.{kind}: expected the fields {', '.join(names)}") from None
+    raise DecodeError(f'{path}: expected [key, [entry, live_until]] or {{"entry", "live_until"}}, got {_shown(item)}')
+
+
+def _kind(document: xdr_json.Json, path: str) -> str:
+    if not (isinstance(document, dict) and len(document) == 1):
+        raise DecodeError(f"{path}: expected an object with one field, got {_shown(document)}")
+    (kind,) = document
+    return str(kind)
+
+
+def _shown(document: xdr_json.Json) -> str:
+    """A JSON value as messages show it: short, whatever it is."""
+    if isinstance(document, dict | list):
+        return f"an object of {len(document)}" if isinstance(document, dict) else f"an array of {len(document)}"
+    text = repr(document[:80] if isinstance(document, str) else document)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _head(key: bytes) -> bytes:
@@ -268,7 +282,7 @@ def _head(key: bytes) -> bytes:
     return key[:4] + b"\0\0\0\0" + key[4:]
 
 
-def _stands_under(data: bytes, key: bytes) -> bool:
+def _is_entry_of(data: bytes, key: bytes) -> bool:
     if data[:8] == b"\0\0\0\x07\0\0\0\1":  # contract code with its cost inputs between the kind and the hash
         return key == data[:4] + data[56:88]
     return data.startswith(_head(key))
