@@ -11,7 +11,7 @@ import msgspec
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.past.archive.trusted_organisations import checker_digests
 from tests import checker_digests as digests
-from tests import cli_reference, protocols_reference
+from tests import cli_reference, columns_reference, protocols_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -52,6 +52,13 @@ def test_protocols_reference() -> None:
 def test_cli_reference() -> None:
     """docs/cli.md is the help of every command, as `scripts/docs` writes it."""
     assert cli_reference.render() == (DOCS / "cli.md").read_text()
+
+
+def test_columns_reference() -> None:
+    """The table in docs/history.md is that of the columns; scripts/docs writes it."""
+    page = (DOCS / "history.md").read_text()
+
+    assert columns_reference.written(page) == page
 
 
 def test_every_decision_is_listed() -> None:

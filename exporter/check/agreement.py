@@ -26,21 +26,14 @@ from exporter.render.openapi import openapi_document
 from exporter.render.run_documents import market_pool
 from exporter.tables import POOLS
 from exporter.tree.documents import (
-    AssetDetail,
     AssetHistory,
-    AssetLiquidity,
-    AssetOperations,
-    AssetRewards,
-    AssetRisk,
     ChangeList,
     DataPackage,
     HistoryManifest,
     MarketEntry,
     MarketList,
-    MarketPool,
     MarketSummary,
     OpenApiDocument,
-    PoolSnapshot,
     PoolsPage,
     ProtocolList,
     ProtocolSummary,
@@ -67,6 +60,15 @@ from exporter.tree.families import (
     totals_key,
 )
 from exporter.tree.files import FileKind
+from exporter.tree.pools import (
+    AssetDetail,
+    AssetLiquidity,
+    AssetOperations,
+    AssetRewards,
+    AssetRisk,
+    MarketPool,
+    PoolSnapshot,
+)
 from exporter.tree.routes import checked_page_sizes
 from exporter.tree.values import BUCKET_NAMES
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from exporter.check.row_faults import MAX_EXPONENT, number
 from exporter.numbers.exact import JSON_INTEGER_MAX
-from exporter.tables import MAX_DECIMAL, YEAR, RewardReason
-from exporter.tree.documents import MarketBackstop, PoolSnapshot
+from exporter.tables import MAX_DECIMAL, YEAR
+from exporter.tree.documents import MarketBackstop
+from exporter.tree.pools import PoolSnapshot
+from exporter.tree.values import RewardReason
 
 _NOTHING = (RewardReason.NONE, RewardReason.NO_EMISSIONS, RewardReason.EXPIRED)
 

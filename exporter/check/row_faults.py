@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.tree.documents import PoolSnapshot
+from exporter.tree.pools import PoolSnapshot
 
 BPS = 10_000
 

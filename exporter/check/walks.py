@@ -16,8 +16,9 @@ import msgspec
 
 from exporter.check.row_faults import contradictions
 from exporter.render.assets_pages import page_bytes
-from exporter.tree.documents import AssetsPage, PoolSnapshot, encode, token_of
+from exporter.tree.documents import AssetsPage, encode, token_of
 from exporter.tree.families import assets_folder, page_key
+from exporter.tree.pools import PoolSnapshot
 
 ALL = assets_folder(None, None)
 decode_row = msgspec.json.Decoder(PoolSnapshot).decode

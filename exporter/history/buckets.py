@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.numbers.exact import printed_price
-from exporter.tables import ACTIVE, MAX_DECIMAL
+from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
+from exporter.tree.documents import HistoryBucket
 from exporter.tree.values import BUCKET_NAMES
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
@@ -48,22 +49,7 @@ SOURCES = (
 )
 """The columns of the pools frame, and of every history file, that observations are made of."""
 
-BUCKETS_FRAME: dict[str, pl.DataType] = {
-    "market": pl.String(),
-    "pool": pl.String(),
-    "start": pl.Int64(),  # unix seconds
-    "total_supplied": pl.Int128(),
-    "total_borrowed": pl.Int128(),
-    "supply_apy_bps": pl.Int64(),
-    "borrow_apy_bps": pl.Int64(),
-    "utilization_bps": pl.Int64(),
-    "tvl_usd_cents": pl.Int128(),  # null when nothing was priced
-    "oracle_price_usd": pl.String(),  # likewise
-    "observation_count": pl.Int64(),
-    "priced_count": pl.Int64(),
-    "first_ledger": pl.Int64(),
-    "last_ledger": pl.Int64(),
-}
+BUCKETS_FRAME = bucket_columns(HistoryBucket, "market", "pool")
 """One row a pool and bucket, sorted by market, pool and start."""
 
 PARTS: dict[str, pl.DataType] = {

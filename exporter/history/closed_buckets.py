@@ -21,6 +21,7 @@ import polars as pl
 
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, Bucket
 from exporter.history.totals import TOTALS_FRAME
+from exporter.tables import document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family
 from exporter.tree.files import FileKind, RenderedFile
@@ -109,18 +110,11 @@ class ClosedBuckets:
 
     def _wire(self, rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
         """Place and page of each row, with the fields of its bucket."""
-
-        def text(seconds: pl.Expr) -> pl.Expr:
-            return pl.from_epoch(seconds, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-
         start = pl.col("start")
         return rows.select(
             *self.form.keys,
             "page",
-            text(start).alias("start_time"),
-            text(start + self.bucket.seconds).alias("end_time"),
-            *(
-                pl.col(name).cast(pl.String) if self.form.frame[name] == pl.Int128 else pl.col(name)
-                for name in self.form.bucket.__struct_fields__[2:]
-            ),
+            time_text(start).alias("start_time"),
+            time_text(start + self.bucket.seconds).alias("end_time"),
+            *document_fields(self.form.bucket)[2:],
         ).iter_rows()

@@ -28,11 +28,11 @@ from polars.io.plugins import register_io_source
 
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest
-from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ParquetType, column_names
+from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, column_names
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.values import CONTRACT
+from exporter.tree.values import CONTRACT, ParquetType
 
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
 """How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""

@@ -18,18 +18,12 @@ import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart, file_reference
-from exporter.history.schema import (
-    FILE_SCHEMA,
-    FRAME_SCHEMA,
-    HISTORY_COLUMNS,
-    PARQUET_DTYPES,
-    ParquetType,
-    column_names,
-)
-from exporter.tables import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
+from exporter.history.schema import FILE_SCHEMA, column_names
+from exporter.tables import COLUMNS, MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, POOLS
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.values import ParquetType
 
 ROW_GROUP_ROWS = 100_000
 
@@ -153,14 +147,10 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
 
 
 def _check_frame(pools: pl.DataFrame, observed_ledger: int, ledger_close_time: int) -> None:
-    expected = FRAME_SCHEMA
-    if dict(pools.schema) != expected:
-        wrong = [name for name in {**expected, **pools.schema} if pools.schema.get(name) != expected.get(name)]
-        raise CheckError(
-            f"the pools frame and the history's columns differ in {', '.join(wrong)}: "
-            "change exporter/history/schema.py with exporter/tables.py"
-        )
-    for column in HISTORY_COLUMNS:
+    if dict(pools.schema) != POOLS:
+        wrong = [name for name in {**POOLS, **pools.schema} if pools.schema.get(name) != POOLS.get(name)]
+        raise CheckError(f"the pools frame and the history's columns differ in {', '.join(wrong)}")
+    for column in COLUMNS:
         if not column.nullable and pools[column.name].has_nulls():
             raise CheckError(f"the pools frame has a null in {column.name}, which is never null in the history")
     for name, value in (("observed_ledger", observed_ledger), ("ledger_close_time", ledger_close_time)):
@@ -173,11 +163,7 @@ def _check_frame(pools: pl.DataFrame, observed_ledger: int, ledger_close_time: i
 
 def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
     microseconds = [pl.col(name) * 1_000_000 for name in column_names(ParquetType.TIMESTAMP)]
-    return (
-        pools.select(column.name for column in HISTORY_COLUMNS)
-        .with_columns(microseconds)
-        .cast({column.name: PARQUET_DTYPES[column.type] for column in HISTORY_COLUMNS})
-    )
+    return pools.select(*FILE_SCHEMA).with_columns(microseconds).cast(FILE_SCHEMA)
 
 
 def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:

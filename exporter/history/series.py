@@ -28,14 +28,13 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
-from exporter import FORMAT
+from exporter import FORMAT, tables
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Place
 from exporter.history.damage import refuse_other_rows
 from exporter.history.frames import Frames
 from exporter.history.manifest import data_of
-from exporter.history.schema import FRAME_SCHEMA
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
@@ -265,7 +264,7 @@ def read_observations(data: bytes) -> pl.DataFrame:
     """The observations in a file of the history. StoreError, of which its key is the beginning, for what is none."""
     try:
         frame = pl.read_parquet(io.BytesIO(data), columns=list(SOURCES))
-        return observations_of(_from_file_types(frame, {name: FRAME_SCHEMA[name] for name in SOURCES}))
+        return observations_of(_from_file_types(frame, {name: tables.POOLS[name] for name in SOURCES}))
     except pl.exceptions.PolarsError as error:
         raise StoreError(f"does not have the columns of a history file: {error}") from error
 

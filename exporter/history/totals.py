@@ -11,26 +11,13 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from exporter.tables import LEAST_VALUE
+from exporter.tables import LEAST_VALUE, bucket_columns
+from exporter.tree.documents import TotalsBucket
 
-TOTALS_FRAME: dict[str, pl.DataType] = {
-    "scope": pl.String(),  # ``market``, ``token``, ``protocol`` or ``network``
-    "id": pl.String(),
-    "start": pl.Int64(),  # unix seconds
-    "supplied_usd_cents": pl.String(),  # digits: a sum may have more than 128 bits; null when nothing was priced
-    "borrowed_usd_cents": pl.String(),
-    "tvl_usd_cents": pl.String(),
-    "mean_supply_apy_bps": pl.Int64(),  # null when nothing of a price is supplied
-    "mean_borrow_apy_bps": pl.Int64(),
-    "best_supply_apy_bps": pl.Int64(),  # null when no pool counts
-    "best_borrow_apy_bps": pl.Int64(),
-    "market_count": pl.Int64(),
-    "pool_count": pl.Int64(),
-    "priced_count": pl.Int64(),
-    "first_ledger": pl.Int64(),
-    "last_ledger": pl.Int64(),
-}
-"""One row a scope, id and bucket, sorted by these."""
+TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys(
+    ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents"), pl.String()
+)
+"""One row a scope, id and bucket, sorted by these. Money is in digits: a sum may have more than 128 bits."""
 
 NETWORK = "network"
 """The scope of everything, and its only id."""

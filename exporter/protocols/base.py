@@ -306,7 +306,7 @@ class ProtocolModule(ABC):
 
         ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
         many ledgers may stand in one call. It may also have `exporter.tables.SPOKES`: the JSON of the spokes that
-        `exporter.tree.documents.AssetRisk` lists, or null. Raises `ExactError` with the positions of pools for which
+        `exporter.tree.pools.AssetRisk` lists, or null. Raises `ExactError` with the positions of pools for which
         the contract's math has no result.
         """
 

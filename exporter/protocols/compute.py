@@ -9,7 +9,7 @@ import polars as pl
 
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.history.parquet import check_representable
-from exporter.history.schema import ParquetType, column_names
+from exporter.history.schema import column_names
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.numbers import exact
@@ -19,6 +19,7 @@ from exporter.protocols.prices import close_unpriced, price_frame, refuse_older,
 from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
 from exporter.tables import (
     BACKSTOPS,
+    COLUMNS,
     GATES,
     MARKETS,
     MAX_DECIMAL,
@@ -28,6 +29,7 @@ from exporter.tables import (
     TERMS,
     VALID_PRICE,
 )
+from exporter.tree.values import ParquetType
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +51,20 @@ class Bounded:
     bound: str
 
 
+_MOST = {
+    ParquetType.INT64: exact.JSON_INTEGER_MAX,
+    ParquetType.DECIMAL: MAX_DECIMAL,
+    ParquetType.TIMESTAMP: MAX_TIMESTAMP_SECONDS,
+}
+_EXACT = ("total_supplied", "total_borrowed", "oracle_price", "reward_price", "ledger_close_time")
+
 BOUNDS: dict[str, int] = {
-    **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps", "utilization_bps"), exact.JSON_INTEGER_MAX),
-    **dict.fromkeys(
-        (
-            "total_collateral",
-            "backstop_credit",
-            "supply_index",
-            "borrow_index",
-            "stored_supply_apr",
-            "stored_borrow_apr",
-            "accrued_supply_apr",
-            "accrued_borrow_apr",
-            "stored_utilization",
-            "accrued_utilization",
-            "rate_modifier",
-        ),
-        MAX_DECIMAL,
-    ),
-    "last_accrual_time": MAX_TIMESTAMP_SECONDS,
-    **{name: exact.JSON_INTEGER_MAX for name, dtype in TERMS.items() if dtype == pl.Int64},
-    **{name: MAX_DECIMAL for name, dtype in TERMS.items() if dtype == pl.Int128},
-    **dict.fromkeys(("supply_reward_expiration", "borrow_reward_expiration"), MAX_TIMESTAMP_SECONDS),
-    **dict.fromkeys(("supply_reward_per_year", "borrow_reward_per_year"), MAX_DECIMAL),
-    **dict.fromkeys(("supply_reward_apr_bps", "borrow_reward_apr_bps"), exact.JSON_INTEGER_MAX),
+    column.name: _MOST[column.type]
+    for column in COLUMNS
+    if column.type in _MOST
+    and column.name not in _EXACT
+    and not column.name.endswith("_usd_cents")
+    and (column.type is not ParquetType.INT64 or column.by == "term" or column.name.endswith("_bps"))
 }
 """The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
 bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they

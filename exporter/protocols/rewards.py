@@ -14,7 +14,8 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
-from exporter.tables import BACKSTOPS, MAX_DECIMAL, POOLS, VALID_PRICE, YEAR, RewardReason
+from exporter.tables import BACKSTOPS, MAX_DECIMAL, POOLS, VALID_PRICE, YEAR
+from exporter.tree.values import RewardReason
 
 Price = tuple[int, int]
 """A price and its decimals."""

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import polars as pl
 
 from exporter.numbers import exact
-from exporter.tables import PROTOCOL_COLUMNS, TERMS, RewardReason
+from exporter.tables import PROTOCOL_COLUMNS, TERMS
+from exporter.tree.values import RewardReason
 
 TEXTS = ("market", "pool", "token_address", "oracle", "market_name", "market_status", "wasm_hash")
 """The columns of text that the raw state of every pool has."""

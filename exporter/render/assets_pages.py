@@ -22,15 +22,12 @@ import polars as pl
 from msgspec import ValidationError, convert
 
 from exporter.errors import CheckError
-from exporter.tree.documents import PoolSnapshot, token_of
+from exporter.tables import POOLS, document_fields
+from exporter.tree.documents import token_of
 from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.pools import PoolSnapshot
 from exporter.tree.routes import checked_page_sizes
-
-WIRE_FIELDS: tuple[str, ...] = PoolSnapshot.__struct_fields__
-"""The columns of the pools frame that are on the wire, in the order of the wire."""
-
-_DIGITS_FIELDS = ("total_supplied", "total_borrowed", "tvl_usd_cents")
 
 
 def render_pages(
@@ -59,9 +56,7 @@ def render_pages(
 
 def wire_frame(pools: pl.DataFrame) -> pl.DataFrame:
     """The pools frame as it is on the wire: the 13 fields, Int128 columns as digits (String, exact)."""
-    return pools.select(
-        pl.col(name).cast(pl.String) if name in _DIGITS_FIELDS else pl.col(name) for name in WIRE_FIELDS
-    )
+    return pools.select(document_fields(PoolSnapshot))
 
 
 def row_json(pools: pl.DataFrame) -> list[bytes]:
@@ -80,7 +75,7 @@ def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
 
     CheckError, naming the pool and the field, for a value that the API does not allow.
     """
-    return [_snapshot(row) for row in pools.select(WIRE_FIELDS).iter_rows(named=True)]
+    return [_snapshot(row) for row in pools.select(PoolSnapshot.__struct_fields__).iter_rows(named=True)]
 
 
 def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
@@ -161,7 +156,7 @@ class _Listing:
 
 
 def _snapshot(row: dict[str, object]) -> PoolSnapshot:
-    digits = {name: str(row[name]) for name in _DIGITS_FIELDS if row[name] is not None}
+    digits = {name: str(value) for name, value in row.items() if value is not None and POOLS[name] == pl.Int128}
     try:
         return convert(row | digits, PoolSnapshot)
     except ValidationError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.history.manifest import HistoryPart
-from exporter.history.schema import HISTORY_COLUMNS, ParquetType
+from exporter.tables import COLUMNS
 from exporter.tree import documents
 from exporter.tree.families import LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
 from exporter.tree.read_back import file_of
+from exporter.tree.values import ParquetType
 
 _TYPES = {
     ParquetType.UTF8: "string",
@@ -38,7 +39,7 @@ def data_package(history: documents.HistoryManifest, close_time: int) -> documen
     schema = documents.DataSchema(
         fields=[
             documents.DataField(column.name, _TYPES[column.type], column.meaning, {"required": not column.nullable})
-            for column in HISTORY_COLUMNS
+            for column in COLUMNS
         ],
         primary_key=["market", "pool", "observed_ledger"],
     )

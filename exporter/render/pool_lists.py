@@ -15,10 +15,11 @@ import polars as pl
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import json_of, page_bytes
 from exporter.render.run_documents import token_documents, total
-from exporter.tables import POOLS
-from exporter.tree.documents import AssetPeriod, BestRate, PoolRow, TokenEntry, TokenList, page_token
+from exporter.tables import document_fields
+from exporter.tree.documents import BestRate, TokenEntry, TokenList, page_token
 from exporter.tree.families import POOLS_PAGE, pools_key, pools_of_key
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.pools import AssetPeriod, PoolRow
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
@@ -47,11 +48,8 @@ class Means:
 
 def flat_rows(tables: Tables, means: Means) -> pl.DataFrame:
     """The rows of all pools that were read as they are on the wire, in the order of the pools frame."""
-    time = pl.from_epoch("ledger_close_time", "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ").alias("ledger_close_time")
-    digits = [name for name in PoolRow.__struct_fields__ if POOLS.get(name) == pl.Int128]
     found = pl.DataFrame(means.columns, schema=dict.fromkeys(means.columns, pl.Int64()))
-    rows = tables.pools.with_columns(time, pl.col(digits).cast(pl.String))
-    return pl.concat([rows, found], how="horizontal").select(PoolRow.__struct_fields__)
+    return pl.concat([tables.pools, found], how="horizontal").select(document_fields(PoolRow))
 
 
 def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:

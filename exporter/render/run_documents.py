@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import polars as pl
@@ -24,16 +24,33 @@ from exporter.errors import CheckError
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import render_pages, snapshots
-from exporter.tables import BACKSTOPS, MAX_TIMESTAMP_SECONDS, POOLS
+from exporter.tables import BACKSTOPS, COLUMNS, document_fields, written
 from exporter.tree import documents
 from exporter.tree.decoding import decode_json
 from exporter.tree.files import RenderedFile
 from exporter.tree.headers import METHODS
+from exporter.tree.pools import (
+    AssetDetail,
+    AssetIndexes,
+    AssetLiquidity,
+    AssetOperations,
+    AssetPeriod,
+    AssetPrice,
+    AssetRates,
+    AssetRewards,
+    AssetRisk,
+    AssetSpoke,
+    MarketPool,
+    PoolSnapshot,
+    RateModelParameter,
+)
 from exporter.tree.problems import Problem, not_found, problem
 from exporter.tree.read_back import file_of
 
 MARKET_POOLS_CAP = 200
 """How many pools a market summary lists; the rest is at ``/v1/assets?market=``."""
+
+_Part = TypeVar("_Part", bound=msgspec.Struct)
 
 _NO_BACKSTOPS = pl.DataFrame(schema=BACKSTOPS)
 
@@ -70,10 +87,11 @@ def market_summaries(
     read = chain.from_iterable(map(snapshots, pools.iter_slices(1_000)))
     members = groupby(read, key=attrgetter("market"))
     following, own = next(members, (None, iter(())))
-    insured = {row["market"]: _market_backstop(row) for row in backstops.iter_rows(named=True)}
+    own_backstops = backstops.select("market", *document_fields(documents.MarketBackstop)).iter_rows()
+    insured = {market: documents.MarketBackstop(*values) for market, *values in own_backstops}
     columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
     for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
-        rows: list[documents.PoolSnapshot] = []
+        rows: list[PoolSnapshot] = []
         if following == market:
             rows = list(own)
             following, own = next(members, (None, iter(())))
@@ -89,17 +107,9 @@ def market_summaries(
         )
 
 
-def _market_backstop(row: Mapping[str, Any]) -> documents.MarketBackstop:
-    fields: dict[str, Any] = {
-        name: _digits(row[name]) if BACKSTOPS[name] == pl.Int128 else row[name]
-        for name in documents.MarketBackstop.__struct_fields__
-    }
-    return documents.MarketBackstop(**fields | {"emission_expiration": printed_time(row["emission_expiration"])})
-
-
-def market_pool(snapshot: documents.PoolSnapshot) -> documents.MarketPool:
+def market_pool(snapshot: PoolSnapshot) -> MarketPool:
     """The snapshot as its market's summary has it: without the first and the last field."""
-    return documents.MarketPool(*astuple(snapshot)[1:-1])
+    return MarketPool(*astuple(snapshot)[1:-1])
 
 
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
@@ -138,107 +148,54 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 def render_details(
-    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[documents.AssetPeriod]]
+    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[AssetPeriod]]
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
     CheckError for a value that the API does not allow.
     """
-    for row, own in zip(tables.pools.iter_rows(named=True), periods, strict=True):
+    rows = chain.from_iterable(
+        some.select(written(column.name, column.kind) for column in COLUMNS).iter_rows(named=True)
+        for some in tables.pools.iter_slices(1_000)
+    )
+    for row, own in zip(rows, periods, strict=True):
         key = row["market"], row["pool"]
-        spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[documents.AssetSpoke])
-        parameters = tables.parameters.get(key, ())
-        yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes))
+        spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
+        yield file_of(asset_detail(row, tables.parameters.get(key, ()), modules[row["protocol"]], own, spokes))
 
 
 def asset_detail(
     row: Mapping[str, Any],
     parameters: Sequence[Parameter],
     module: ProtocolModule,
-    periods: list[documents.AssetPeriod],
-    spokes: Sequence[documents.AssetSpoke] = (),
-) -> documents.AssetDetail:
-    """The detail from a row of the pools frame, what its protocol says of the pool and of itself, and its periods."""
+    periods: list[AssetPeriod],
+    spokes: Sequence[AssetSpoke] = (),
+) -> AssetDetail:
+    """The detail from the columns of a pool as documents write them, what its protocol says of it, and its periods."""
 
-    def struct_of(model: Any, names: Mapping[str, str]) -> Any:
-        return model(
-            **{field: row[name] if name.endswith("decimals") else str(row[name]) for field, name in names.items()}
-        )
+    def filled(model: type[_Part], **more: object) -> _Part:
+        return model(**{name: row[name] for name in model.__struct_fields__ if name not in more}, **more)
 
-    def shared(model: Any, **more: object) -> Any:
-        return model(
-            **more,
-            **{
-                field: _digits(row[field]) if field in _INT128 else row[field]
-                for field in model.__struct_fields__
-                if field not in more
-            },
-        )
-
-    return documents.AssetDetail(
-        market=row["market"],
-        pool=row["pool"],
-        token_address=row["token_address"],
-        symbol=row["symbol"],
-        decimals=row["decimals"],
-        supply_apy_bps=row["supply_apy_bps"],
-        borrow_apy_bps=row["borrow_apy_bps"],
-        utilization_bps=row["utilization_bps"],
-        total_supplied=str(row["total_supplied"]),
-        total_borrowed=str(row["total_borrowed"]),
-        oracle_price_usd=row["oracle_price_usd"],
-        tvl_usd_cents=_digits(row["tvl_usd_cents"]),
-        observed_ledger=row["observed_ledger"],
-        ledger_close_time=documents.timestamp(row["ledger_close_time"]),
-        protocol=row["protocol"],
-        version=row["version"],
-        market_name=row["market_name"],
-        market_status=row["market_status"],
-        contract_wasm_hash=row["wasm_hash"],
-        total_collateral=str(row["total_collateral"]),
-        backstop_credit=str(row["backstop_credit"]),
-        last_accrual_time=documents.timestamp(row["last_accrual_time"]),
-        price=documents.AssetPrice(
-            oracle=row["oracle"],
-            validity=row["price_reason"],
-            value=_digits(row["oracle_price"]),
-            decimals=row["oracle_decimals"],
-            time=printed_time(row["price_timestamp"]),
-        ),
-        rates=struct_of(documents.AssetRates, {name: name for name in documents.AssetRates.__struct_fields__}),
-        indexes=struct_of(
-            documents.AssetIndexes, {"decimals": "index_decimals", "supply": "supply_index", "borrow": "borrow_index"}
-        ),
+    return filled(
+        AssetDetail,
+        price=filled(AssetPrice),
+        rates=filled(AssetRates),
+        indexes=filled(AssetIndexes),
         rate_model=[
-            documents.RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit)
-            for item in parameters
+            RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
         ],
         supply_compounding=module.coverage.supply_compounding,
         borrow_compounding=module.coverage.borrow_compounding,
-        operations=shared(
-            documents.AssetOperations,
+        operations=filled(
+            AssetOperations,
             market_status_meaning=module.statuses.get(row["market_status"]),
             pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
         ),
-        liquidity=shared(documents.AssetLiquidity),
-        risk=shared(documents.AssetRisk, spokes=list(spokes)),
-        rewards=shared(
-            documents.AssetRewards,
-            supply_reward_expiration=printed_time(row["supply_reward_expiration"]),
-            borrow_reward_expiration=printed_time(row["borrow_reward_expiration"]),
-        ),
+        liquidity=filled(AssetLiquidity),
+        risk=filled(AssetRisk, spokes=list(spokes)),
+        rewards=filled(AssetRewards),
         periods=periods,
     )
-
-
-_INT128 = frozenset(name for name, dtype in POOLS.items() if dtype == pl.Int128)
-
-
-def printed_time(seconds: int | None) -> str | None:
-    """The time of a price; an oracle may give one that cannot be written as a date."""
-    if seconds is None or not 0 <= seconds <= MAX_TIMESTAMP_SECONDS:
-        return None
-    return documents.timestamp(seconds)
 
 
 # The documents over all markets: their list, the tokens, and the protocols' totals.
@@ -257,20 +214,8 @@ def render_overview(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[R
 
 def market_list(tables: Tables) -> documents.MarketList:
     """Every market that was read, in the order of the markets frame."""
-    entries = [
-        documents.MarketEntry(
-            market=row["market"],
-            protocol=row["protocol"],
-            version=row["version"],
-            name=row["name"],
-            status=row["status"],
-            observed_ledger=row["observed_ledger"],
-            pool_count=row["pool_count"],
-            tvl_usd_cents=_digits(row["tvl_usd_cents"]),
-        )
-        for row in tables.markets.iter_rows(named=True)
-    ]
-    return documents.MarketList(observed_ledger=tables.ledger, data=entries)
+    rows = tables.markets.select(document_fields(documents.MarketEntry)).iter_rows()
+    return documents.MarketList(observed_ledger=tables.ledger, data=[documents.MarketEntry(*row) for row in rows])
 
 
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
@@ -325,10 +270,6 @@ def total(values: Iterable[int | str | None]) -> str | None:
     """The sum of those that are known, as digits; None where none is."""
     known = [int(value) for value in values if value is not None]
     return str(sum(known)) if known else None
-
-
-def _digits(value: int | None) -> str | None:
-    return None if value is None else str(value)
 
 
 # ``/v1/protocols``: what a run covers, what it could not read, and what is left out on purpose.

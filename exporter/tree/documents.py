@@ -17,13 +17,12 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 import exporter
+from exporter.tree.pools import AssetDetail, MarketPool, PoolRow, PoolSnapshot
 from exporter.tree.problems import Problem
 from exporter.tree.values import (
     Amount,
     BasisPoints,
     BucketName,
-    CentsChange,
-    Change,
     Compounding,
     ConfigHash,
     ContractAddress,
@@ -35,16 +34,13 @@ from exporter.tree.values import (
     FileReference,
     FixedPoint,
     Ledger,
-    LiquidationKind,
     ObjectKey,
-    PeriodName,
     PoolId,
     Positive,
     Price,
     ProtocolName,
     Reason,
     RewardReasonName,
-    RiskScope,
     RunId,
     Scale,
     Scope,
@@ -63,35 +59,11 @@ EXPORTER_VERSION: str = exporter.__version__
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
 
+Passphrase = Annotated[str, Meta(description="The passphrase of the network that was read.")]
 Day = Annotated[
     str,
     Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"]),
 ]
-
-
-class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
-    """One token's pool in one market at the observed ledger.
-
-    Totals are in base units of the token, rates in basis points a year rounded down. How yields
-    follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
-    action, is the protocol's own: `/v1/protocols` tells it. `oracle_price_usd` is null
-    when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
-    floor((total_supplied + plain collateral) * price * 100), is null with it.
-    """
-
-    market: ContractAddress
-    pool: PoolId
-    token_address: ContractAddress
-    symbol: TokenSymbol
-    decimals: TokenDecimals
-    supply_apy_bps: BasisPoints
-    borrow_apy_bps: BasisPoints
-    utilization_bps: BasisPoints
-    total_supplied: Amount
-    total_borrowed: Amount
-    oracle_price_usd: Price | None
-    tvl_usd_cents: UsdCents | None
-    observed_ledger: Ledger
 
 
 class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,22 +71,6 @@ class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
     data: list[PoolSnapshot]
     next_cursor: Cursor | None
-
-
-class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
-
-    pool: PoolId
-    token_address: ContractAddress
-    symbol: TokenSymbol
-    decimals: TokenDecimals
-    supply_apy_bps: BasisPoints
-    borrow_apy_bps: BasisPoints
-    utilization_bps: BasisPoints
-    total_supplied: Amount
-    total_borrowed: Amount
-    oracle_price_usd: Price | None
-    tvl_usd_cents: UsdCents | None
 
 
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +99,7 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     blnd_price_usdc: FixedPoint | None
     value_usd_cents: UsdCents | None
     threshold_product_bps: BasisPoints | None
-    threshold_met: bool | None
+    threshold_met: Annotated[bool | None, Meta(description="Whether the funds are what the contract asks for.")]
     status_after_update: Words | None
     emission_token: ContractAddress | None
     emission_decimals: Scale
@@ -153,7 +109,7 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     emission_apr_bps: BasisPoints | None
     emission_reason: RewardReasonName
     emission_source: EmissionSourceName | None
-    emission_funded: bool | None
+    emission_funded: Annotated[bool | None, Meta(description="Whether the backstop has what it promised.")]
     backfill_remaining: Amount | None
 
 
@@ -171,7 +127,7 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     observed_ledger: Ledger
     pool_count: Count
     pools: list[MarketPool]
-    truncated: bool
+    truncated: Annotated[bool, Meta(description="Whether pools were cut from the list.")]
     tvl_usd_cents: UsdCents | None
     backstop: MarketBackstop | None
 
@@ -339,7 +295,7 @@ class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
     A run stands here once a checkpoint after it can be proven, some six to twelve minutes later.
     """
 
-    network: str
+    network: Passphrase
     verifier: ObjectKey
     trust: ObjectKey
     proofs: list[Proof]
@@ -351,7 +307,7 @@ class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     name: Words
     type: Words
     description: Words
-    constraints: dict[str, bool]
+    constraints: Annotated[dict[str, bool], Meta(description="`required`: whether it is never null.")]
 
 
 class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -454,291 +410,6 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     markets: list[WatchedMarket]
     pools: list[WatchedPool]
     unread: list[WatchedUnread]
-
-
-class AssetPrice(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where `oracle_price_usd` comes from, or why there is none.
-
-    `value`, divided by 10^`decimals`, is the price of one token in USD as the contract `oracle` gave it, and `time` the
-    time that it gave with it (null also beyond the year 9999). `validity` is `valid`, or says why the market itself
-    would refuse to use a price; then the other three are null.
-    """
-
-    oracle: ContractAddress | None
-    validity: Words
-    value: FixedPoint | None
-    decimals: Scale | None
-    time: Timestamp | None
-
-
-class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
-    """Annual rates without compounding, and the utilization and modifier that they follow from.
-
-    `stored` ones follow from the state as the contract has stored it, `accrued` ones from the state brought to the
-    close time of the ledger; the two are equal where a protocol's own view does not accrue.
-    """
-
-    apr_decimals: Scale
-    stored_supply_apr: FixedPoint
-    stored_borrow_apr: FixedPoint
-    accrued_supply_apr: FixedPoint
-    accrued_borrow_apr: FixedPoint
-    utilization_decimals: Scale
-    stored_utilization: FixedPoint
-    accrued_utilization: FixedPoint
-    rate_modifier_decimals: Scale
-    rate_modifier: FixedPoint
-
-
-class AssetIndexes(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one share of supply and one share of debt are worth, in base units of the token."""
-
-    decimals: Scale
-    supply: FixedPoint
-    borrow: FixedPoint
-
-
-class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
-    """One parameter of the pool's configuration, under the name that the contract has for it.
-
-    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0. With `no_limit` the contract takes this value to
-    mean that there is no limit.
-    """
-
-    name: Words
-    value: FixedPoint
-    decimals: Scale
-    no_limit: bool
-
-
-class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the contract lets somebody do in the pool now, before caps, balances and health.
-
-    `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
-    `can_reason` says why, and why the market's missing price of the token closes others.
-    `pool_status` is the pool's own status, null where it has none beside its market's; the two meanings say in words
-    what the statuses mean, null where the status has no known meaning.
-    """
-
-    can_supply: bool | None
-    can_withdraw: bool | None
-    can_borrow: bool | None
-    can_repay: bool | None
-    can_liquidate: bool | None
-    can_reason: Words | None
-    market_status_meaning: Words | None
-    pool_status: Words | None
-    pool_status_meaning: Words | None
-
-
-class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down.
-
-    `available_to_withdraw` and `available_to_borrow` are the most that the contract pays out, `available_to_supply` the
-    most that its cap lets in (null without a cap); each is "0" where its gate is closed and null where that is not
-    known. An account's first supply of less than `min_first_supply` fails; null where any amount is taken.
-    `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
-    """
-
-    available_to_withdraw: Amount | None
-    available_to_borrow: Amount | None
-    available_to_supply: Amount | None
-    min_first_supply: Amount | None
-    supplied_usd_cents: UsdCents | None
-    borrowed_usd_cents: UsdCents | None
-    available_usd_cents: UsdCents | None
-
-
-class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one spoke allows with a pool: a set of limits of its own, for the accounts that belong to it.
-
-    Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
-    `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
-    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap. Null where it is not known whether the
-    market has a price.
-    """
-
-    spoke: Count
-    deprecated: bool
-    paused: bool
-    frozen: bool
-    can_supply: bool
-    can_withdraw: bool
-    can_borrow: bool | None
-    can_repay: bool
-    can_liquidate: bool | None
-    can_be_seized: bool
-    available_to_supply: Amount
-    available_to_borrow: Amount | None
-    collateral_factor_bps: BasisPoints
-    liquidation_threshold_bps: BasisPoints
-    liquidation_bonus_bps: BasisPoints
-    supply_cap: Amount
-    borrow_cap: Amount
-    can_be_collateral: bool
-    can_be_borrowed: bool
-
-
-class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the pool's configuration says of collateral, debt and limits, in the same words for every protocol.
-
-    `risk_scope` says what it holds for: `market`, `reserve` or `spoke`; it is null where nothing of this is known.
-    Collateral of this pool lets one borrow collateral_factor_bps / liability_factor_bps of its value, with the
-    liability factor of the pool that the debt is in. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
-    position, and the number is the one that the protocol's page names), `auction` or `dynamic` (then it is null).
-    Of the two caps null is none, and "0" closed; null is none for `max_utilization_bps` too. The raw numbers are in
-    `rate_model`. `spokes` has what each of them says of the pool, where the scope is `spoke`; the fields above then sum
-    their caps up, and have the factors of the spoke with the highest.
-    """
-
-    risk_scope: RiskScope | None
-    collateral_factor_bps: BasisPoints | None
-    liquidation_threshold_bps: BasisPoints | None
-    liability_factor_bps: BasisPoints | None
-    liquidation_bonus_bps: BasisPoints | None
-    liquidation_kind: LiquidationKind | None
-    supply_cap: Amount | None
-    borrow_cap: Amount | None
-    max_utilization_bps: BasisPoints | None
-    reserve_factor_bps: BasisPoints | None
-    can_be_collateral: bool | None
-    can_be_borrowed: bool | None
-    spokes: list[AssetSpoke]
-
-
-class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is paid beside the interest, in a token of its own; it is in no other rate, and not compounded.
-
-    A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
-    reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
-    null: `nothing_supplied`, `nothing_borrowed`, `no_token_price`, `no_reward_price`, `several_tokens`, `unread` (the
-    entry is archived, or of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
-    `reward_token` times 10^`reward_decimals`, amounts a year in base units. `reward_price` / 10^`reward_price_decimals`
-    is the price of one whole token in USD, and `reward_price_source` says what it follows from: `comet_spot` is the
-    momentary price of a pool that a single trade can move.
-    """
-
-    reward_token: ContractAddress | None
-    reward_symbol: TokenSymbol | None
-    reward_token_decimals: TokenDecimals | None
-    reward_decimals: Scale | None
-    supply_reward_per_second: Amount | None
-    supply_reward_per_year: Amount | None
-    supply_reward_expiration: Timestamp | None
-    supply_reward_apr_bps: BasisPoints | None
-    supply_reward_reason: RewardReasonName
-    borrow_reward_per_second: Amount | None
-    borrow_reward_per_year: Amount | None
-    borrow_reward_expiration: Timestamp | None
-    borrow_reward_apr_bps: BasisPoints | None
-    borrow_reward_reason: RewardReasonName
-    reward_price: FixedPoint | None
-    reward_price_decimals: Scale | None
-    reward_price_source: Words | None
-
-
-class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a pool did over a `period` that ends where the hour that is open began (of `30d`: the quarter of a day).
-
-    Means are over the `observed_count` closed buckets of the period in which the pool was observed, each counting once,
-    rounded down: buckets of an hour for `24h` and `7d`, of 6 hours for `30d`. A change is the number in this document
-    less that of the newest bucket before the period. Everything is null, and the count 0, as long as the history does
-    not reach that far: where no bucket ended within a quarter of the period before its begin. The value and its change
-    are also null without a price.
-    """
-
-    period: PeriodName
-    observed_count: Count
-    mean_supply_apy_bps: BasisPoints | None
-    mean_borrow_apy_bps: BasisPoints | None
-    mean_utilization_bps: BasisPoints | None
-    mean_tvl_usd_cents: UsdCents | None
-    supply_apy_bps_change: Change | None
-    borrow_apy_bps_change: Change | None
-    utilization_bps_change: Change | None
-    tvl_usd_cents_change: CentsChange | None
-
-
-class AssetDetail(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
-    """The pool snapshot, with what an analyst wants beside it.
-
-    The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
-    `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
-    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
-    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates. `periods` are a
-    day, a week and a month, as far as the history reaches.
-    """
-
-    ledger_close_time: Timestamp
-    protocol: ProtocolName
-    version: Words
-    market_name: Words
-    market_status: Words
-    contract_wasm_hash: Digest | None
-    total_collateral: Amount
-    backstop_credit: FixedPoint
-    last_accrual_time: Timestamp
-    price: AssetPrice
-    rates: AssetRates
-    indexes: AssetIndexes
-    rate_model: list[RateModelParameter]
-    supply_compounding: Compounding
-    borrow_compounding: Compounding
-    operations: AssetOperations
-    liquidity: AssetLiquidity
-    risk: AssetRisk
-    rewards: AssetRewards
-    periods: list[AssetPeriod]
-
-
-class PoolRow(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
-    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
-
-    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
-    `rewards` and `periods`; the means are those of the last 7 and 30 days.
-    """
-
-    ledger_close_time: Timestamp
-    protocol: ProtocolName
-    version: Words
-    market_name: Words
-    market_status: Words
-    pool_status: Words | None
-    can_supply: bool | None
-    can_withdraw: bool | None
-    can_borrow: bool | None
-    can_repay: bool | None
-    can_liquidate: bool | None
-    can_reason: Words | None
-    available_to_withdraw: Amount | None
-    available_to_borrow: Amount | None
-    available_to_supply: Amount | None
-    min_first_supply: Amount | None
-    supplied_usd_cents: UsdCents | None
-    borrowed_usd_cents: UsdCents | None
-    available_usd_cents: UsdCents | None
-    risk_scope: RiskScope | None
-    collateral_factor_bps: BasisPoints | None
-    liquidation_threshold_bps: BasisPoints | None
-    liability_factor_bps: BasisPoints | None
-    liquidation_bonus_bps: BasisPoints | None
-    liquidation_kind: LiquidationKind | None
-    supply_cap: Amount | None
-    borrow_cap: Amount | None
-    max_utilization_bps: BasisPoints | None
-    reserve_factor_bps: BasisPoints | None
-    can_be_collateral: bool | None
-    can_be_borrowed: bool | None
-    reward_token: ContractAddress | None
-    reward_symbol: TokenSymbol | None
-    supply_reward_apr_bps: BasisPoints | None
-    supply_reward_reason: RewardReasonName
-    borrow_reward_apr_bps: BasisPoints | None
-    borrow_reward_reason: RewardReasonName
-    mean_supply_apy_bps_7d: BasisPoints | None
-    mean_supply_apy_bps_30d: BasisPoints | None
-    mean_borrow_apy_bps_7d: BasisPoints | None
-    mean_borrow_apy_bps_30d: BasisPoints | None
 
 
 class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -957,7 +628,7 @@ class Unread(Struct, frozen=True, forbid_unknown_fields=True):
     pool: PoolId | None
     protocol: ProtocolName
     reason: Reason
-    detail: str
+    detail: Annotated[str, Meta(description="Why, in words.")]
 
 
 class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
@@ -985,7 +656,7 @@ class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: ContractAddress
     pool: PoolId
-    field: str
+    field: Annotated[str, Meta(description="The name of its column.")]
     bound: Amount
 
 
@@ -1015,7 +686,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
 
     run_id: RunId
     format: Version
-    network: str
+    network: Passphrase
     network_name: Words
     observed_ledger: Ledger
     ledger_close_time: Timestamp
@@ -1030,7 +701,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     unpriced: list[Unpriced]
     bounded: list[Bounded]
     absent: list[Absent]
-    notices: list[str]
+    notices: Annotated[list[str], Meta(description="What else people should know of the run.")]
     page_sizes: list[Positive]
     default_page_size: Positive
     retention_hours: Count
@@ -1071,12 +742,12 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The description of the API itself (OpenAPI 3.1)."""
 
-    openapi: str
-    info: dict[str, Any]
-    servers: list[dict[str, Any]]
-    tags: list[dict[str, Any]]
-    paths: dict[str, dict[str, Any]]
-    components: dict[str, dict[str, Any]]
+    openapi: Annotated[str, Meta(description="The version of OpenAPI.")]
+    info: Annotated[dict[str, Any], Meta(description="What is described.")]
+    servers: Annotated[list[dict[str, Any]], Meta(description="Where it is served from.")]
+    tags: Annotated[list[dict[str, Any]], Meta(description="Groups of paths.")]
+    paths: Annotated[dict[str, dict[str, Any]], Meta(description="What can be asked for.")]
+    components: Annotated[dict[str, dict[str, Any]], Meta(description="The schemas of all documents.")]
 
 
 Document: TypeAlias = (

@@ -25,6 +25,7 @@ from functools import cache, cached_property, lru_cache
 
 from exporter.tree import documents
 from exporter.tree.files import FileKind
+from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
 
@@ -276,7 +277,7 @@ EMPTY_PAGE = _document("v1/assets/empty.json", documents.AssetsPage, says={"empt
 """Answers whatever filter matches nothing."""
 ASSET = _document(
     "v1/assets/{market}/{pool}.json",
-    documents.AssetDetail,
+    AssetDetail,
     "/v1/assets/{market}/{pool}",
     Operation(
         "getAsset",

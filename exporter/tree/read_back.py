@@ -19,6 +19,7 @@ from exporter.tables import GATES
 from exporter.tree import documents
 from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
+from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
 
 
@@ -44,7 +45,7 @@ def contradiction(document: documents.Document, names: Mapping[str, str], data: 
                 return "$.data has a row of another protocol"
             if names.get("status") == "open" and not all(row.can_supply for row in document.data):
                 return "$.data has a pool that is not open"
-        case documents.AssetDetail():
+        case AssetDetail():
             return _detail(document)
         case documents.AssetHistory() | documents.TotalsHistory():
             return _history(document)
@@ -90,20 +91,20 @@ def _page(page: documents.AssetsPage, names: Mapping[str, str]) -> str | None:
     return None
 
 
-def _detail(detail: documents.AssetDetail) -> str | None:
+def _detail(detail: AssetDetail) -> str | None:
     price = detail.price
     liquidity = detail.liquidity
     parts = (
-        price.value,
-        price.decimals,
+        price.oracle_price,
+        price.oracle_decimals,
         detail.oracle_price_usd,
         detail.tvl_usd_cents,
         liquidity.supplied_usd_cents,
         liquidity.borrowed_usd_cents,
     )
-    priced = price.validity == "valid"
-    if any((part is not None) != priced for part in parts) or (price.time is not None and not priced):
-        return f"$.price.validity is {price.validity!r}: price and values must be there if and only if it is valid"
+    priced = price.price_reason == "valid"
+    if any((part is not None) != priced for part in parts) or (price.price_timestamp is not None and not priced):
+        return f"$.price.validity is {price.price_reason!r}: price and values must be there if and only if it is valid"
     if (liquidity.available_usd_cents is not None) != (priced and liquidity.available_to_withdraw is not None):
         return "$.liquidity.available_usd_cents must be there if and only if the price and the amount are"
     for gate, amount in GATES.items():

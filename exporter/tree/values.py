@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from exporter.tables import RewardReason
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
@@ -30,16 +30,52 @@ BUCKET_NAMES = ("5m", "1h", "1d", "1w")
 DEFAULT_BUCKET = "1d"
 
 
+class ParquetType(StrEnum):
+    """What a column of a Parquet file can be, as docs/history.md writes it."""
+
+    UTF8 = "utf8"
+    INT64 = "int64"
+    DECIMAL = "decimal(38,0)"
+    TIMESTAMP = "timestamp[us, UTC]"
+    BOOLEAN = "boolean"
+
+
+class RewardReason(StrEnum):
+    """What the yield of a reward is, or why it is 0 or null."""
+
+    VALID = "valid"
+    NONE = "none"  # 0: the protocol pays none
+    NO_EMISSIONS = "no_emissions"  # 0: none was ever set up here, or it is of nothing
+    EXPIRED = "expired"  # 0: it is over, or paused
+    NOT_FUNDED = "not_funded"  # null: it is promised, and cannot be claimed
+    NOTHING_SUPPLIED = "nothing_supplied"  # null: nobody is there to be paid
+    NOTHING_BORROWED = "nothing_borrowed"
+    NO_BACKSTOP = "no_backstop"
+    NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth beside the pool's is not
+    NO_REWARD_PRICE = "no_reward_price"
+    SEVERAL_TOKENS = "several_tokens"  # null: more than one token is paid
+    UNREAD = "unread"  # null: the entry is archived or cannot be decoded
+    NOT_READ = "not_read"  # null: the exporter does not look for it
+
+
 def _text(
-    pattern: str, description: str, *examples: str, lengths: tuple[int | None, int | None] = (None, None)
+    pattern: str,
+    description: str,
+    *examples: str,
+    lengths: tuple[int | None, int | None] = (None, None),
+    column: ParquetType = ParquetType.UTF8,
 ) -> Meta:
-    """What the API's description says of a text, all of which is of the pattern: its least and its greatest length."""
+    """A text, all of which is of the pattern: what the API's description says, its least and its greatest length.
+
+    ``column`` is the type of a column of such values.
+    """
     return Meta(
         pattern=f"^{pattern}$",
         min_length=lengths[0],
         max_length=lengths[1],
         description=description,
         examples=list(examples) or None,
+        extra={"column": column},
     )
 
 
@@ -89,6 +125,7 @@ Amount: TypeAlias = Annotated[
         "(0|[1-9][0-9]*)",
         "An amount in base units of the token, an exact integer in digits. Never negative.",
         "126430667051058",
+        column=ParquetType.DECIMAL,
     ),
 ]
 Price: TypeAlias = Annotated[
@@ -102,7 +139,10 @@ Price: TypeAlias = Annotated[
 UsdCents: TypeAlias = Annotated[
     str,
     _text(
-        "(0|[1-9][0-9]*)", "Money in US cents, an exact integer in digits, rounded down. Never negative.", "329670245"
+        "(0|[1-9][0-9]*)",
+        "Money in US cents, an exact integer in digits, rounded down. Never negative.",
+        "329670245",
+        column=ParquetType.DECIMAL,
     ),
 ]
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
@@ -129,15 +169,20 @@ ObjectKey: TypeAlias = Annotated[
         lengths=(None, MAX_KEY_BYTES),
     ),
 ]
-Timestamp: TypeAlias = Annotated[
-    str,
-    _text(
+
+
+def _time(column: ParquetType) -> Meta:
+    return _text(
         "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
         "A time in UTC, to the second (RFC 3339).",
         "2026-11-21T10:55:00Z",
         lengths=(20, 20),
-    ),
-]
+        column=column,
+    )
+
+
+Timestamp: TypeAlias = Annotated[str, _time(ParquetType.TIMESTAMP)]
+PriceTime: TypeAlias = Annotated[str, _time(ParquetType.INT64)]  # as an oracle claims it: of no calendar, maybe
 Cursor: TypeAlias = Annotated[
     str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
@@ -154,6 +199,7 @@ FixedPoint: TypeAlias = Annotated[
         "(0|-?[1-9][0-9]*)",
         "An exact integer in digits, to be divided by 10 to the power of the `decimals` beside it.",
         "1095073860",
+        column=ParquetType.DECIMAL,
     ),
 ]
 Scale: TypeAlias = Annotated[

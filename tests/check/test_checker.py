@@ -24,9 +24,10 @@ from exporter.errors import CheckError
 from exporter.localnet.blend import reserve_config
 from exporter.localnet.chain import Change
 from exporter.localnet.made import MadeNetwork
-from exporter.tree.documents import AssetsPage, PoolSnapshot, page_token
+from exporter.tree.documents import AssetsPage, page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.pools import PoolSnapshot
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 from tests.check.trees import (

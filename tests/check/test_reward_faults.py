@@ -10,7 +10,7 @@ import pytest
 from exporter.check.reward_faults import reward_faults
 from exporter.render.assets_pages import snapshots
 from exporter.tables import YEAR
-from exporter.tree.documents import PoolSnapshot
+from exporter.tree.pools import PoolSnapshot
 from tests.render.rendering import contract, pool, pools_frame
 
 (ROW,) = snapshots(

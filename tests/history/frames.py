@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from exporter.history.schema import FRAME_DTYPES, HISTORY_COLUMNS, ParquetType
+from exporter.tables import COLUMNS, FRAME_DTYPES
+from exporter.tree.values import ParquetType
 
 LEDGER = 55_261_759
 CLOSE_TIME = 1_742_200_000  # 2025-03-17T08:26:40Z
@@ -37,7 +38,7 @@ def pools_frame(
     """
     columns: dict[str, pl.Series] = {}
     run_wide = {"observed_ledger": ledger, "ledger_close_time": close_time}
-    for column in HISTORY_COLUMNS:
+    for column in COLUMNS:
         values = [
             row.get(column.name, run_wide.get(column.name, _default(column.name, column.type, position)))
             for position, row in enumerate(rows)

@@ -15,9 +15,9 @@ from exporter.cli import main
 from exporter.history.export import scan_history
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
-from exporter.history.schema import HISTORY_COLUMNS
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
+from exporter.tables import COLUMNS
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
@@ -25,7 +25,7 @@ from tests.history.runs import places
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, keys_of, record, rewrite, without_terms
 from tests.render.rendering import contract
 
-NAMES = [column.name for column in HISTORY_COLUMNS]
+NAMES = [column.name for column in COLUMNS]
 
 
 @pytest.fixture

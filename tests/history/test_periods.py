@@ -13,7 +13,7 @@ import pytest
 from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
-from exporter.tree.documents import AssetPeriod
+from exporter.tree.pools import AssetPeriod
 from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, mean, start_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 

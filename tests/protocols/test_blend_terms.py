@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
-from exporter.tree.documents import AssetRisk
+from exporter.tree.pools import AssetRisk
 from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import CODE
 from tests.protocols.judged import at

@@ -20,7 +20,7 @@ from exporter.localnet.xoxno import HubMarket
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
-from exporter.tree.documents import AssetSpoke
+from exporter.tree.pools import AssetSpoke
 from tests.judges import xoxno_judge as judge
 from tests.judges.xoxno_judge import RAY, YEAR
 from tests.protocols.judged import agree, asked_of_both, closed, columnar, frame_of, one, projected, published

@@ -9,9 +9,10 @@ from random import Random
 import polars as pl
 import pytest
 
-from exporter.history.schema import ParquetType, column_names
+from exporter.history.schema import column_names
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
+from exporter.tree.values import ParquetType
 from tests.history.frames import pools_frame
 from tests.readers.snippets import (
     Worker,

@@ -21,13 +21,14 @@ import pytest
 from exporter import FORMAT
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
-from exporter.history.schema import ParquetType, column_names
+from exporter.history.schema import column_names
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
+from exporter.tree.values import ParquetType
 from tests.history.frames import pools_frame
 
 Row = Mapping[str, Any]

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document
 from exporter.serve.preview import create_app
-from exporter.tree.documents import AssetDetail, Document, PoolSnapshot
+from exporter.tree.documents import Document
 from exporter.tree.families import ERROR, PROOFS, family_of
+from exporter.tree.pools import AssetDetail, PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import parse_back, render_document
 from exporter.tree.routes import Served, route
@@ -77,6 +78,13 @@ def test_every_file_validates(tree: Path) -> None:
         assert [] == refused(json.loads(data), paths[0]), key
     assert set(description()["paths"]) == {*counts, PROOFS.path}  # which `exporter prove` adds
     assert counts["/v1/assets/{market}/{pool}/history"] >= 4 * counts["/v1/assets/{market}/{pool}"] > 100
+
+
+def test_every_property_is_described() -> None:
+    """Each property of each document says what it is, itself or in the first of its alternatives."""
+    for name, schema in description()["components"]["schemas"].items():
+        for field, found in schema["properties"].items():
+            assert [part for part in (found, *found.get("anyOf", ())) if part.get("description")], (name, field)
 
 
 def test_the_description_names_every_field(tree: Path) -> None:

@@ -19,7 +19,6 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Tables, Unpriced
 from exporter.render.run_documents import (
-    asset_detail,
     excluded_on,
     market_summaries,
     protocol_list,
@@ -344,7 +343,7 @@ def rendered(**changes: object) -> dict[str, Any]:
     (file,) = map(
         read_back, render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)))
     )
-    assert f"v1/assets/{MARKET}/{POOL}.json" == file.key
+    assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
     periods = document.pop("periods")
     assert [("24h", 0), ("7d", 0), ("30d", 0)] == [(each["period"], each["observed_count"]) for each in periods]
@@ -496,10 +495,9 @@ def test_a_price_of_no_date(seconds: int) -> None:
 
 def test_contracts_without_code_of_their_own() -> None:
     """A market without an oracle or wasm code says so with null; one without known parameters has an empty list."""
-    row = pools_frame([ROW | {"oracle": None, "wasm_hash": None}]).row(0, named=True)
-    detail = asset_detail(row, (), PROTOCOLS["blend"], [])
+    detail = rendered(oracle=None, wasm_hash=None, pool=contract(3))
 
-    assert (None, None, []) == (detail.contract_wasm_hash, detail.price.oracle, detail.rate_model)
+    assert (None, None, []) == (detail["contract_wasm_hash"], detail["price"]["oracle"], detail["rate_model"])
 
 
 @pytest.mark.parametrize(

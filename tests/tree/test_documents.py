@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.tree.documents import (
-    PoolSnapshot,
-    SystemStatus,
-    encode,
-    page_token,
-    timestamp,
-)
+from exporter.tree.documents import SystemStatus, encode, page_token, timestamp
+from exporter.tree.pools import PoolSnapshot
 from tests.render.rendering import contract, system_status
 
 

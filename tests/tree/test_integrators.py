@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import msgspec
 import pytest
 
-from exporter.tree.documents import AssetDetail, MarketBackstop
+from exporter.tree.documents import MarketBackstop
+from exporter.tree.pools import AssetDetail
 
 _ROW = re.compile(r"^\| (?P<theirs>.+?) \| (?P<ours>.+?) \| (?P<why>.*?) ?\|$", re.MULTILINE)
 _SPAN = re.compile(r"`([a-z_.]+)`")
 
 
 def _paths(model: type[msgspec.Struct], before: str = "") -> Iterator[str]:
-    for name, kind in get_type_hints(model).items():
-        yield before + name
-        for part in (kind, *get_args(kind)):
+    for field in msgspec.structs.fields(model):
+        yield before + field.encode_name
+        for part in (field.type, *get_args(field.type)):
             if isinstance(part, type) and issubclass(part, msgspec.Struct):
-                yield from _paths(part, f"{before}{name}.")
+                yield from _paths(part, f"{before}{field.encode_name}.")
 
 
 @pytest.fixture(scope="module")

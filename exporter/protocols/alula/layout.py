@@ -19,7 +19,7 @@ from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import by_key, config_hash_of, parameters_of
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 VERSION = "v1"
 """The one form of entries that is known; the contract itself has no number of its version."""

@@ -10,7 +10,7 @@ import polars as pl
 from exporter.numbers import exact
 from exporter.protocols.alula.layout import STATUS_NAMES
 from exporter.protocols.shared_columns import Given
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 TERM_COLUMNS = (
     "open_ltv_bps",

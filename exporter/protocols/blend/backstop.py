@@ -23,7 +23,7 @@ from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop
 from exporter.protocols.blend.funding import Funding, FundingEntries, decode_emitter
 from exporter.protocols.blend.layout import PoolInstance
 from exporter.protocols.blend.records import Entries
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 _THRESHOLDS = {"v1": 200_000**5, "v2": 100_000**5}
 _INT128_MAX = 2**127 - 1

@@ -9,7 +9,7 @@ from exporter.ledger.codec.entries import data_key, variant_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, symbol, u32
 from exporter.ledger.observation import Entry
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 SIDES = ("borrow", "supply")
 """The number of an emission is twice the index of its reserve, and the place of its side here."""

@@ -13,7 +13,7 @@ from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
 from exporter.protocols.k2.layout import amount
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 MAX_TOKENS = 20
 """The contract's own bound of reward tokens for one of a reserve's tokens."""

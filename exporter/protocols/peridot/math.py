@@ -17,7 +17,7 @@ from exporter.numbers import exact
 from exporter.numbers.exact import failure
 from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
-from exporter.tables import RewardReason
+from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000

@@ -17,7 +17,6 @@ from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
-from exporter.render.run_documents import printed_time
 from exporter.render.site import pool_terms
 from exporter.render.site.charts import (
     BUCKET_WORDS,
@@ -45,7 +44,7 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
 from exporter.render.site.text import Symbols, compounded, harmless, named, not_mainnet
-from exporter.tables import LEAST_VALUE
+from exporter.tables import LEAST_VALUE, time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -236,13 +235,15 @@ class _Site:
         tables = self.facts.tables
         coverage = {item.protocol: item for item in self.facts.coverage.data}
         curves = chain.from_iterable(_curves(part, tables.parameters) for part in tables.pools.iter_slices(1_000))
-        for row, own_curve, trend in zip(tables.pools.iter_rows(named=True), curves, trends.of_pools(), strict=True):
+        times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
+        rows = zip(tables.pools.iter_rows(named=True), times, curves, trends.of_pools(), strict=True)
+        for row, price_time, own_curve, trend in rows:
             row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
             about = coverage[row["protocol"]]
             more = {
                 "bucket": BUCKET_WORDS[trend.bucket],
-                "price_time": printed_time(row["price_timestamp"]) or "",
+                "price_time": price_time or "",
                 "supply_compounding": compounded(about.supply_compounding),
                 "borrow_compounding": compounded(about.borrow_compounding),
             }

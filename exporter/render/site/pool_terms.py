@@ -37,7 +37,7 @@ _REASONS = {
     "unread": "not known: its entry could not be read",
     "not_read": "not known: nobody looked",
 }
-"""A `exporter.tables.RewardReason` other than valid, for people."""
+"""A `exporter.tree.values.RewardReason` other than valid, for people."""
 
 _SCOPES = {
     "market": "the whole market",

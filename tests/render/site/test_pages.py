@@ -17,8 +17,9 @@ from exporter.protocols.compute import Bounded
 from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets
 from exporter.render.site.text import NO_PRICE
-from exporter.tree.documents import AssetDetail, PoolsPage
+from exporter.tree.documents import PoolsPage
 from exporter.tree.families import token_key
+from exporter.tree.pools import AssetDetail
 from tests.render.rendering import contract
 from tests.render.site.made import (
     LEDGER,

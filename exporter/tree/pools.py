@@ -1,0 +1,527 @@
+"""What is published of a pool. Each column of the pools frame is one field here, and nowhere else.
+
+From the fields of `AssetDetail` and its parts follow the frames (`exporter.tables`), the Parquet files and their data
+package (`exporter.history.schema`), the documents of JSON, their description (`exporter.render.openapi`) and the table
+in docs/history.md. A field says its name, type, null and meaning; its class says where documents have it: those of
+`AssetOperations`, `AssetLiquidity` and `AssetRisk` are also in the rows of ``/v1/pools``.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct, defstruct, field
+from msgspec.structs import FieldInfo, fields
+
+from exporter.tree.values import (
+    Amount,
+    BasisPoints,
+    CentsChange,
+    Change,
+    Compounding,
+    ContractAddress,
+    Count,
+    Digest,
+    FixedPoint,
+    Ledger,
+    LiquidationKind,
+    PeriodName,
+    PoolId,
+    Price,
+    PriceTime,
+    ProtocolName,
+    RewardReasonName,
+    RiskScope,
+    Scale,
+    Timestamp,
+    TokenDecimals,
+    TokenSymbol,
+    UsdCents,
+    Words,
+)
+
+
+def _column(by: str, place: int, meaning: str, alone: str | None) -> Meta:
+    return Meta(description=alone or meaning, extra={"by": by, "place": place, "meaning": meaning})
+
+
+def given(place: int, meaning: str, alone: str | None = None) -> Meta:
+    """A column that every protocol gives.
+
+    Args:
+        place: where it is in a Parquet file, for good; a new column takes the next.
+        meaning: what it holds, with units.
+        alone: the same for readers who do not see the columns before it.
+    """
+    return _column("given", place, meaning, alone)
+
+
+def term(place: int, meaning: str, alone: str | None = None) -> Meta:
+    """A column that a protocol may give, and that is null where it does not."""
+    return _column("term", place, meaning, alone)
+
+
+def computed(place: int, meaning: str, alone: str | None = None) -> Meta:
+    """A column that is computed from those of protocols."""
+    return _column("computed", place, meaning, alone)
+
+
+class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    """One token's pool in one market at the observed ledger.
+
+    Totals are in base units of the token, rates in basis points a year rounded down. How yields
+    follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
+    action, is the protocol's own: `/v1/protocols` tells it. `oracle_price_usd` is null
+    when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
+    floor((total_supplied + plain collateral) * price * 100), is null with it.
+    """
+
+    market: Annotated[ContractAddress, given(1, "market contract, a strkey; rows ascend by market, then pool")]
+    pool: Annotated[
+        PoolId, given(2, "pool id inside the market; the token's address wherever a market has one pool a token")
+    ]
+    token_address: Annotated[ContractAddress, given(3, "token contract, a strkey")]
+    symbol: Annotated[TokenSymbol, computed(4, "token symbol as the token contract gives it")]
+    decimals: Annotated[TokenDecimals, given(5, "decimals of the token: 10^decimals base units are one token")]
+    supply_apy_bps: Annotated[
+        BasisPoints,
+        given(10, "annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points"),
+    ]
+    borrow_apy_bps: Annotated[
+        BasisPoints,
+        given(11, "annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points"),
+    ]
+    utilization_bps: Annotated[
+        BasisPoints, given(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
+    ]
+    total_supplied: Annotated[Amount, given(13, "lent into the pool, interest included, in token base units")]
+    total_borrowed: Annotated[Amount, given(14, "owed to the pool, interest included, in token base units")]
+    oracle_price_usd: Annotated[
+        Price | None, computed(21, "oracle_price printed with all of its decimals; null without a valid price")
+    ]
+    tvl_usd_cents: Annotated[
+        UsdCents | None,
+        computed(
+            22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"
+        ),
+    ]
+    observed_ledger: Annotated[Ledger, computed(23, "the ledger at which every value of this row stood")]
+
+
+class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
+    """The snapshot, with the time, and what it is a pool of."""
+
+    ledger_close_time: Annotated[Timestamp, computed(24, "close time of that ledger")]
+    protocol: Annotated[ProtocolName, given(6, "lending protocol, for example blend")]
+    version: Annotated[Words, given(7, "generation of the protocol's contracts, for example v2")]
+    market_name: Annotated[Words, given(8, "the market's name as its contract gives it")]
+    market_status: Annotated[Words, given(9, "the market's status in the protocol's own words")]
+
+
+class AssetPrice(
+    Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={
+        "price_reason": "validity",
+        "oracle_price": "value",
+        "oracle_decimals": "decimals",
+        "price_timestamp": "time",
+    },
+):
+    """Where `oracle_price_usd` comes from, or why there is none.
+
+    `value`, divided by 10^`decimals`, is the price of one token in USD as the contract `oracle` gave it, and `time` the
+    time that it gave with it (null also beyond the year 9999). `validity` is `valid`, or says why the market itself
+    would refuse to use a price; then the other three are null.
+    """
+
+    oracle: Annotated[ContractAddress | None, given(16, "the market's oracle contract; null when it has none")]
+    price_reason: Annotated[Words, computed(20, "valid, or why there is no price")]
+    oracle_price: Annotated[
+        FixedPoint | None, computed(18, "USD for one token, times 10^oracle_decimals; null without a valid price")
+    ]
+    oracle_decimals: Annotated[Scale | None, computed(17, "decimals of oracle_price; null without a valid price")]
+    price_timestamp: Annotated[
+        PriceTime | None,
+        computed(
+            19,
+            "time of the price in unix seconds, as the oracle gives it; null without a valid price",
+            "time of the price, as the oracle gives it; null without a valid price, and beyond the year 9999",
+        ),
+    ]
+
+
+class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
+    """Annual rates without compounding, and the utilization and modifier that they follow from.
+
+    `stored` ones follow from the state as the contract has stored it, `accrued` ones from the state brought to the
+    close time of the ledger; the two are equal where a protocol's own view does not accrue.
+    """
+
+    apr_decimals: Annotated[Scale, given(33, "decimals of the four rates")]
+    stored_supply_apr: Annotated[
+        FixedPoint, given(29, "annual rate of suppliers, from the stored state, times 10^apr_decimals")
+    ]
+    stored_borrow_apr: Annotated[
+        FixedPoint, given(30, "annual rate of borrowers, from the stored state, times 10^apr_decimals")
+    ]
+    accrued_supply_apr: Annotated[
+        FixedPoint, given(31, "annual rate of suppliers, accrued to ledger_close_time, times 10^apr_decimals")
+    ]
+    accrued_borrow_apr: Annotated[
+        FixedPoint, given(32, "annual rate of borrowers, accrued to ledger_close_time, times 10^apr_decimals")
+    ]
+    utilization_decimals: Annotated[Scale, given(36, "decimals of the two utilizations")]
+    stored_utilization: Annotated[
+        FixedPoint, given(34, "share of supply lent out, stored state, times 10^utilization_decimals")
+    ]
+    accrued_utilization: Annotated[
+        FixedPoint, given(35, "share of supply lent out, accrued, times 10^utilization_decimals")
+    ]
+    rate_modifier_decimals: Annotated[Scale, given(38, "decimals of rate_modifier")]
+    rate_modifier: Annotated[
+        FixedPoint, given(37, "reactive factor of the rate model, accrued, times 10^rate_modifier_decimals")
+    ]
+
+
+class AssetIndexes(
+    Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"index_decimals": "decimals", "supply_index": "supply", "borrow_index": "borrow"},
+):
+    """What one share of supply and one share of debt are worth, in base units of the token."""
+
+    index_decimals: Annotated[Scale, given(28, "decimals of supply_index and borrow_index")]
+    supply_index: Annotated[
+        FixedPoint, given(26, "base units of token for one share of supply, times 10^index_decimals, accrued")
+    ]
+    borrow_index: Annotated[
+        FixedPoint, given(27, "base units of token for one share of debt, times 10^index_decimals, accrued")
+    ]
+
+
+class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
+    """One parameter of the pool's configuration, under the name that the contract has for it.
+
+    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0. With `no_limit` the contract takes this value to
+    mean that there is no limit.
+    """
+
+    name: Words
+    value: FixedPoint
+    decimals: Scale
+    no_limit: Annotated[bool, Meta(description="The contract takes this value to mean no limit.")]
+
+
+class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the contract lets somebody do in the pool now, before caps, balances and health.
+
+    `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
+    `can_reason` says why, and why the market's missing price of the token closes others.
+    `pool_status` is the pool's own status, null where it has none beside its market's; the two meanings say in words
+    what the statuses mean, null where the status has no known meaning.
+    """
+
+    can_supply: Annotated[
+        bool | None, term(41, "whether the contract lets anybody supply, whatever caps leave; null when unknown")
+    ]
+    can_withdraw: Annotated[
+        bool | None, term(42, "the same for withdrawing", "whether it lets anybody withdraw; null when unknown")
+    ]
+    can_borrow: Annotated[
+        bool | None, term(43, "the same for borrowing", "whether it lets anybody borrow; null when unknown")
+    ]
+    can_repay: Annotated[
+        bool | None, term(44, "the same for repaying", "whether it lets anybody repay; null when unknown")
+    ]
+    can_liquidate: Annotated[
+        bool | None,
+        term(
+            45,
+            "the same for liquidating debt of this pool",
+            "whether it lets anybody liquidate debt of this pool; null when unknown",
+        ),
+    ]
+    can_reason: Annotated[Words | None, term(46, "why one of the five is not known, or closed without a price")]
+    market_status_meaning: Words | None
+    pool_status: Annotated[
+        Words | None, term(47, "the pool's own status in the protocol's own words; null when it has none")
+    ]
+    pool_status_meaning: Words | None
+
+
+class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down.
+
+    `available_to_withdraw` and `available_to_borrow` are the most that the contract pays out, `available_to_supply` the
+    most that its cap lets in (null without a cap); each is "0" where its gate is closed and null where that is not
+    known. An account's first supply of less than `min_first_supply` fails; null where any amount is taken.
+    `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
+    """
+
+    available_to_withdraw: Annotated[
+        Amount | None,
+        term(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
+    ]
+    available_to_borrow: Annotated[
+        Amount | None, term(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
+    ]
+    available_to_supply: Annotated[
+        Amount | None,
+        term(50, "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap"),
+    ]
+    min_first_supply: Annotated[
+        Amount | None, term(51, "least that an account's first supply must have, in token base units; null: any amount")
+    ]
+    supplied_usd_cents: Annotated[
+        UsdCents | None, computed(64, "floor(total_supplied * price * 100); null without a valid price")
+    ]
+    borrowed_usd_cents: Annotated[
+        UsdCents | None, computed(65, "floor(total_borrowed * price * 100); null without a valid price")
+    ]
+    available_usd_cents: Annotated[
+        UsdCents | None, computed(66, "floor(available_to_withdraw * price * 100); null without a valid price")
+    ]
+
+
+class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one spoke allows with a pool: a set of limits of its own, for the accounts that belong to it.
+
+    Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
+    `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
+    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap. Null where it is not known whether the
+    market has a price.
+    """
+
+    spoke: Count
+    deprecated: Annotated[bool, Meta(description="It takes nothing new.")]
+    paused: Annotated[bool, Meta(description="It takes liquidations of what secures a debt alone.")]
+    frozen: Annotated[bool, Meta(description="The pool takes nothing new in it.")]
+    can_supply: bool
+    can_withdraw: bool
+    can_borrow: bool | None
+    can_repay: bool
+    can_liquidate: bool | None
+    can_be_seized: Annotated[bool, Meta(description="Whether liquidators can get it.")]
+    available_to_supply: Amount
+    available_to_borrow: Amount | None
+    collateral_factor_bps: BasisPoints
+    liquidation_threshold_bps: BasisPoints
+    liquidation_bonus_bps: BasisPoints
+    supply_cap: Amount
+    borrow_cap: Amount
+    can_be_collateral: bool
+    can_be_borrowed: bool
+
+
+class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the pool's configuration says of collateral, debt and limits, in the same words for every protocol.
+
+    `risk_scope` says what it holds for: `market`, `reserve` or `spoke`; it is null where nothing of this is known.
+    Collateral of this pool lets one borrow collateral_factor_bps / liability_factor_bps of its value, with the
+    liability factor of the pool that the debt is in. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
+    position, and the number is the one that the protocol's page names), `auction` or `dynamic` (then it is null).
+    Of the two caps null is none, and "0" closed; null is none for `max_utilization_bps` too. The raw numbers are in
+    `rate_model`. `spokes` has what each of them says of the pool, where the scope is `spoke`; the fields above then sum
+    their caps up, and have the factors of the spoke with the highest.
+    """
+
+    risk_scope: Annotated[
+        RiskScope | None,
+        term(52, "what the columns that follow hold for: market, reserve or spoke; null when they are unknown"),
+    ]
+    collateral_factor_bps: Annotated[
+        BasisPoints | None, term(53, "share of the value of collateral that counts when a debt is opened")
+    ]
+    liquidation_threshold_bps: Annotated[
+        BasisPoints | None, term(54, "share of the value of collateral that counts against liquidation")
+    ]
+    liability_factor_bps: Annotated[
+        BasisPoints | None, term(55, "what the value of a debt counts, rounded up; 10000 is the value itself")
+    ]
+    liquidation_bonus_bps: Annotated[
+        BasisPoints | None, term(56, "what a liquidator gets above the debt; null when it is not fixed")
+    ]
+    liquidation_kind: Annotated[
+        LiquidationKind | None, term(57, "how the bonus comes about: fixed, range, auction or dynamic")
+    ]
+    supply_cap: Annotated[
+        Amount | None, term(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
+    ]
+    borrow_cap: Annotated[
+        Amount | None, term(59, "most that may be borrowed, in token base units; null: no cap, 0: closed")
+    ]
+    max_utilization_bps: Annotated[BasisPoints | None, term(60, "utilization that no borrower may exceed; null: none")]
+    reserve_factor_bps: Annotated[
+        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get")
+    ]
+    can_be_collateral: Annotated[
+        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt")
+    ]
+    can_be_borrowed: Annotated[bool | None, term(63, "whether the pool's configuration lets it be borrowed")]
+    spokes: list[AssetSpoke]
+
+
+class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is paid beside the interest, in a token of its own; it is in no other rate, and not compounded.
+
+    A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
+    reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
+    null: `nothing_supplied`, `nothing_borrowed`, `no_token_price`, `no_reward_price`, `several_tokens`, `unread` (the
+    entry is archived, or of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
+    `reward_token` times 10^`reward_decimals`, amounts a year in base units. `reward_price` / 10^`reward_price_decimals`
+    is the price of one whole token in USD, and `reward_price_source` says what it follows from: `comet_spot` is the
+    momentary price of a pool that a single trade can move.
+    """
+
+    reward_token: Annotated[
+        ContractAddress | None, term(67, "token contract that is paid beside the interest, a strkey; null without one")
+    ]
+    reward_symbol: Annotated[TokenSymbol | None, computed(68, "symbol of the reward token as its contract gives it")]
+    reward_token_decimals: Annotated[TokenDecimals | None, computed(69, "decimals of the reward token")]
+    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units")]
+    supply_reward_per_second: Annotated[
+        Amount | None,
+        term(
+            70,
+            "what all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals",
+        ),
+    ]
+    supply_reward_per_year: Annotated[
+        Amount | None, computed(73, "the same a year, floor to base units of the reward token")
+    ]
+    supply_reward_expiration: Annotated[
+        Timestamp | None, term(75, "when the suppliers' reward ends; null without an end")
+    ]
+    supply_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        computed(
+            77, "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points"
+        ),
+    ]
+    supply_reward_reason: Annotated[
+        RewardReasonName, term(79, "valid, or why the suppliers' reward is 0 or its yield null")
+    ]
+    borrow_reward_per_second: Annotated[
+        Amount | None, term(71, "the same for all borrowers", "what all borrowers are paid a second, likewise")
+    ]
+    borrow_reward_per_year: Annotated[
+        Amount | None, computed(74, "the same for all borrowers", "what all borrowers are paid a year, likewise")
+    ]
+    borrow_reward_expiration: Annotated[
+        Timestamp | None, term(76, "the same for the borrowers'", "when the borrowers' reward ends")
+    ]
+    borrow_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        computed(78, "the same for borrowers, who get it", "annual yield of the borrowers' reward, which they get"),
+    ]
+    borrow_reward_reason: Annotated[
+        RewardReasonName,
+        term(80, "the same for the borrowers'", "valid, or why the borrowers' reward is 0 or its yield null"),
+    ]
+    reward_price: Annotated[
+        FixedPoint | None, computed(81, "USD for one reward token, times 10^reward_price_decimals; null when not known")
+    ]
+    reward_price_decimals: Annotated[Scale | None, computed(82, "decimals of reward_price")]
+    reward_price_source: Annotated[Words | None, computed(83, "what the price of the reward token follows from")]
+
+
+class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a pool did over a `period` that ends where the hour that is open began (of `30d`: the quarter of a day).
+
+    Means are over the `observed_count` closed buckets of the period in which the pool was observed, each counting once,
+    rounded down: buckets of an hour for `24h` and `7d`, of 6 hours for `30d`. A change is the number in this document
+    less that of the newest bucket before the period. Everything is null, and the count 0, as long as the history does
+    not reach that far: where no bucket ended within a quarter of the period before its begin. The value and its change
+    are also null without a price.
+    """
+
+    period: PeriodName
+    observed_count: Count
+    mean_supply_apy_bps: BasisPoints | None
+    mean_borrow_apy_bps: BasisPoints | None
+    mean_utilization_bps: BasisPoints | None
+    mean_tvl_usd_cents: UsdCents | None
+    supply_apy_bps_change: Change | None
+    borrow_apy_bps_change: Change | None
+    utilization_bps_change: Change | None
+    tvl_usd_cents_change: CentsChange | None
+
+
+class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
+    """The pool snapshot, with what an analyst wants beside it.
+
+    The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
+    `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
+    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
+    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates. `periods` are a
+    day, a week and a month, as far as the history reaches.
+    """
+
+    wasm_hash: Annotated[
+        Digest | None, given(40, "SHA-256 of the market contract's code, 64 hex digits; null when unknown")
+    ] = field(name="contract_wasm_hash")
+    total_collateral: Annotated[Amount, given(15, "plain collateral outside total_supplied, in token base units")]
+    backstop_credit: Annotated[
+        FixedPoint, given(39, "interest set aside for the backstop, accrued, in token base units")
+    ]
+    last_accrual_time: Annotated[Timestamp, given(25, "when the contract last added interest to this pool")]
+    price: AssetPrice
+    rates: AssetRates
+    indexes: AssetIndexes
+    rate_model: list[RateModelParameter]
+    supply_compounding: Compounding
+    borrow_compounding: Compounding
+    operations: AssetOperations
+    liquidity: AssetLiquidity
+    risk: AssetRisk
+    rewards: AssetRewards
+    periods: list[AssetPeriod]
+
+
+def column_of(found: FieldInfo) -> dict[str, Any] | None:
+    """What a field says of its column: who gives it, its place and its meaning; None where it is no column."""
+    extras = [meta.extra or {} for meta in getattr(found.type, "__metadata__", ())]
+    return next((extra for extra in extras if "meaning" in extra), None)
+
+
+if TYPE_CHECKING:
+    _MarketPool = PoolSnapshot
+
+    class _PoolWithTerms(PoolOfMarket, AssetOperations, AssetLiquidity, AssetRisk, frozen=True): ...
+
+else:
+    _MarketPool = defstruct(
+        "_MarketPool", [(found.name, found.type) for found in fields(PoolSnapshot)[1:-1]], frozen=True
+    )
+    _terms = filter(column_of, chain.from_iterable(map(fields, (AssetOperations, AssetLiquidity, AssetRisk))))
+    _ordered = sorted(_terms, key=lambda found: found.name != "pool_status")  # which rows have before the gates
+    _PoolWithTerms = defstruct(
+        "_PoolWithTerms", [(found.name, found.type) for found in _ordered], bases=(PoolOfMarket,), frozen=True
+    )
+
+
+class MarketPool(_MarketPool, frozen=True, forbid_unknown_fields=True):
+    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
+
+
+class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
+    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
+
+    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
+    `rewards` and `periods`; the means are those of the last 7 and 30 days.
+    """
+
+    reward_token: ContractAddress | None
+    reward_symbol: TokenSymbol | None
+    supply_reward_apr_bps: BasisPoints | None
+    supply_reward_reason: RewardReasonName
+    borrow_reward_apr_bps: BasisPoints | None
+    borrow_reward_reason: RewardReasonName
+    mean_supply_apy_bps_7d: BasisPoints | None
+    mean_supply_apy_bps_30d: BasisPoints | None
+    mean_borrow_apy_bps_7d: BasisPoints | None
+    mean_borrow_apy_bps_30d: BasisPoints | None
