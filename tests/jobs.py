@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) -> Settings:
     """Settings of a run against the embedded network; ``output__uri`` means output.uri."""
     values: dict[str, Any] = {
-        "network.name": "local",
+        "network.name": "made",
         "network.requests_per_second": 10_000.0,
         "network.max_ledger_age": 0,  # the clock of tests is their own
     }

@@ -55,7 +55,7 @@ def _protocols() -> Iterator[str]:
         for status, meaning in module.pool_statuses.items():
             yield f"| Status `{status}` of a pool | {meaning} |"
         for network in NETWORKS.values():
-            if network.name in ("local", "recorded"):
+            if network.name in ("local", "made"):
                 continue
             for deployment in network.deployments:
                 if deployment.protocol == name:

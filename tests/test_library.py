@@ -24,7 +24,7 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example runs as it stands against a network, and what it gives is of one ledger throughout."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EXPORTER_NETWORK", "local")
+    monkeypatch.setenv("EXPORTER_NETWORK", "made")
     monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
     with running(create_app(MadeNetwork(pools=5))) as url:
         names: dict[str, Any] = {"RPC_URL": url}

@@ -121,7 +121,7 @@ class SegmentResult:
 
 def answers_of(passphrase: str) -> AnswersAt:
     """The rules of a network's contract code; the embedded network brings its own."""
-    if passphrase == NETWORKS["local"].passphrase:
+    if passphrase == NETWORKS["made"].passphrase:
         from exporter.localnet.stand_in_answers import StandInAnswers
 
         return StandInAnswers

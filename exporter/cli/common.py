@@ -84,6 +84,13 @@ def options(*parts: Decorator) -> Decorator:
 
 
 config_option = click.option("--config", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
+pools_option = click.option(
+    "--pools",
+    type=click.IntRange(1, 100_000),
+    default=24,
+    show_default=True,
+    help="Number of pools: 24 are recorded, and more of Blend are copies.",
+)
 network_option = click.option("--network", help="mainnet (default), testnet or local.")
 source_options = options(
     config_option,

@@ -1,4 +1,4 @@
-"""``exporter demo``: a whole run against an embedded network of made markets, over HTTP as against any other."""
+"""``exporter demo``: a whole run against a recorded network, over HTTP as against any other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 import click
 
-from exporter.cli.common import ending, log_format_option
+from exporter.cli.common import ending, log_format_option, pools_option
 from exporter.console import Console, own_command
 
 CLOSE_SECONDS = 5
-ALULA_MARKETS = 3  # as many as the local network knows
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
-PRICES_PER_LEDGER = 2
-PAST_CLOSE_SECONDS = 3_600
+SETTLING = 3
+"""So many times every pool moves before the past: to the size of a market, where the recording has less or more."""
+
+PAST_CLOSE_SECONDS = 4 * 3_600
 PAST_EVERY = 8 * 3_600
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
@@ -25,15 +26,15 @@ _FIRST_TIME = 1_790_000_000
 
 @click.command()
 @click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Number of Blend pools.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Each seed gives other markets.")
-@click.option("--days", type=click.IntRange(0, 365), default=30, show_default=True, help="Days of history.")
+@pools_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets otherwise.")
+@click.option("--days", type=click.IntRange(0, 365), default=40, show_default=True, help="Days of history.")
 @click.option("--report", help="The run report.  [default: run-report.json]")
 @log_format_option
 def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_format: str) -> None:
-    """Try a run against a simulated network.
+    """Try a run against a recorded network.
 
-    Its markets, amounts and prices are made up, and every page says so. A new output also gets a past.
+    Its markets were recorded and then moved at random, as every page says. A new output also gets a past.
     """
     console = Console(log_format)
     with ending(console):
@@ -41,7 +42,7 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
         from exporter.config import load
         from exporter.history.manifest import read_history_manifest
         from exporter.localnet.behaviour import Behaviour
-        from exporter.localnet.made import SOME, MadeNetwork
+        from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
         from exporter.localnet.runner import running
         from exporter.localnet.server import create_app
         from exporter.stores import open_store
@@ -50,38 +51,37 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
         # are kept for a month, so that the later demo misses none. An output that has a history keeps its past.
         now = int(time.time())
         ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-        made = f"{pools} made Blend pools, {ALULA_MARKETS} Alula markets, and some of every other protocol"
-        console.event("demo", f"an embedded network of {made}, at ledger {ledger}", ledger=ledger)
+        console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
         store = open_store(out)
         past = 0 if read_history_manifest(store, older=True) is not None else days * 86_400 // PAST_CLOSE_SECONDS
         flags: dict[str, Any] = {
-            "network.name": "local",
+            "network.name": NETWORK,
             "network.requests_per_second": 1000.0,  # it is this machine that is asked
             "output.uri": out,
             "output.report": report,
         }
-        network = MadeNetwork(
-            pools=pools,
+        before = past + SETTLING if past else 0
+        network = RecordedNetwork(
+            copies=copies_for(pools),
             seed=seed,
-            start_ledger=ledger - past,
-            start_time=now - now % CLOSE_SECONDS - past * PAST_CLOSE_SECONDS,
-            close_seconds=CLOSE_SECONDS,
+            start_ledger=ledger - before,
+            start_time=now - now % CLOSE_SECONDS - before * PAST_CLOSE_SECONDS,
+            close_seconds=PAST_CLOSE_SECONDS if past else CLOSE_SECONDS,
             window=QUIET_LEDGERS,
             quiet_ledgers=QUIET_LEDGERS,
-            alula_markets=ALULA_MARKETS,
-            others=SOME,
         )
         if past:
-            from exporter.localnet.made_past import live_through, remember
+            from exporter.localnet.past import live_through, remember
 
             settings = load(None, flags, environment={}).settings
             with (
                 console.step("past", f"letting {days} days of it go by, and replaying them") as facts,
                 tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
             ):
-                network.close_seconds, network.prices_per_ledger = PAST_CLOSE_SECONDS, len(network.feeds)
+                for _ in range(SETTLING):
+                    network.advance(network.pools)
                 state = live_through(network, past, Path(folder))
-                network.close_seconds, network.prices_per_ledger = CLOSE_SECONDS, PRICES_PER_LEDGER
+                network.close_seconds = CLOSE_SECONDS
                 added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
                 facts.update(ledgers=past, observations=added.added, rows=added.rows)
         with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:

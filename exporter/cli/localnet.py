@@ -6,22 +6,13 @@ from typing import Any
 
 import click
 
-from exporter.cli.common import FILE, ending
+from exporter.cli.common import FILE, ending, pools_option
 from exporter.console import Console
 
 
 @click.command()
-@click.option("--pools", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Number of Blend pools.")
-@click.option(
-    "--alula-markets", type=click.IntRange(0, 3), default=3, show_default=True, help="Number of Alula markets."
-)
-@click.option(
-    "--other-protocols/--no-other-protocols",
-    default=True,
-    show_default=True,
-    help="Add markets of the other protocols.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Each seed gives other markets.")
+@pools_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets otherwise.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger.")
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file.")
 @click.option("--host", default="127.0.0.1", show_default=True)
@@ -38,7 +29,7 @@ from exporter.console import Console
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
 def localnet(host: str, port: int, **options: Any) -> None:
-    """Serve a simulated network, or a ledger snapshot file, as a Stellar RPC."""
+    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
     with ending(Console("text")):
         from exporter.localnet.runner import serve_network
 

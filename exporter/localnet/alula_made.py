@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec.entries import PERSISTENT
 from exporter.ledger.source import RawEntry
 from exporter.localnet.alula import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Entry, Token, balance_entry, wasm_entry

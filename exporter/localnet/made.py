@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from exporter.deployments.local import LOCAL_ROUTER, made_address
+from exporter.deployments.made_addresses import LOCAL_ROUTER, made_address
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval_encode import encode_opaque
@@ -346,7 +346,7 @@ class MadeNetwork(LocalNetwork):
             event_window=event_window,
             quiet_ledgers=quiet_ledgers,
         )
-        super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
+        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION)
 
     def advance(self) -> int:
         """Close one more ledger: a few reserves change, a few prices move. Gives the ledger's number."""

@@ -9,7 +9,7 @@ from itertools import cycle
 from math import isqrt
 from random import Random
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY
 from exporter.localnet.contracts import Token, TokenLayout, price_entry, price_key

@@ -6,6 +6,7 @@ One mover for all protocols. What accrues, and how, is what the exporter's rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -26,7 +27,7 @@ from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.oracle import Prices
-from exporter.past.lake.transition_rules import RULES, Rule, Step
+from exporter.past.lake.transition_rules import RULES, Step, Transition
 
 Look = Callable[[bytes], bytes | None]
 """Gives the data of the entry under a LedgerKey."""
@@ -126,28 +127,37 @@ class Mover:
                     yield from places(key, look)
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
-        """What one user's operation on each of these pools writes."""
+        """What one user's operation on each of these pools writes.
+
+        The pools of a protocol are computed in one frame, but for those that are kept in one entry.
+        """
         draft = Draft(look)
+        batches: dict[tuple[str, int], list[Pool]] = {}
+        seen = Counter[bytes]()
         for pool in pools:
-            self.move(pool, draft, time)
+            batches.setdefault((pool.protocol, seen[pool.key]), []).append(pool)
+            seen[pool.key] += 1
+        for batch in batches.values():
+            self._move(batch, draft, time)
         return draft.written
 
-    def move(self, pool: Pool, draft: Draft, time: int) -> None:
+    def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
         """Write what an operation does: an accrual, then a deposit, withdrawal, loan or repayment."""
         before = Draft(draft.before, dict(draft.written)).look
-        rule = self._rules[pool.protocol]
-        draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
-        self._compute(pool, rule, before, draft, time, settled=False)
-        owed, free = pool.owed(draft.look), pool.free(draft.look)
-        supplied, borrowed = self._operation(pool, owed, free)
-        draft.add(pool.supply, supplied, owed + free)
-        draft.add(pool.debt, borrowed, owed)
-        for item in pool.cash:
-            draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
-        if pool.settled:
-            for name in pool.settled:
+        for pool in pools:
+            draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
+        self._compute(pools, before, draft, time, settled=False)
+        for pool in pools:
+            owed, free = pool.owed(draft.look), pool.free(draft.look)
+            supplied, borrowed = self._operation(pool, owed, free)
+            draft.add(pool.supply, supplied, owed + free)
+            draft.add(pool.debt, borrowed, owed)
+            for item in pool.cash:
+                draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
+            for name in pool.settled:  # another number, so that the rule looks for what it follows from
                 draft.put(pool.accrued(name), pool.accrued(name).read(draft.look) + 1)
-            self._compute(pool, rule, before, draft, time, settled=True)
+        if any(pool.settled for pool in pools):
+            self._compute(pools, before, draft, time, settled=True)
 
     def _operation(self, pool: Pool, owed: int, free: int) -> tuple[int, int]:
         """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
@@ -184,22 +194,24 @@ class Mover:
         self._aims[pool.key, pool.token] = aim = _Aim(dollars, lent)
         return aim
 
-    def _compute(self, pool: Pool, rule: Rule, before: Look, draft: Draft, time: int, *, settled: bool) -> None:
-        def entry(look: Look) -> Callable[[bytes], Entry | None]:
+    def _compute(self, pools: Sequence[Pool], before: Look, draft: Draft, time: int, *, settled: bool) -> None:
+        """Write the numbers that the protocol's rule gives for the entries before and those of the draft."""
+
+        def entries(look: Look) -> Callable[[bytes], Entry | None]:
             return lambda key: None if (data := look(key)) is None else Entry(key, RawEntry(data, 1, None))
 
-        step = Step(time, entry(before), entry(draft.look), entry(draft.look))
-        for transition in rule.read(pool.key, step):
-            frame = pl.DataFrame(
-                {
-                    name: pl.Series(name, [value], pl.String if name in rule.texts else pl.Int128)
-                    for name, value in transition.before.items()
-                }
-            )
-            computed = rule.compute(frame)
-            for name in computed.columns:
-                if settled == (name in pool.settled):
-                    draft.put(pool.accrued(name), int(computed[name][0]))
+        rule = self._rules[pools[0].protocol]
+        step = Step(time, entries(before), entries(draft.look), entries(draft.look))
+        rows: dict[tuple[str, ...], list[tuple[Pool, Transition]]] = {}
+        for pool in pools:
+            for transition in rule.read(pool.key, step):
+                rows.setdefault(tuple(transition.before), []).append((pool, transition))
+        for names, found in rows.items():
+            kinds = {name: pl.String if name in rule.texts else pl.Int128 for name in names}
+            computed = rule.compute(pl.DataFrame([transition.before for _, transition in found], schema=kinds))
+            for (pool, _), numbers in zip(found, computed.iter_rows(named=True), strict=True):
+                for name in numbers.keys() & set(pool.settled) if settled else numbers.keys() - set(pool.settled):
+                    draft.put(pool.accrued(name), numbers[name])
 
 
 @dataclass(slots=True)

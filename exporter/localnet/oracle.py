@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     TEMPORARY,

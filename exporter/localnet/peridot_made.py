@@ -1,7 +1,7 @@
 """The Peridot markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
 Each has three vaults: one of XLM that keeps its own cash, one of USDC and one of EURC that boost theirs. The first
-market is the one that `exporter.deployments.local` lists. Borrowing of EURC is paused, the vault of
+market is the one that `exporter.deployments.made_addresses` lists. Borrowing of EURC is paused, the vault of
 XLM has caps, its suppliers and who borrows USDC are paid in a token that no oracle prices.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Entry, Token, TokenLayout, balance_entry, wasm_entry

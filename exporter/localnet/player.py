@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import decode_contract_data, instance_key, is_temporary, variant_key
@@ -30,7 +30,7 @@ from exporter.localnet.mover import Mover, Pool
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.recording import RecordedAnswer, Recording, Rewriting, answer_key, shipped
 
-NETWORK: Final = "recorded"
+NETWORK: Final = "local"
 """The name of the network in the configuration."""
 
 DEFAULT_START_LEDGER: Final = 65_000_000
@@ -42,8 +42,16 @@ LIFE: Final = 2_000_000
 _PRICES_LIVE: Final = 17_281
 _NO_SUCH_FUNCTION: Final = "HostError: Error(WasmVm, MissingValue)\n\nEvent log (newest first):\n"
 
+RECORDED_POOLS: Final = 24
+POOLS_OF_A_COPY: Final = 6
+
 Event = tuple[str, tuple[ScVal, ...], ScVal]
 """A contract, the topics and the value of what it publishes."""
+
+
+def copies_for(pools: int) -> int:
+    """How many copies of Blend's markets make at least so many pools."""
+    return 1 + max(-(-(pools - RECORDED_POOLS) // POOLS_OF_A_COPY), 0)
 
 
 class PlayedAnswers:

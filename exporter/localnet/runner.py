@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from exporter.errors import ConfigError
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.made import DEFAULT_START_LEDGER, NONE, SOME, MadeNetwork
 from exporter.localnet.network import LocalNetwork, snapshot_network
+from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork, copies_for
 from exporter.localnet.server import create_app
 
 _START_SECONDS = 10.0
@@ -97,8 +97,6 @@ def serve_network(
     say: Callable[[str], None],
     *,
     pools: int,
-    alula_markets: int,
-    other_protocols: bool,
     seed: int,
     start_ledger: int | None,
     snapshot: Path | None,
@@ -108,7 +106,7 @@ def serve_network(
     lags: tuple[int, ...],
     fail_rate: float,
 ) -> None:
-    """What ``exporter localnet`` does: make or load a network, and serve it until the process is interrupted.
+    """What ``exporter localnet`` does: serve the recording or a file until the process is interrupted.
 
     ``say`` is told one line, with the URL, before the first request. Raises `SnapshotFileError` for a bad
     file and `ConfigError` for an address that cannot be had.
@@ -117,12 +115,8 @@ def serve_network(
     if snapshot is not None:
         network = snapshot_network(LedgerSnapshot.load(snapshot))
     else:
-        network = MadeNetwork(
-            pools=pools,
-            alula_markets=alula_markets,
-            others=SOME if other_protocols else NONE,
-            seed=seed,
-            start_ledger=start_ledger or DEFAULT_START_LEDGER,
+        network = RecordedNetwork(
+            copies=copies_for(pools), seed=seed, start_ledger=start_ledger or DEFAULT_START_LEDGER
         )
     behaviour = Behaviour(
         lags=lags or (0,),

@@ -1,6 +1,6 @@
 """The Slender markets of the made network: seeded, with an oracle of their own, and moving with the network.
 
-The first is the one that `exporter.deployments.local` lists. Nothing more can be borrowed of each one's third reserve.
+The first is the one that `made_addresses` lists. Nothing more can be borrowed of each one's third reserve.
 ``archived`` of them have archived entries, as the real one is said to have: they keep their data, and nothing of it
 changes.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import Entry, Token, wasm_entry

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (

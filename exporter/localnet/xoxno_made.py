@@ -1,6 +1,6 @@
 """The XOXNO hub markets of the made network: seeded, with a price aggregator of their own, and moving with the network.
 
-The first ones are those that `exporter.deployments.local` lists: one token is in two hubs, one has 18 decimals, and one
+The first ones are those that `made_addresses` lists: one token is in two hubs, one has 18 decimals, and one
 listed hub market is never created. Any more stand in no list: only events name them. A hub's markets are listed in the
 spoke of the same number, and the first hub's also in the last spoke, where they can only be borrowed; the second spoke
 is deprecated, and hub 3 is not active. What is created later no spoke lists.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from exporter.deployments.local import XOXNO_POOLS, made_address
+from exporter.deployments.made_addresses import XOXNO_POOLS, made_address
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change

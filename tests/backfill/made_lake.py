@@ -43,7 +43,7 @@ class MadeLake:
         return self.network.chain.latest
 
     def plan(self, every: int, **options: Any) -> LakePlan:
-        settings = load(None, {"network.name": "local"}, environment={}).settings
+        settings = load(None, {"network.name": "made"}, environment={}).settings
         start = snapshot_start(self.start, self.network.passphrase)
         time = self.network.chain.close_time
         given: Mapping[str, Any] = {
@@ -105,7 +105,7 @@ def make_lake(
 
 def run_live(url: str, out: Path, report: Path) -> None:
     flags = {
-        "network.name": "local",
+        "network.name": "made",
         "network.rpc_urls": [url],
         "network.requests_per_second": 1000.0,
         "output.uri": str(out),

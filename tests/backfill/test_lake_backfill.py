@@ -20,7 +20,7 @@ from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import JOURNAL_KEY, SKIP
 from exporter.backfill.start_state import StartState
 from exporter.cli import main
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.localnet.blend import reserve_config, reserve_data
@@ -296,7 +296,7 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["backfill", "--network", "local", *arguments])
+    return CliRunner().invoke(main, ["backfill", "--network", "made", *arguments])
 
 
 def test_the_command(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:

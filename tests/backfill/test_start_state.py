@@ -44,7 +44,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
         for _ in range(12):
             network.advance()
     start = empty_start(LakeLedgers(Lake.open(str(tmp_path))))
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     ends = chain.close_time(chain.latest)
     store = MemoryStore()
     plan = LakePlan(

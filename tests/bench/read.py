@@ -11,7 +11,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval_encode import i128, symbol

@@ -107,9 +107,9 @@ def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_on_chain(rpc: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 0 where all agrees, with the count; 4 with each difference, ours and the contract's."""
-    good = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
+    good = exporter("--on-chain", "--network", "made", "--rpc-url", rpc)
     monkeypatch.setattr(alula, "apy", lambda rate: rate)
-    bad = exporter("--on-chain", "--network", "local", "--rpc-url", rpc)
+    bad = exporter("--on-chain", "--network", "made", "--rpc-url", rpc)
 
     assert 0 == good.exit_code, good.output
     assert ": 0 differ" in good.stdout

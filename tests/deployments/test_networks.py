@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from exporter.deployments import Deployment
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS, network_id, network_of
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -23,8 +23,8 @@ DEPLOYMENTS = [
 BLEND_DIGESTS = {
     "mainnet": "0feaabbdde24bd84",
     "testnet": "41e2422aa69a2c75",
-    "recorded": "4c624bc79286dd3f",
-    "local": "2d3a3703d8d4675d",
+    "local": "4c624bc79286dd3f",
+    "made": "2d3a3703d8d4675d",
 }
 
 
@@ -87,7 +87,7 @@ def test_every_deployment_can_be_read() -> None:
 
 def test_networks_by_name_and_passphrase() -> None:
     """A network is found by its passphrase, and by the name the configuration uses."""
-    assert {"mainnet", "testnet", "recorded", "local"} == set(NETWORKS)
+    assert {"mainnet", "testnet", "local", "made"} == set(NETWORKS)
     for name, network in NETWORKS.items():
         assert name == network.name
         assert network == network_of(network.passphrase)

@@ -36,7 +36,7 @@ from exporter.stores.folder import FolderStore
 from tests.jobs import run, settings_for
 from tests.protocols.made_ledger import account, contract
 
-LOCAL = NETWORKS["local"]
+LOCAL = NETWORKS["made"]
 
 
 def addresses_of(network: MadeNetwork) -> set[str]:
@@ -206,7 +206,7 @@ async def read_all(
     """Look around and read everything, without rendering it."""
     limits = RpcLimits(requests_per_second=10_000)
     async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
-        opened = OpenSource(source, network, [], "local", source.counters)
+        opened = OpenSource(source, network, [], "made", source.counters)
         around = await discover_context(LedgerView(source), source, network, PROTOCOLS, memory)
 
         async def program(view: Any) -> list[ProtocolReading]:
@@ -226,12 +226,12 @@ def test_factory_that_no_list_has() -> None:
         if item.protocol == "blend"
     ]
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     with pluralize(network) as (url, behaviour):
-        reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+        reading = asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
         found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
         asked = behaviour.counts["getLedgerEntries"]
-        asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+        asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
 
     [blend] = [part for part in reading.result if part.protocol == "blend"]
     factories = {label: made.factory for label, made in network.deployments.items()}
@@ -253,7 +253,7 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
         network.advance()
     new = network.deploy_market().address
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=9, method="getEvents", node=1)
     with running(create_app(network, behaviour)) as url:
         nodes = [f"{url}/node/1", f"{url}/node/0"]
@@ -277,7 +277,7 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     for _ in range(6):
         network.advance()
     behaviour = Behaviour(lags=lags, advance_every_requests=every)
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     with running(create_app(network, behaviour)) as url:
         reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
 
@@ -300,9 +300,9 @@ def test_other_code_is_said_once() -> None:
     ]
     listed = {market for item in lists for market in item.markets}
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     with pluralize(network) as (url, _):
-        reading = asyncio.run(read_all(url, settings, memory, Network("local", LOCAL.passphrase, tuple(lists))))
+        reading = asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
 
     notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
     told = {market: sum(market in notice for notice in notices) for market in listed}
@@ -316,7 +316,7 @@ def test_requests(markets: int) -> None:
     """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
     network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, others=SOME, changes_per_ledger=0)
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "local"}, environment={}).settings
+    settings = load(None, {"network.name": "made"}, environment={}).settings
     with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, decode_contract_data, instance_key, instance_of, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec

@@ -27,7 +27,7 @@ from tests.jobs import settings_for
 from tests.localnet.direct_source import DirectSource
 
 PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
-LOCAL = NETWORKS["local"]
+LOCAL = NETWORKS["made"]
 
 
 def network(ledgers: int, close_seconds: int = 31) -> MadeNetwork:

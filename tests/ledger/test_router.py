@@ -11,7 +11,7 @@ import pytest
 
 from exporter.config import load
 from exporter.deployments import router_of
-from exporter.deployments.local import LOCAL_ROUTER
+from exporter.deployments.made_addresses import LOCAL_ROUTER
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import SourceError
 from exporter.job.reading import read_protocols, router_for
@@ -136,10 +136,10 @@ class TestSameAnswers:
     def test_every_protocol(self) -> None:
         """All protocols read the same, to the last quote; what is no plain question, as K2's bulk calls, goes alone."""
         network = MadeNetwork(pools=40, alula_markets=2, others=SOME)
-        settings = load(None, {"network.name": "local"}, environment={}).settings
+        settings = load(None, {"network.name": "made"}, environment={}).settings
 
         def read(source: Asked, router: Router | None) -> list[ProtocolReading]:
-            opened = OpenSource(source, NETWORKS["local"], [], "local", None)
+            opened = OpenSource(source, NETWORKS["made"], [], "made", None)
 
             async def program(view: LedgerView) -> list[ProtocolReading]:
                 return await read_protocols(view, settings, opened, PROTOCOLS)
@@ -527,7 +527,7 @@ def test_whenever_a_price_moves(rounds: int, used: bool) -> None:
 
 
 class TestWhereItComesFrom:
-    def opened(self, network: str = "local") -> OpenSource:
+    def opened(self, network: str = "made") -> OpenSource:
         return OpenSource(None, NETWORKS[network], [], network, None)  # type: ignore[arg-type]
 
     def test_lists(self) -> None:
@@ -537,7 +537,7 @@ class TestWhereItComesFrom:
 
         assert found["testnet"] is None
         assert "CCM23MFAJHDWUMF3IM3UPUI4ZUFFKX6OWJNJRUKO2W6MUTQNQWWFH7DC" == found["mainnet"].contract  # type: ignore[union-attr]
-        assert (ADDRESS, LOCAL_ROUTER.wasm_hash) == (found["local"].contract, found["local"].wasm_hash)  # type: ignore[union-attr]
+        assert (ADDRESS, LOCAL_ROUTER.wasm_hash) == (found["made"].contract, found["made"].wasm_hash)  # type: ignore[union-attr]
 
     def test_switched_off(self) -> None:
         """`network.router = false` leaves it alone."""

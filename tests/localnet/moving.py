@@ -37,7 +37,7 @@ class MovingNetwork(LocalNetwork):
         ):
             entries[key] = RawEntry(data, DEFAULT_START_LEDGER - 9, DEFAULT_START_LEDGER + 1_000_000)
         chain = Chain(entries, start_ledger=DEFAULT_START_LEDGER, start_time=DEFAULT_START_TIME)
-        super().__init__(chain, NETWORKS["local"].passphrase, PROTOCOL_VERSION)
+        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION)
 
     def advance(self, seconds: int = 5) -> int:
         time = self.chain.close_time(self.chain.latest) + seconds

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.deployments.local import LOCAL_ROUTER, made_address
+from exporter.deployments.made_addresses import LOCAL_ROUTER, made_address
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.entries import PERSISTENT
 from exporter.ledger.codec.scval import ScVal, decode_scval

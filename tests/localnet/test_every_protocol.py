@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.deployments.local import ALULA, K2, PERIDOT, SLENDER, XOXNO
+from exporter.deployments.made_addresses import ALULA, K2, PERIDOT, SLENDER, XOXNO
 from exporter.errors import DecodeError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import i128, vec

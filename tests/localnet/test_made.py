@@ -45,7 +45,7 @@ def test_protocols_stand_beside_each_other() -> None:
 def test_the_known_contracts_are_there() -> None:
     """Everything that the local network's lists name is there, with the code that a list states."""
     network = MadeNetwork(pools=40, alula_markets=3, others=SOME)
-    for deployment in NETWORKS["local"].deployments:
+    for deployment in NETWORKS["made"].deployments:
         for known in deployment.contracts:
             code = instance_of(read(network, entries.instance_key(known.address))).wasm_hash
             assert known.wasm_hash in (None, (code or b"").hex()), known.address

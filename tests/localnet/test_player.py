@@ -52,7 +52,7 @@ def test_the_recording_can_be_made_again(real_data: Path, mainnet_snapshot_path:
 
     assert recording.recording(folder).packed() == (PACKAGE / "localnet" / "recording.bin").read_bytes()
     for protocol, text in recording.lists(folder).items():
-        assert text == (PACKAGE / "deployments" / "recorded" / f"{protocol}.toml").read_text("utf-8")
+        assert text == (PACKAGE / "deployments" / "local" / f"{protocol}.toml").read_text("utf-8")
 
 
 def test_size() -> None:

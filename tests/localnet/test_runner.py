@@ -9,13 +9,15 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from stellar_sdk import Account, Network, SorobanServer, TransactionBuilder, xdr
+from stellar_sdk import Account, SorobanServer, TransactionBuilder, xdr
 from stellar_sdk import scval as sdk
 
+from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import entries
 from exporter.localnet import runner
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.oracle import ORACLE
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running, serve_forever
 from exporter.localnet.server import create_app
 
@@ -23,7 +25,7 @@ HEALTH = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
 
 
 class Served:
-    def __init__(self, url: str, network: MadeNetwork, behaviour: Behaviour) -> None:
+    def __init__(self, url: str, network: RecordedNetwork, behaviour: Behaviour) -> None:
         self.url = url
         self.network = network
         self.behaviour = behaviour
@@ -31,8 +33,8 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """A server over a made network that has an archived reserve and has moved on by three ledgers."""
-    network = MadeNetwork(pools=20, archived=1)
+    """A server over a recorded network that has an archived reserve and has moved on by three ledgers."""
+    network = RecordedNetwork(archived=[RecordedNetwork().pools[0].key])
     for _ in range(3):
         network.advance()
     behaviour = Behaviour(lags=(0, 2))
@@ -53,7 +55,7 @@ def test_the_sdk_reads_health_network_and_ledgers(served: Served, sdk_server: So
 
     health = sdk_server.get_health()
     assert ("healthy", chain.latest, chain.oldest) == (health.status, health.latest_ledger, health.oldest_ledger)
-    assert Network.STANDALONE_NETWORK_PASSPHRASE == sdk_server.get_network().passphrase
+    assert NETWORKS[NETWORK].passphrase == sdk_server.get_network().passphrase
     assert 28 == sdk_server.get_version_info().protocol_version
     latest = sdk_server.get_latest_ledger()
     assert (chain.latest, chain.close_time(chain.latest)) == (latest.sequence, latest.close_time)
@@ -84,15 +86,15 @@ def test_the_sdk_reads_entries(served: Served, sdk_server: SorobanServer) -> Non
 
 def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
     """stellar-sdk parses a simulation's result and its error."""
-    feed = served.network.feeds[0]
-    asset = sdk.to_vec([sdk.to_symbol("Stellar"), sdk.to_address(feed.token)])
+    token, expected = served.network.prices.tokens[0], served.network.prices.now[0]
+    asset = sdk.to_vec([sdk.to_symbol("Stellar"), sdk.to_address(token)])
 
     def simulated(*arguments: xdr.SCVal) -> object:
         builder = TransactionBuilder(
             Account("GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF", 0),
-            Network.STANDALONE_NETWORK_PASSPHRASE,
+            NETWORKS[NETWORK].passphrase,
         )
-        builder.append_invoke_contract_function_op(feed.oracle.contract, "lastprice", list(arguments))
+        builder.append_invoke_contract_function_op(ORACLE, "lastprice", list(arguments))
         answer = sdk_server.simulate_transaction(builder.set_timeout(0).build())
         assert served.network.chain.latest == answer.latest_ledger
         if answer.error is not None:
@@ -104,13 +106,13 @@ def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
 
     price = simulated(asset)
     assert isinstance(price, dict)
-    assert feed.scaled_price() == price["price"]
-    assert str(simulated()).startswith("HostError: Error(WasmVm, UnexpectedSize)")
+    assert expected == price["price"]
+    assert str(simulated()).startswith("HostError: Error(WasmVm, MissingValue)")
 
 
 def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
     """A free port is chosen where none is given; after the block the same port can be had again."""
-    app = create_app(MadeNetwork(pools=1))
+    app = create_app(RecordedNetwork())
     with running(app) as url:
         port = int(url.rpartition(":")[2])
         assert 405 == httpx.get(url).status_code
@@ -140,7 +142,7 @@ def test_serving_forever_tells_its_url_and_can_be_stopped(monkeypatch: pytest.Mo
         urls.append(url)
         started.set()
 
-    app = create_app(MadeNetwork(pools=1))
+    app = create_app(RecordedNetwork())
     thread = threading.Thread(target=serve_forever, args=(app,), kwargs={"port": 0, "on_start": on_start})
     thread.start()
     try:

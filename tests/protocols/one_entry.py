@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.deployments.local import LOCAL
+from exporter.deployments.made_addresses import LOCAL
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import CONTRACT_DATA, decode_data_key

@@ -90,22 +90,22 @@ def network_of(state: ScVal | None = None, code: bytes = WASM_HASH) -> LocalNetw
     chain = Chain(entries, start_ledger=LEDGER, start_time=NOW - 5)
     chain.close([], close_time=NOW, events=[(GUILD, (symbol("opened"),), address(OPENED))])
     stand_ins = Contracts({WASM_HASH: run_shop, TOKEN_WASM_HASH: run_token, ORACLE_WASM_HASH: run_oracle})
-    return LocalNetwork(chain, NETWORKS["local"].passphrase, 23, stand_ins)
+    return LocalNetwork(chain, NETWORKS["made"].passphrase, 23, stand_ins)
 
 
 @pytest.fixture
 def registered() -> Iterator[None]:
     """The protocol takes part, with what is known to be deployed of it."""
-    local = NETWORKS["local"]
-    register(Pawn(), {"local": [DEPLOYMENT]})
+    local = NETWORKS["made"]
+    register(Pawn(), {"made": [DEPLOYMENT]})
     yield
-    NETWORKS["local"] = local
+    NETWORKS["made"] = local
     del PROTOCOLS[NAME]
 
 
 def invoke(*arguments: str) -> Result:
     """What the command line does, in this process."""
-    return CliRunner().invoke(main, arguments, env={"EXPORTER_NETWORK": "local"}, catch_exceptions=False)
+    return CliRunner().invoke(main, arguments, env={"EXPORTER_NETWORK": "made"}, catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("registered")
@@ -146,7 +146,7 @@ def test_names_that_are_taken() -> None:
     with pytest.raises(ValueError, match="no network lunar is known"):
         register(Pawn(), {"lunar": [DEPLOYMENT]})
     with pytest.raises(ValueError, match="a deployment of blend cannot come with pawn"):
-        register(Pawn(), {"local": [Deployment("blend", "v9")]})
+        register(Pawn(), {"made": [Deployment("blend", "v9")]})
     assert NAME not in PROTOCOLS
 
 

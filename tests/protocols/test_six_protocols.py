@@ -25,7 +25,7 @@ from exporter.stores.store import Store
 from tests import jobs
 from tests.jobs import settings_for
 
-LOCAL = NETWORKS["local"]
+LOCAL = NETWORKS["made"]
 Place = tuple[str, str, str]
 """Protocol, market and pool."""
 
@@ -162,7 +162,7 @@ class TestOnChain:
             run(FolderStore(tmp_path), url, tmp_path)
             for _ in range(30):
                 network.advance()
-            arguments = ["check", "--on-chain", "--network", "local", "--rpc-url", url, "--log-format", "json"]
+            arguments = ["check", "--on-chain", "--network", "made", "--rpc-url", url, "--log-format", "json"]
             environment = {"EXPORTER_REQUESTS_PER_SECOND": "10000"}
             with_it = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path)], env=environment)
             without = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "none")], env=environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.deployments.local import XOXNO, made_address
+from exporter.deployments.made_addresses import XOXNO, made_address
 from exporter.errors import DecodeError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "exporter"
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if sys.argv[1:] else PACKAGE.parents[1] / "shared" / "data")
     for protocol, text in lists(folder).items():
-        target = PACKAGE / "deployments" / "recorded" / f"{protocol}.toml"
+        target = PACKAGE / "deployments" / "local" / f"{protocol}.toml"
         target.parent.mkdir(exist_ok=True)
         target.write_text(text, encoding="utf-8")
     (PACKAGE / "localnet" / "recording.bin").write_bytes(recording(folder).packed())

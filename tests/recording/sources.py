@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from exporter.deployments import Deployment, KnownContract, deployments_of
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     data_key,
     decode_contract_data,
@@ -21,7 +22,7 @@ from exporter.ledger.codec.entries import (
     seen_at,
     variant_key,
 )
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, encode_scval, symbol, vec
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import StoredSource
@@ -32,12 +33,13 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.protocols.contract_states import CANDIDATES, Answered, State, states
-from tests.recording.entries import balance
+from tests.recording.entries import Entry, balance, instance, stored
 
 MAINNET_POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 TESTNET_POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10_047
 STATES = {"k2": "0008-09", "xoxno": "0000-07", "peridot": "0002-04"}
+FACTORY_CODE = bytes.fromhex("0287f4ad7350935b83d94e046c0bcabc960b233dbce1531008c021b71d406a1d")
 PERIDOT_VAULT_CODE = "5f35bc16b3262feb27fb77080fc007d3461a536bd62afd3b5580688ab4b004e1"
 
 
@@ -101,6 +103,8 @@ def mainnet(folder: Path) -> Part:
         key = variant_key(token, "Balance", address(MAINNET_POOL))
         entries |= {key: snapshot.entries[key]} if key in snapshot.entries else {}
     roles = {each.address: (each.role, each.name) for each in deployments[0].contracts if each.role != "market"}
+    for key, data in _factory(deployments[0].address("factory") or ""):
+        entries[key] = RawEntry(data, 50_000_000, None)
     key = data_key(deployments[0].backstop or "", symbol("RZ"))
     zone = decode_contract_data(entries[key].data)._replace(value=vec(address(MAINNET_POOL)))
     entries[key] = replace(entries[key], data=encode_contract_data(zone))
@@ -116,14 +120,19 @@ def mainnet(folder: Path) -> Part:
     )
 
 
+def _factory(factory: str) -> Iterator[Entry]:
+    """The factory, of which the snapshot has nothing: its code, and its word that it deployed the pool."""
+    yield stored(factory, INSTANCE_KEY, instance(FACTORY_CODE, [(symbol("IsInit"), (scval.BOOL, True))]))
+    yield stored(factory, vec(symbol("Contracts"), address(MAINNET_POOL)), (scval.BOOL, True))
+
+
 def testnet(folder: Path) -> Part:
     """Testnet's Blend v2 pool of June 2025, from the buckets of the history archive's checkpoint 10,047."""
     archive = HistoryArchive(FolderFiles(folder / "real" / "archive-testnet"))
     checkpoint = archive.checkpoint(CHECKPOINT)
     state = archive.entries(checkpoint, None, ())
     close_time = checkpoint.header.close_time
-    instance = decode_contract_data(state.entries[instance_key(TESTNET_POOL)].data)
-    storage = {str(key[1]): value for key, value in instance_of(instance).storage or ()}
+    storage = {str(key[1]): value for key, value in _storage(state.entries, TESTNET_POOL)}
     config = {str(key[1]): value[1] for key, value in storage["Config"][1]}
     backstop = str(storage["Backstop"][1])
     found = {str(key[1]): str(value[1]) for key, value in _storage(state.entries, backstop)}
@@ -203,6 +212,7 @@ def xoxno(folder: Path) -> Part:
     roles = {controller: ("market", "XOXNO Lending"), pool: ("pool", ""), aggregator: ("price_aggregator", "")}
     codes = {controller: code_of("xoxno controller"), pool: code_of("xoxno pool")}
     codes[aggregator] = code_of("xoxno price aggregator")
+    entries[instance_key(pool)] = state.snapshot.entries[instance_key(pool)]
     oracles = {
         data.contract
         for key, entry in entries.items()

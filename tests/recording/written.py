@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import RECORDED_PASSPHRASE, native_asset
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.scval import STELLAR_ASSET, ContractInstance, ScVal

@@ -37,7 +37,7 @@ READERS = (
     ("history", "compact", "{out}"),
     ("status", "{out}", "--max-age", "1000"),
     ("serve", "--out", "{out}", "--port", "0"),
-    ("backfill", "--network", "local", "--out", "{out}", "--lake", "{out}"),
+    ("backfill", "--network", "made", "--out", "{out}", "--lake", "{out}"),
 )
 
 
@@ -55,7 +55,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(out: Path, url: str) -> Settings:
     flags = {
-        "network.name": "local",
+        "network.name": "made",
         "network.rpc_urls": [url],
         "network.requests_per_second": 10_000.0,
         "output.uri": str(out),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from exporter.deployments import Deployment, deployments_of
-from exporter.deployments.local import XOXNO
+from exporter.deployments.made_addresses import XOXNO
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields, expect

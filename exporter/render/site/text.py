@@ -245,12 +245,12 @@ def not_mainnet(passphrase: str) -> str | None:
     shown = f"“{cut(passphrase, TITLE_LENGTH)}”"
     if known == "testnet":
         return f"This is testnet ({shown}), not mainnet: its tokens are worth nothing."
-    if known == "recorded":
+    if known == "local":
         return (
             "Demo data. Recorded from Stellar mainnet, testnet and the contracts' own code in 2025 and 2026, then "
             f"moved at random; names and prices are ours ({shown})."
         )
-    if known == "local":
+    if known == "made":
         return (
             f"This is not mainnet. It is a network of one machine ({shown}), as the demo makes one: markets, amounts "
             "and prices are made up."

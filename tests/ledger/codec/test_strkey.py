@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stellar_sdk import StrKey
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter.deployments.local import made_address
+from exporter.deployments.made_addresses import made_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change as Write
 from exporter.localnet.made import SOME, MadeNetwork
