@@ -34,7 +34,6 @@ from exporter.backfill.segments import (
     Segment,
     SegmentResult,
     Watched,
-    answers_of,
     replay_segment,
     used_by,
 )
@@ -199,8 +198,7 @@ class LakeJob:
         for _ in range(MAX_FIXPOINT):
             entries = plan.start.entries(watched.contracts, watched.keys)
             state = ReplayedState(entries, plan.start.ledger)
-            answers = answers_of(self._network.passphrase)
-            source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", answers)
+            source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake")
             if plan.settings.discovery.enabled:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
             names = EventNames(self._deployments)

@@ -15,7 +15,7 @@ from functools import partial
 from exporter.backfill.together import Modules, projected_together
 from exporter.config import Settings
 from exporter.deployments import Deployment
-from exporter.deployments.networks import NETWORKS, network_of
+from exporter.deployments.networks import network_of
 from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.manifest import HistoryPart
@@ -25,10 +25,9 @@ from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
-from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
-from exporter.ledger.stored_source import AnswersAt, StoredSource
+from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.past.lake.change_files import LedgerChanges, read_changes, read_ledgers
 from exporter.past.lake.close_meta import EVENT
@@ -119,15 +118,6 @@ class SegmentResult:
     tally: Tally
 
 
-def answers_of(passphrase: str) -> AnswersAt:
-    """The rules of a network's contract code; the embedded network brings its own."""
-    if passphrase == NETWORKS["made"].passphrase:
-        from exporter.localnet.stand_in_answers import StandInAnswers
-
-        return StandInAnswers
-    return StorageAnswers
-
-
 def replay_segment(work: Segment) -> SegmentResult:
     """Replay a segment. What goes wrong at a boundary is its outcome; nothing is raised on purpose."""
     collects = gc.isenabled()
@@ -216,7 +206,7 @@ class ReadBoundary:
     def of(cls, work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]) -> ReadBoundary:
         """Read all protocols at the state's ledger. Raises `SourceError` and the other errors of reading."""
         network = network_of(work.settings.passphrase)
-        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", answers_of(network.passphrase))
+        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake")
         opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
         around = DiscoveryContext(work.deployments, list(found))
         program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)

@@ -17,10 +17,10 @@ from typing import Final
 
 from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import decode_contract_data, instance_key, is_temporary, variant_key
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import instance_key, is_temporary
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet import oracle
@@ -34,7 +34,7 @@ NETWORK: Final = "local"
 """The name of the network in the configuration."""
 
 DEFAULT_START_LEDGER: Final = 65_000_000
-DEFAULT_START_TIME: Final = 1_790_000_000
+DEFAULT_START_TIME: Final = 1_794_996_000
 PROTOCOL_VERSION: Final = 28
 LIFE: Final = 2_000_000
 """How many ledgers an entry lives for from its last change."""
@@ -73,20 +73,8 @@ class PlayedAnswers:
         footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
         if answer.error is None:
             return Simulation(answer.result, None, footprint)
-        if not answer.error.startswith(NOT_FROM_STORAGE):
-            return Simulation(None, answer.error, {})
-        balance = self._balance(chain, ledger, call)
-        if balance is None:
-            return Simulation(None, _NO_SUCH_FUNCTION, {})
-        return Simulation(encode_scval(balance), None, footprint)
-
-    def _balance(self, chain: LedgerState, ledger: int, call: ContractCall) -> ScVal | None:
-        """What a token of the SDK has for a contract: the number in its entry."""
-        if call.function != "balance" or len(call.arguments) != 1:
-            return None
-        entry = chain.entry(variant_key(call.contract, "Balance", *call.arguments), ledger)
-        value = None if entry is None else decode_contract_data(entry.data).value
-        return value if value is not None and value[0] == scval.I128 else None
+        unknown = answer.error.startswith(NOT_FROM_STORAGE)
+        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, {})
 
 
 class RecordedNetwork(LocalNetwork):

@@ -14,10 +14,10 @@ import pytest
 
 from exporter.backfill.executors import dask_cluster, processes
 from exporter.backfill.lake_job import LakeJob
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import history_of
-from tests.backfill.made_lake import MadeLake, make_lake
+from tests.backfill.recorded_lake import RecordedLake, make_lake
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,30 +25,30 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-LEDGERS = 100_000
+LEDGERS = 20_000
 EVERY = 4 * 3600  # of ledgers of 5 seconds: 2,880
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
-    """Nearly six days in ledgers of five seconds, 64 an object; markets are deployed on the way."""
-    network = MadeNetwork(pools=12, alula_markets=1, others=SOME, changes_per_ledger=1, prices_per_ledger=1, archived=1)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
+    """More than a day in ledgers of five seconds, 64 an object; markets are deployed on the way."""
+    network = RecordedNetwork(moves_per_ledger=1)
     boundary = 1_440  # of 12:00, two hours after the first ledger
     return make_lake(
-        tmp_path_factory.mktemp("made"),
+        tmp_path_factory.mktemp("recorded"),
         network,
         LEDGERS,
         ledgers_per_batch=64,
         batches_per_partition=100,
-        live_at=[count for count in (boundary, boundary + 10 * 2_880, boundary + 34 * 2_880) if count <= LEDGERS],
+        live_at=[count for count in (boundary, boundary + 3 * 2_880, boundary + 6 * 2_880) if count <= LEDGERS],
         events={
-            LEDGERS // 3: lambda made: made.deploy_market(3),
-            LEDGERS // 2: lambda made: made.deploy_market(2),
+            LEDGERS // 3: lambda played: played.deploy("a pool"),
+            LEDGERS // 2: lambda played: played.deploy("another"),
         },
     )
 
 
-def test_a_long_past_is_that_of_live_runs(lake: MadeLake) -> None:
+def test_a_long_past_is_that_of_live_runs(lake: RecordedLake) -> None:
     """Backfilled rows are those that live runs published, at the beginning, in the middle and near the end."""
     store = MemoryStore()
     result = lake.backfill(partial(processes, 2), EVERY, store, range_ledgers=2_048)
@@ -72,7 +72,7 @@ def cluster() -> Iterator[Any]:
 
 def test_a_cluster_that_loses_a_worker(cluster: Any, tmp_path: Path) -> None:
     """A worker of a Dask cluster that is killed with work in its hands changes no byte."""
-    network = MadeNetwork(pools=8, close_seconds=600)
+    network = RecordedNetwork(close_seconds=600)
     lake = make_lake(tmp_path, network, 300)
     expected, store = MemoryStore(), MemoryStore()
     lake.backfill(partial(processes, 1), 7_200, expected, range_ledgers=10)

@@ -20,49 +20,62 @@ from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import JOURNAL_KEY, SKIP
 from exporter.backfill.start_state import StartState
 from exporter.cli import main
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
-from exporter.localnet.blend import reserve_config, reserve_data
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
+from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.lake.change_files import read_ledgers
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import history_of, in_line
-from tests.backfill.made_lake import MadeLake, make_lake
+from tests.backfill.recorded_lake import RecordedLake, make_lake
 
 LEDGERS, EVERY = 108, 3 * 3600
 BOUNDARIES = 6  # the ledgers 12, 30, 48, ... 102
 BEFORE_GAP = 4
-ROUTER = made_address("localnet k2 router 0")
+MAINNET, TESTNET = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend")
 
 
-def restore(network: MadeNetwork) -> None:
-    chain, (market, reserve) = network.chain, network.archived[0]
-    keys = (key for key, _ in (reserve_config(market, reserve), reserve_data(market, reserve)))
+ARCHIVED, MISSING = (
+    [variant_key(TESTNET.markets[0], name, address(token)) for name in ("ResConfig", "ResData")]
+    for token in RecordedNetwork().prices.tokens[3:5]
+)
+
+
+def restore(network: RecordedNetwork) -> None:
+    chain = network.chain
     time = chain.close_time(chain.latest) + network.close_seconds
-    chain.close([], close_time=time, restorations=dict.fromkeys(keys, chain.latest + 500_000))
+    chain.close([], close_time=time, restorations=dict.fromkeys(ARCHIVED, chain.latest + 500_000))
+
+
+def empty_reward_zone(network: RecordedNetwork) -> None:
+    key = data_key(MAINNET.backstop or "", symbol("RZ"))
+    stored = network.chain.stored(key)
+    assert stored is not None
+    network.close({key: encode_contract_data(decode_contract_data(stored.data)._replace(value=vec()))})
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
     """A day of all six protocols: a market is deployed that only an event names, and an archived pool is restored."""
-    network = MadeNetwork(
-        pools=12, alula_markets=1, others=SOME, close_seconds=600, changes_per_ledger=2, archived=1, missing=1
-    )
+    network = RecordedNetwork(close_seconds=0, moves_per_ledger=6, archived=ARCHIVED, without=MISSING[1:])
+    network.advance(network.pools)
+    network.close_seconds = 600
     return make_lake(
-        tmp_path_factory.mktemp("made"),
+        tmp_path_factory.mktemp("recorded"),
         network,
         LEDGERS,
         live_at=(48, 102),
-        events={30: lambda made: made.deploy_market(2), 60: lambda made: made.empty_reward_zones(), 90: restore},
+        events={30: lambda played: played.deploy("a pool"), 60: empty_reward_zone, 90: restore},
     )
 
 
 @pytest.fixture(scope="module")
-def whole(lake: MadeLake) -> MemoryStore:
+def whole(lake: RecordedLake) -> MemoryStore:
     store = MemoryStore()
     result = lake.backfill(in_line, EVERY, store)
     assert ({}, {}, []) == (result.failed, result.refused, result.gaps)
@@ -75,7 +88,7 @@ def whole(lake: MadeLake) -> MemoryStore:
     return store
 
 
-def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemoryStore) -> None:
+def test_rows_are_those_that_live_runs_published(lake: RecordedLake, whole: MemoryStore) -> None:
     """Field for field, and so byte for byte: amounts, rates, prices, reasons, and the market that events announced."""
     backfilled = history_of(whole)
 
@@ -87,12 +100,12 @@ def test_rows_are_those_that_live_runs_published(lake: MadeLake, whole: MemorySt
 def test_ledgers_of_one_second(tmp_path: Path) -> None:
     """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run."""
 
-    def at_once(network: MadeNetwork) -> None:
+    def at_once(network: RecordedNetwork) -> None:
         network.close_seconds = 0
         network.advance()
         network.close_seconds = 600
 
-    network, store = MadeNetwork(pools=4, alula_markets=1, others=SOME, close_seconds=600), MemoryStore()
+    network, store = RecordedNetwork(close_seconds=600), MemoryStore()
     lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once})
     result = lake.backfill(in_line, EVERY, store)
     manifest = read_history_manifest(store)
@@ -105,7 +118,7 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), pytest.param(LEDGERS, 40, marks=pytest.mark.slow)])
 def test_no_byte_depends_on_ranges_or_interruptions(
-    lake: MadeLake, whole: MemoryStore, range_ledgers: int, at: int
+    lake: RecordedLake, whole: MemoryStore, range_ledgers: int, at: int
 ) -> None:
     """Other ranges, and a job that stops in the middle and is begun again, give the same bytes."""
     store, changes = MemoryStore(), MemoryStore()
@@ -144,7 +157,7 @@ def killed_once(marker: Path, function: Callable[..., Any], *arguments: Any) -> 
 
 
 @pytest.mark.slow
-def test_processes_and_a_killed_worker(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_processes_and_a_killed_worker(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Two processes, one of which is killed, give the same bytes."""
     store = MemoryStore()
 
@@ -172,7 +185,7 @@ class FullAfter(MemoryStore):
         return super().put(key, data)
 
 
-def test_a_full_disk_is_named_and_gone_on_from(lake: MadeLake, whole: MemoryStore) -> None:
+def test_a_full_disk_is_named_and_gone_on_from(lake: RecordedLake, whole: MemoryStore) -> None:
     """What was extracted before the disk was full stands, and the job goes on from there."""
     store, changes = MemoryStore(), FullAfter()
     changes.left = 3
@@ -187,7 +200,7 @@ def test_a_full_disk_is_named_and_gone_on_from(lake: MadeLake, whole: MemoryStor
     assert history_of(whole) == history_of(store)
 
 
-def damaged(lake: MadeLake, folder: Path, ledger: int, data: bytes | None) -> MadeLake:
+def damaged(lake: RecordedLake, folder: Path, ledger: int, data: bytes | None) -> RecordedLake:
     """The lake with another object in the place of one, or none."""
     copy = folder / "lake"
     for path in lake.folder.rglob("*"):
@@ -199,17 +212,17 @@ def damaged(lake: MadeLake, folder: Path, ledger: int, data: bytes | None) -> Ma
     key.unlink()
     if data is not None:
         key.write_bytes(data)
-    return MadeLake(copy, lake.start, lake.network, lake.first)
+    return RecordedLake(copy, lake.start, lake.network, lake.first)
 
 
-def object_of(lake: MadeLake, ledger: int) -> bytes:
+def object_of(lake: RecordedLake, ledger: int) -> bytes:
     return (lake.folder / (Lake.open(str(lake.folder)).config.key_of(ledger) + ".xdr.zst")).read_bytes()
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
     """A lake of another network that has the same ledgers."""
-    network = MadeNetwork(pools=3, close_seconds=600)
+    network = RecordedNetwork(close_seconds=600)
     network.passphrase = "Another Network ; November 2026"
     return make_lake(tmp_path_factory.mktemp("foreign"), network, LEDGERS)
 
@@ -225,7 +238,9 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> MadeLake:
         ("newer", "unknown version of a ledger's meta: 3; the network's software is newer than this; update the exp"),
     ],
 )
-def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Path, fault: str, reason: str) -> None:
+def test_faulty_objects_are_gaps(
+    lake: RecordedLake, foreign: RecordedLake, tmp_path: Path, fault: str, reason: str
+) -> None:
     """An object that is missing, damaged, or another's is a gap with its reason; the ledgers around it are read."""
     at = lake.first + 80
     raw = bytearray(decompress(object_of(lake, at)))
@@ -248,7 +263,7 @@ def test_faulty_objects_are_gaps(lake: MadeLake, foreign: MadeLake, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """The job stops and names the ledger; told to go on, it refuses every row behind; repaired, it gives all."""
     at = lake.first + 80
     broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
@@ -268,7 +283,7 @@ def test_behind_a_gap_there_is_no_row(lake: MadeLake, whole: MemoryStore, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_a_checkpoint_behind_a_gap_begins_anew(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Where a later state can be had, only the rows between the gap and that state are refused."""
     at = lake.first + 80
     broken, store = damaged(lake, tmp_path, at, None), MemoryStore()
@@ -296,10 +311,10 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: MadeLake, whole: MemoryStor
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["backfill", "--network", "made", *arguments])
+    return CliRunner().invoke(main, ["backfill", "--network", NETWORK, *arguments])
 
 
-def test_the_command(lake: MadeLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_the_command(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """The command reads the range by dates, says what it does, and refuses what cannot be meant."""
     out, changes = tmp_path / "tree", tmp_path / "changes"
     where = ("--lake", str(lake.folder), "--out", str(out), "--changes", str(changes), "--workers", "1")

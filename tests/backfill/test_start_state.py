@@ -16,7 +16,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import u32
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.lake_writer import LakeWriter
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.lake.boundaries import LakeLedgers
 from exporter.past.lake.objects import Lake
@@ -32,7 +32,7 @@ TESTNET = NETWORKS["testnet"].passphrase
 
 def test_sorobans_own_beginning(tmp_path: Path) -> None:
     """From a lake that begins before Soroban, everything is found: markets, their tokens, and what oracles say."""
-    network = MadeNetwork(pools=6, close_seconds=600)
+    network = RecordedNetwork(close_seconds=600)
     made, begins = network.chain, network.chain.close_time(network.chain.latest)
     chain = network.chain = Chain({}, start_ledger=made.latest - 3, start_time=begins - 1_800)
     with LakeWriter(chain, network.passphrase, tmp_path, protocol=19) as writer:
@@ -44,7 +44,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
         for _ in range(12):
             network.advance()
     start = empty_start(LakeLedgers(Lake.open(str(tmp_path))))
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = load(None, {"network.name": NETWORK}, environment={}).settings
     ends = chain.close_time(chain.latest)
     store = MemoryStore()
     plan = LakePlan(
@@ -56,13 +56,13 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
     assert made.latest - 1 == start.ledger
     assert ({}, {}) == (result.refused, result.failed)
     assert result.rounds > 1  # the start names nothing but the lists
-    assert 6 == rows.select("market", "pool").n_unique()
+    assert 24 == rows.select("market", "pool").n_unique()
     assert "valid" in set(rows["price_reason"])
 
 
 def test_a_lake_that_begins_later_needs_a_start(tmp_path: Path) -> None:
     """Where contracts were there before the lake begins, nothing is assumed of them."""
-    network = MadeNetwork(pools=3)
+    network = RecordedNetwork()
     with LakeWriter(network.chain, network.passphrase, tmp_path):
         network.advance()
 

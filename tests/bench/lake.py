@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from exporter.backfill.executors import processes
 from exporter.localnet.lake_writer import LakeWriter
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.past.lake.close_meta import header_of, walk
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import open_batch
@@ -67,7 +67,7 @@ def _real(ledger: int, path: Path, quick: bool) -> list[Row]:
 def _workers(folder: Path, quick: bool) -> Row:
     """Ledgers that are all touched, extracted by one process and by two."""
     count, size = (40, 20) if quick else (4_000, 250)
-    network = MadeNetwork(pools=60, alula_markets=3, others=SOME, close_seconds=60)
+    network = RecordedNetwork(copies=7, close_seconds=60)
     contracts = frozenset(key[8:40] for key in network.chain.known_keys() if key[:4] == b"\0\0\0\6")
     first = network.chain.latest + 1
     with LakeWriter(network.chain, network.passphrase, folder):

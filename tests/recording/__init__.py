@@ -20,7 +20,7 @@ from exporter.localnet.recording import RecordedEntry, Recording, Rewriting
 from tests.recording.sources import Part, k2, mainnet, peridot, testnet, xoxno
 from tests.recording.written import TOKENS, written
 
-LEDGER, CLOSE_TIME = 65_000_000, 1_790_000_000
+LEDGER, CLOSE_TIME = 65_000_000, 1_794_996_000
 LIFE = 2_000_000
 
 

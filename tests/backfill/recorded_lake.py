@@ -1,4 +1,4 @@
-"""A lake of the embedded network, with what live runs at some of its ledgers published."""
+"""A lake of a recorded network, with what live runs at some of its ledgers published."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.job.sources import RpcEndpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.lake_writer import LakeWriter
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores import open_store
@@ -29,12 +29,12 @@ from exporter.stores.store import Store
 
 
 @dataclass
-class MadeLake:
+class RecordedLake:
     """The lake's folder, the snapshot of the ledger before it, and live files of the history by key."""
 
     folder: Path
     start: Path
-    network: MadeNetwork
+    network: RecordedNetwork
     first: int
     live: dict[str, bytes] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class MadeLake:
         return self.network.chain.latest
 
     def plan(self, every: int, **options: Any) -> LakePlan:
-        settings = load(None, {"network.name": "made"}, environment={}).settings
+        settings = load(None, {"network.name": NETWORK}, environment={}).settings
         start = snapshot_start(self.start, self.network.passphrase)
         time = self.network.chain.close_time
         given: Mapping[str, Any] = {
@@ -68,13 +68,13 @@ class MadeLake:
 
 def make_lake(
     folder: Path,
-    network: MadeNetwork,
+    network: RecordedNetwork,
     ledgers: int,
     *,
     live_at: Collection[int] = (),
-    events: Mapping[int, Callable[[MadeNetwork], object]] | None = None,
+    events: Mapping[int, Callable[[RecordedNetwork], object]] | None = None,
     **writer: Any,
-) -> MadeLake:
+) -> RecordedLake:
     """Let a network move on by so many ledgers, with a live run at some; ``events`` happen instead of its own moves."""
     chain = network.chain
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,9 +83,9 @@ def make_lake(
     time = chain.close_time(first)
     snapshot = LedgerSnapshot(network.protocol_version, first, time, network_id(network.passphrase), entries)
     snapshot.write(folder / "start.json")
-    made = MadeLake(folder / "lake", folder / "start.json", network, first)
+    lake = RecordedLake(folder / "lake", folder / "start.json", network, first)
     live = folder / "live"
-    with LakeWriter(chain, network.passphrase, made.folder, **writer), running(create_app(network, Behaviour())) as url:
+    with LakeWriter(chain, network.passphrase, lake.folder, **writer), running(create_app(network, Behaviour())) as url:
         for count in range(1, ledgers + 1):
             happens = (events or {}).get(count)
             if happens is None:
@@ -95,17 +95,17 @@ def make_lake(
             if count in live_at:
                 run_live(url, live, folder / "report.json")
     store = FolderStore(live)
-    made.live = {
+    lake.live = {
         info.key: stored.data
         for info in store.list("history/pools/date=")
         if (stored := store.get(info.key)) is not None
     }
-    return made
+    return lake
 
 
 def run_live(url: str, out: Path, report: Path) -> None:
     flags = {
-        "network.name": "made",
+        "network.name": NETWORK,
         "network.rpc_urls": [url],
         "network.requests_per_second": 1000.0,
         "output.uri": str(out),
