@@ -23,7 +23,7 @@ SIZES = (1_000, 10_000)
 
 _CONFIG = """
 [network]
-name = "made"
+name = "local"
 requests_per_second = 10000.0
 max_in_flight = 8
 """
