@@ -216,7 +216,7 @@ def alula(time: int) -> Iterator[Entry]:
         fields = {field: i128(value) for field, value in amounts.items()} | {
             "bad_debt_lock_d": u64(0),
             "bad_debt_request_count": u32(0),
-            "config": alula_configuration(curve),
+            "config": alula_configuration(curve, int(name == "EURC")),
             "farm_debt": VOID,
             "farm_supply": VOID,
             "last_accrual_timestamp": u64(time - 420),
@@ -230,7 +230,7 @@ def alula(time: int) -> Iterator[Entry]:
         yield balance(TOKENS[name].address, ALULA, (available + collateral) * 10**7)
 
 
-def alula_configuration(curve: tuple[int, ...]) -> ScVal:
+def alula_configuration(curve: tuple[int, ...], reactivity: int) -> ScVal:
     """The struct ``PoolConfig`` with a rate curve of two kinks."""
     names = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
     free = ("add_collateral", "deposit", "remove_collateral", "repay", "withdraw")
@@ -259,7 +259,7 @@ def alula_configuration(curve: tuple[int, ...]) -> ScVal:
             "fee_config": struct_map({name: u32(value) for name, value in fees.items()} | nobody),
             "health_config": struct_map(limits),
             "interest_rate_model": vec(symbol("Kinked"), rates),
-            "ir_reactivity_constant": u32(0),
+            "ir_reactivity_constant": u32(reactivity),
             "status": struct_map({"flags": u32(2**32 - 1)}),
             "target_utilization_ratio_bps": i128(6_500),
         }
