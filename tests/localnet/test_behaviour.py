@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
+from exporter.localnet.oracle import ORACLE
+from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from tests.localnet.rpc_client import LocalRpc, text
 
 START = DEFAULT_START_LEDGER
@@ -15,7 +16,7 @@ HEALTH = b'{"jsonrpc":"2.0","id":7,"method":"getHealth"}'
 
 def rpc_of(advanced: int = 0, **behaviour: Any) -> LocalRpc:
     """A server over a small network that has moved on by some ledgers."""
-    network = MadeNetwork(pools=5)
+    network = RecordedNetwork()
     for _ in range(advanced):
         network.advance()
     return LocalRpc(network, Behaviour(**behaviour))
@@ -35,8 +36,7 @@ def test_each_node_lags_by_its_own_ledgers() -> None:
     assert [START + 4, START + 2, START] == [latest(rpc, f"/node/{node}") for node in range(3)]
     assert START + 2 == rpc.result("getLedgerEntries", "/node/1", keys=[key])["latestLedger"]
     assert START + 2 == rpc.result("getLatestLedger", "/node/1")["sequence"]
-    feed = rpc.network.feeds[0]  # type: ignore[attr-defined]
-    assert START + 4 == rpc.simulate(feed.oracle.contract, "decimals")["latestLedger"]
+    assert START + 4 == rpc.simulate(ORACLE, "decimals")["latestLedger"]
 
 
 def test_a_balanced_endpoint_goes_backwards() -> None:

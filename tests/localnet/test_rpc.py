@@ -12,7 +12,7 @@ from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
-from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, MadeNetwork
+from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -27,7 +27,8 @@ LEDGERS = 7
 @pytest.fixture(scope="module")
 def rpc() -> LocalRpc:
     """A server over a network that has moved on by six ledgers and has archived and missing entries."""
-    network = MadeNetwork(pools=40, archived=2, missing=1)
+    first, second, third, *_ = (pool.key for pool in RecordedNetwork().pools)
+    network = RecordedNetwork(archived=[first, second], without=[third])
     for _ in range(LEDGERS - 1):
         network.advance()
     return LocalRpc(network)
@@ -45,7 +46,7 @@ def known_keys(rpc: LocalRpc, count: int) -> list[str]:
 
 def test_an_entry_without_a_life_has_no_such_field() -> None:
     """LiveUntilLedgerSeq is left out where an entry does not expire."""
-    network = MadeNetwork(pools=1)
+    network = RecordedNetwork()
     from exporter.localnet.chain import Change
 
     network.chain.close([Change(entries.code_key(b"c" * 32), b"code", None)], close_time=DEFAULT_START_TIME + 5)
@@ -85,7 +86,7 @@ def test_wrong_keys(rpc: LocalRpc, params: Any, code: int, message: str) -> None
 
 def test_the_window_of_ledgers_moves_on() -> None:
     """With a small window the oldest ledger follows the latest, and what is before it is out of range."""
-    network = MadeNetwork(pools=3, window=3)
+    network = RecordedNetwork(window=3)
     for _ in range(10):
         network.advance()
     rpc = LocalRpc(network, Behaviour(lags=(5,)))
@@ -110,13 +111,13 @@ def encoded(value: ScVal) -> str:
     return text(encode_scval(value))
 
 
-def publishing_network(**options: Any) -> MadeNetwork:
+def publishing_network(**options: Any) -> RecordedNetwork:
     """A publishing_network in which A and B publish something in the second and the fourth ledger."""
-    made = MadeNetwork(pools=1, **options)
-    made.publish((A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7)))
-    made.advance()
-    made.publish((A, (symbol("other"),), u32(8)), (A, (symbol("deploy"), u32(2), u32(3)), u32(9)))
-    return made
+    network = RecordedNetwork(**options)
+    network.close(events=[(A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7))])
+    network.advance()
+    network.close(events=[(A, (symbol("other"),), u32(8)), (A, (symbol("deploy"), u32(2), u32(3)), u32(9))])
+    return network
 
 
 @pytest.fixture
@@ -179,8 +180,8 @@ def test_pages(events_rpc: LocalRpc) -> None:
 
 def test_retention() -> None:
     """Events that are older than the retention are gone, though the ledgers are not, and asking for them is refused."""
-    made = publishing_network(event_window=2)
-    events_rpc = LocalRpc(made)
+    network = publishing_network(event_window=2)
+    events_rpc = LocalRpc(network)
 
     assert (
         INVALID_REQUEST,
@@ -188,7 +189,7 @@ def test_retention() -> None:
     ) == events_rpc.error("getEvents", {"startLedger": FIRST})
     assert [encoded(u32(8)), encoded(u32(9))] == values(events_rpc.result("getEvents", startLedger=FIRST + 2))
     assert FIRST == events_rpc.result("getHealth")["oldestLedger"]
-    assert () == made.chain.events(FIRST + 1)
+    assert () == network.chain.events(FIRST + 1)
 
 
 @pytest.mark.parametrize(
@@ -211,29 +212,19 @@ def test_wrong_filters(events_rpc: LocalRpc, filters: Any, message: str) -> None
     assert (INVALID_PARAMS, message) == events_rpc.error("getEvents", {"startLedger": FIRST, "filters": filters})
 
 
-@pytest.fixture(scope="module")
-def priced() -> MadeNetwork:
-    return MadeNetwork(pools=300)
-
-
-@pytest.fixture(scope="module")
-def priced_rpc(priced: MadeNetwork) -> LocalRpc:
-    return LocalRpc(priced)
-
-
 @pytest.mark.parametrize("transaction", [None, "", 5, "AAAA"])
-def test_transactions_that_cannot_be_simulated(priced_rpc: LocalRpc, transaction: Any) -> None:
+def test_transactions_that_cannot_be_simulated(rpc: LocalRpc, transaction: Any) -> None:
     """What is no transaction is a result with an error, and no JSON-RPC error (docs/rpc.md, "Simulation")."""
-    result = priced_rpc.result("simulateTransaction", transaction=transaction)
+    result = rpc.result("simulateTransaction", transaction=transaction)
 
     assert {"error": "Could not unmarshal transaction", "latestLedger": 0} == result
 
 
 def test_archived_entries_are_in_the_write_footprint() -> None:
     """A call that reads an archived entry works, and its transaction data says what would be restored."""
-    priced = MadeNetwork(pools=3)
-    token = priced.tokens[4]
-    key, _ = token.instance_entry()
+    priced = RecordedNetwork()
+    token = priced.prices.tokens[4]
+    key = entries.instance_key(token)
     stored = priced.chain.entry(key, priced.chain.latest)
     assert stored is not None
     from exporter.localnet.chain import Change
@@ -241,7 +232,7 @@ def test_archived_entries_are_in_the_write_footprint() -> None:
     priced.chain.close([Change(key, stored.data, priced.chain.latest + 1)], close_time=1_794_996_005)
     priced.advance()
 
-    result = LocalRpc(priced).simulate(token.contract, "decimals")
+    result = LocalRpc(priced).simulate(token, "decimals")
     data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
     assert [key] == [written.to_xdr_bytes() for written in data.resources.footprint.read_write]
     assert data.ext.resource_ext is not None

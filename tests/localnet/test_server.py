@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from exporter.localnet.made import DEFAULT_START_LEDGER, MadeNetwork
+from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.server import MAX_BODY_BYTES
 from tests.localnet.rpc_client import LocalRpc
 
@@ -17,7 +17,7 @@ LATEST = DEFAULT_START_LEDGER
 @pytest.fixture(scope="module")
 def rpc() -> LocalRpc:
     """A server over a small network that stands still."""
-    return LocalRpc(MadeNetwork(pools=3))
+    return LocalRpc(RecordedNetwork())
 
 
 def call(method: Any = "getHealth", **fields: Any) -> dict[str, Any]:
