@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from exporter.cli import main
 from exporter.errors import StoreError
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.folder import FolderStore
@@ -170,7 +170,7 @@ def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) ->
 
     Path("reports").mkdir()
     monkeypatch.setattr(FolderStore, "put_new_many", refuse)
-    with running(create_app(MadeNetwork(pools=2))) as url:
+    with running(create_app(RecordedNetwork())) as url:
         arguments = (
             "run",
             "--network",

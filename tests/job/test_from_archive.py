@@ -10,20 +10,20 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
-from exporter.deployments.networks import network_id
+from exporter.deployments.networks import RECORDED_PASSPHRASE, network_id
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.from_archive import FromArchive
 from exporter.job.reading import read_markets
 from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.bucket_entries import LIVE
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 
@@ -35,7 +35,7 @@ ORGANISATIONS = validators(4)
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path, FromArchive]:
     """A made network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
     folder = tmp_path_factory.mktemp("archive")
-    network = MadeNetwork(pools=4, others=SOME)
+    network = RecordedNetwork()
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     closed = chain.close_time(chain.latest) + 300
@@ -65,8 +65,8 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedAr
     """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
     _, folder, given = made
     by_archive, by_file = MemoryStore(), MemoryStore()
-    code, facts = run(settings_for(), by_archive, archive=given)
-    code_by_file, facts_by_file = run(settings_for(), by_file, snapshot=folder / "snapshot.json")
+    code, facts = run(recorded_settings(), by_archive, archive=given)
+    code_by_file, facts_by_file = run(recorded_settings(), by_file, snapshot=folder / "snapshot.json")
     pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
 
     assert code == code_by_file
@@ -84,20 +84,24 @@ def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, From
     """Too few organisations, a network that nobody is known of, an archive of another one: each by name."""
     _, folder, given = made
     few = validators(9)
-    (tmp_path / "few.json").write_bytes(trust_document(few, "Standalone Network ; February 2017"))
+    (tmp_path / "few.json").write_bytes(trust_document(few, RECORDED_PASSPHRASE))
     with pytest.raises(NotProvableError, match="4 of 9 organisations signed ledger 65000064, 7 must"):
-        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path))
+        run(
+            recorded_settings(),
+            MemoryStore(),
+            archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path),
+        )
     with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
-        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
+        run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
     with pytest.raises(ConfigError, match="--checkpoint: 65000001 is none; the next one is 65000063"):
-        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
+        run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
     other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
     other.archive.write_state({"networkPassphrase": "another"})
     other_trust = tmp_path / "trust.json"
     other_trust.write_bytes(trust_document(ORGANISATIONS))
     with pytest.raises(NetworkMismatchError, match="the archive is of the network 'another', but the run is"):
         run(
-            settings_for(network__passphrase="a made network"),
+            recorded_settings(network__passphrase="a made network"),
             MemoryStore(),
             archive=FromArchive((str(other.archive.folder),), 127, other_trust, tmp_path),
         )
@@ -121,7 +125,7 @@ def test_the_real_testnet_pool_is_published_from_the_archive_alone(
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    settings = settings_for(network__name="testnet")
+    settings = recorded_settings(network__name="testnet")
     by_archive, by_file = MemoryStore(), MemoryStore()
     _, facts = run(settings, by_archive, archive=FromArchive((str(folder),), ledger, None, tmp_path / "kept"))
     archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger).write(tmp_path / "snapshot.json")
@@ -139,7 +143,7 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_p
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    settings = settings_for(network__name="testnet")
+    settings = recorded_settings(network__name="testnet")
     _, facts = run(settings, MemoryStore(), archive=FromArchive((str(folder),), None, None, tmp_path))
 
     assert 9_983 == facts["certificate"]["ledger"]
@@ -151,7 +155,7 @@ def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path,
     """What is proven of the ledger can be published beside its rows."""
 
     _, _, given = made
-    settings = settings_for()
+    settings = recorded_settings()
 
     async def read() -> bytes | None:
         async with given.open(settings) as opened:

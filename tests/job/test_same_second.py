@@ -10,11 +10,11 @@ import pytest
 
 from exporter.check.published_tree import check_tree
 from exporter.history.series import STATE_KEY
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores import open_store
-from tests.jobs import on_chain, run, settings_for
+from tests.jobs import on_chain, recorded_settings, run
 
 BOUNDARY = 1_795_219_200
 """2026-11-21 00:00:00 UTC: where buckets of every length but the week begin, and a day of the history."""
@@ -27,9 +27,9 @@ STEPS = (0, 1, 0, 300, 0)
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the runs published, one at each ledger; the last one had lost the state of the buckets."""
     out = tmp_path_factory.mktemp("out")
-    network = MadeNetwork(pools=3, alula_markets=1, others=SOME, start_time=BOUNDARY - 1)
+    network = RecordedNetwork(start_time=BOUNDARY - 1)
     with running(create_app(network)) as url:
-        settings = settings_for(out, url)
+        settings = recorded_settings(out, url)
         for network.close_seconds in STEPS:
             assert 0 == run(settings)[0]
             network.advance()
