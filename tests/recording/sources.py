@@ -22,7 +22,8 @@ from exporter.ledger.codec.entries import (
     seen_at,
     variant_key,
 )
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, encode_scval, struct_map, symbol, vec
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import StoredSource
@@ -39,6 +40,7 @@ MAINNET_POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 TESTNET_POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10_047
 STATES = {"k2": "0008-09", "xoxno": "0000-07", "peridot": "0002-04"}
+POOL_CODE = bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c")
 FACTORY_CODE = bytes.fromhex("0287f4ad7350935b83d94e046c0bcabc960b233dbce1531008c021b71d406a1d")
 PERIDOT_VAULT_CODE = "5f35bc16b3262feb27fb77080fc007d3461a536bd62afd3b5580688ab4b004e1"
 
@@ -103,7 +105,7 @@ def mainnet(folder: Path) -> Part:
         key = variant_key(token, "Balance", address(MAINNET_POOL))
         entries |= {key: snapshot.entries[key]} if key in snapshot.entries else {}
     roles = {each.address: (each.role, each.name) for each in deployments[0].contracts if each.role != "market"}
-    for key, data in _factory(deployments[0].address("factory") or ""):
+    for key, data in _factory(deployments[0].address("factory") or "", deployments[0].backstop or ""):
         entries[key] = RawEntry(data, 50_000_000, None)
     key = data_key(deployments[0].backstop or "", symbol("RZ"))
     zone = decode_contract_data(entries[key].data)._replace(value=vec(address(MAINNET_POOL)))
@@ -120,9 +122,13 @@ def mainnet(folder: Path) -> Part:
     )
 
 
-def _factory(factory: str) -> Iterator[Entry]:
+def _factory(factory: str, backstop: str) -> Iterator[Entry]:
     """The factory, of which the snapshot has nothing: its code, and its word that it deployed the pool."""
-    yield stored(factory, INSTANCE_KEY, instance(FACTORY_CODE, [(symbol("IsInit"), (scval.BOOL, True))]))
+    blnd = "CD25MNVTZDL4Y3XBCPCJXGXATV5WUHHOWMYFF4YBEGU5FCPGMYTVG5JY"
+    pool_code: ScVal = (scval.BYTES, POOL_CODE)
+    meta = struct_map({"backstop": address(backstop), "blnd_id": address(blnd), "pool_hash": pool_code})
+    pairs = [(symbol("IsInit"), (scval.BOOL, True)), (symbol("PoolMeta"), meta)]
+    yield stored(factory, INSTANCE_KEY, instance(FACTORY_CODE, pairs))
     yield stored(factory, vec(symbol("Contracts"), address(MAINNET_POOL)), (scval.BOOL, True))
 
 
