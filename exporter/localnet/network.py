@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from exporter.deployments.networks import NETWORKS, network_id
@@ -18,7 +19,6 @@ from exporter.localnet.contracts import (
     ROUTER_WASM_HASH,
     TOKEN_WASM_HASH,
     Contracts,
-    Simulation,
     run_oracle,
     run_router,
     run_token,
@@ -46,10 +46,29 @@ CODE = Contracts(
 """The stand-ins for contract code that every embedded network runs."""
 
 
+class Answer(Protocol):
+    """What a simulated call gave: ``result`` (ScVal XDR), or the ``error`` of the host."""
+
+    @property
+    def result(self) -> bytes | None: ...
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def footprint(self) -> Iterable[bytes]:
+        """The LedgerKey XDR of everything that the call looked at."""
+        ...
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint."""
+        ...
+
+
 class Answering(Protocol):
     """What answers the calls of a network's contracts."""
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
         """The result of one call on the state of a ledger, or its error."""
         ...
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.localnet.chain import Chain, Change
-from exporter.localnet.contracts import Contracts
+from exporter.localnet.chain import Chain, Change, LedgerState
 from exporter.localnet.network import LocalNetwork
 from tests.host.blend_world import Player, World
 from tests.host.machine import USUAL_SETTINGS, LedgerInfo, Machine, Outcome
@@ -22,7 +21,7 @@ _RESOURCES = struct.pack(
 
 @dataclass(frozen=True, slots=True)
 class HostSimulation:
-    """What the host gave for a call, as `exporter.localnet.contracts.Simulation` has it for a stand-in."""
+    """What the host gave for a call, as the embedded network takes it (`exporter.localnet.network.Answer`)."""
 
     outcome: Outcome
     restored: tuple[bytes, ...]
@@ -35,6 +34,10 @@ class HostSimulation:
     def error(self) -> str | None:
         """The host's message, with a log that is left empty as the servers' may be."""
         return None if self.outcome.error is None else f"HostError: {self.outcome.error}\n\nEvent log (newest first):\n"
+
+    @property
+    def footprint(self) -> tuple[bytes, ...]:
+        return self.outcome.footprint
 
     def transaction_data(self) -> bytes:
         """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
@@ -83,11 +86,10 @@ class HostSource(SnapshotSource):
         )
 
 
-class HostContracts(Contracts):
+class HostContracts:
     """The code of a network, run by the host; ``marks`` are the ledgers that the host remembers."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__()
         self._machine = machine
         self._infos: dict[int, LedgerInfo] = {}
         self._lock = threading.RLock()
@@ -98,7 +100,8 @@ class HostContracts(Contracts):
             self._machine.mark(str(info.ledger))
             self._infos[info.ledger] = info
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> HostSimulation:  # type: ignore[override]
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> HostSimulation:
+        """What the host gives for a call at a ledger that it remembers; its own entries, not the chain's, count."""
         with self._lock:
             self._machine.back(str(ledger))
             self._machine.at(self._infos[ledger])

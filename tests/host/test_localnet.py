@@ -190,7 +190,7 @@ def test_the_stand_ins_answer_as_the_contracts_do(
         elif real.result is not None and {
             key for part in footprint_parts(ours.transaction_data()) for key in part
         } != set(real.outcome.footprint):
-            different.append((call, "footprint", real.outcome.footprint, ours.footprint.keys()))
+            different.append((call, "footprint", real.outcome.footprint, tuple(ours.footprint)))
 
     assert [] == different
 

@@ -13,6 +13,7 @@ from exporter.job.on_chain import ChainCheck
 from exporter.localnet import alula, blend, contracts
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.made import MadeNetwork
+from exporter.localnet.network import CODE
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from tests.jobs import on_chain, settings_for
@@ -116,7 +117,7 @@ def test_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         return before(host, *arguments)
 
     network = made()
-    codes = network.contracts._by_wasm_hash
+    codes = CODE._by_wasm_hash
     (code,) = [wasm for wasm, function in codes.items() if function is before]
     monkeypatch.setitem(codes, code, later)
     check = compare(network)
