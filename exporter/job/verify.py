@@ -47,7 +47,7 @@ from exporter.job.sources import StoredLedger
 from exporter.job.unlisted_files import unlisted_files
 from exporter.job.unproven import Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
-from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
+from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
 from exporter.publishing.published_state import read_current_listing, read_published
@@ -303,11 +303,6 @@ def _repeat_earlier(
     covered, seed = dict[int, str](), None
     against = compared_with(tree.status, tree.changes)
     for run in tree.earlier.runs:
-        try:
-            claims_of(run.evidence)
-        except NotProvableError as error:
-            tree.earlier.left_out[run.run_id] = str(error)
-            continue
         try:
             claims_of(run.evidence)  # it is within bounds
             tables, rows = repeat_rows(run, settings)
