@@ -50,8 +50,9 @@ def test_the_recording_can_be_made_again(real_data: Path, mainnet_snapshot_path:
         pytest.skip(f"{real_data} lacks contract-states.tar.zst or archive-testnet")
     folder = mainnet_snapshot_path.parent
 
-    assert recording.recording(folder).packed() == (PACKAGE / "localnet" / "recording.bin").read_bytes()
-    for protocol, text in recording.lists(folder).items():
+    found = recording.parts(folder)
+    assert recording.recording(found).packed() == (PACKAGE / "localnet" / "recording.bin").read_bytes()
+    for protocol, text in recording.lists(found).items():
         assert text == (PACKAGE / "deployments" / "local" / f"{protocol}.toml").read_text("utf-8")
 
 

@@ -65,12 +65,16 @@ class State:
     """A state, and what the exporter makes of it when it is first asked for."""
 
     def __init__(self, protocol: str, name: str, snapshot: bytes, answers: bytes) -> None:
-        self.protocol, self.name = protocol, name
-        self.snapshot = LedgerSnapshot.of(snapshot, name)
+        self.protocol, self.name, self._snapshot = protocol, name, snapshot
         self.answers: _Json = json.loads(answers)
 
     def __repr__(self) -> str:
         return f"{self.protocol} {self.name}"
+
+    @cached_property
+    def snapshot(self) -> LedgerSnapshot:
+        """The entries, in which a reader would find them at the state's ledger."""
+        return LedgerSnapshot.of(self._snapshot, self.name)
 
     def calls(self, part: str) -> list[Answered]:
         """The calls of a part of the answers, however deep."""

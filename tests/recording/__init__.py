@@ -6,7 +6,7 @@ hashes that the source lacks, tokens and prices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def parts(folder: Path) -> list[Part]:
     return [*found, written("slender", CLOSE_TIME), written("alula", CLOSE_TIME)]
 
 
-def recording(folder: Path) -> Recording:
-    """The whole recording."""
+def recording(found: Sequence[Part]) -> Recording:
+    """The whole recording, of all its parts."""
     entries: dict[bytes, RecordedEntry] = {}
     answers = []
-    for part in parts(folder):
+    for part in found:
         later = CLOSE_TIME - part.close_time
         rewriting = Rewriting(partial(address_of, part), later, part.close_time)
         for entry in _own_entries(part):
@@ -52,9 +52,8 @@ def recording(folder: Path) -> Recording:
     return Recording(LEDGER, CLOSE_TIME, [entries[key] for key in sorted(entries)], answers)
 
 
-def lists(folder: Path) -> dict[str, str]:
+def lists(found: Sequence[Part]) -> dict[str, str]:
     """By protocol: what is deployed in the recording, as `exporter.deployments` has it for every network."""
-    found = parts(folder)
     texts = dict.fromkeys(sorted(part.protocol for part in found), "")
     for protocol in texts:
         lines = [f"# {protocol} in the recording of the package, written by python -m tests.recording."]
