@@ -1,6 +1,6 @@
 """What a bucket costs, by a formula over what a run writes: ``python -m tests.costs`` prints the tables of the docs.
 
-``python -m tests.costs --measure`` publishes made networks of two sizes, twice each, and prints `SMALL` and `LARGE`
+``python -m tests.costs --measure`` publishes recorded networks of two sizes, twice each, and prints `SMALL` and `LARGE`
 anew; that takes some seconds. Everything between and beyond the two is the straight line through them.
 """
 
@@ -10,14 +10,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import alias_of, kind_of
 from exporter.tree.files import FileKind
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"
@@ -61,9 +61,9 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=57, documents=420, aliases=14, pages=174, histories=94, document_bytes=3159574, page_bytes=219340)
+SMALL = RunSize(pools=54, documents=376, aliases=21, pages=184, histories=85, document_bytes=2956913, page_bytes=247605)
 LARGE = RunSize(
-    pools=507, documents=2437, aliases=77, pages=1642, histories=638, document_bytes=21843258, page_bytes=2476345
+    pools=504, documents=2798, aliases=171, pages=1869, histories=685, document_bytes=23237509, page_bytes=3185420
 )
 
 
@@ -159,15 +159,14 @@ def _bytes(count: float) -> str:
     return f"{count / 1e6:.0f} MB"
 
 
-def measure(blend_pools: int) -> RunSize:
-    """Publish a made network twice into memory, at different ledgers, and look at what the second run changed."""
-    network = MadeNetwork(pools=blend_pools, seed=1, alula_markets=3)
+def measure(pools: int) -> RunSize:
+    """Publish a recorded network twice into memory, at different ledgers, and look at what the second run changed."""
+    network = RecordedNetwork(copies=copies_for(pools))
     store = MemoryStore()
     states = []
-    pools = 0
     with running(create_app(network)) as url:
         for _ in range(2):
-            _, facts = run(settings_for(None, url), store)
+            _, facts = run(recorded_settings(None, url), store)
             pools = next(step["pools"] for step in facts["steps"] if "pools" in step)
             states.append(_objects(store))
             network.advance()

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import exporter
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import settings_for
+from tests.jobs import recorded_settings, settings_for
+from tests.localnet.recorded import only
 
 PAGE = Path(__file__).parent.parent / "docs" / "library.md"
 
@@ -24,9 +25,9 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example runs as it stands against a network, and what it gives is of one ledger throughout."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EXPORTER_NETWORK", "made")
+    monkeypatch.setenv("EXPORTER_NETWORK", "local")
     monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
-    with running(create_app(MadeNetwork(pools=5))) as url:
+    with running(create_app(RecordedNetwork())) as url:
         names: dict[str, Any] = {"RPC_URL": url}
         exec(example, names)
 
@@ -53,10 +54,10 @@ def test_every_name_is_there_and_nothing_is_imported_for_it() -> None:
 
 def test_scan_history(tmp_path: Path) -> None:
     """What is selected lazily is what is there: by time, by ledger, by column, by row; a damaged file is refused."""
-    network = MadeNetwork(pools=4, close_seconds=86_400)
+    network = RecordedNetwork(close_seconds=86_400)
     ledgers = []
     with running(create_app(network)) as url:
-        settings = settings_for(tmp_path, url, output__report=str(tmp_path / "report.json"))
+        settings = recorded_settings(tmp_path, url, output__report=str(tmp_path / "report.json"), **only("k2"))
         for _ in range(3):
             ledgers.append(exporter.run(settings).ledger)
             network.advance()

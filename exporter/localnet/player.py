@@ -137,14 +137,14 @@ class RecordedNetwork(LocalNetwork):
         super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, answers)
         self._mover = Mover(self._random, self.prices)
         fixed = {*without, *archived}
-        self.pools = [pool for pool in self._mover.pools(list(entries), self._look) if not fixed & pool.keys]
+        self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
 
     def advance(self, moved: Sequence[Pool] | None = None) -> int:
         """Close one more ledger, in which some pools change, or those that are given; gives its number."""
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         if moved is None:
             moved = self._random.sample(self.pools, min(self.moves_per_ledger, len(self.pools)))
-        written = self._mover.moves(moved, self._look, time)
+        written = self._mover.moves(moved, self.look, time)
         if self.prices_move:
             written |= self.prices.advance(time)
         return self.close(written)
@@ -165,10 +165,11 @@ class RecordedNetwork(LocalNetwork):
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
         copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
         self.close(copy, [_deployed(known.address("factory") or "", new)] if through_factory else [])
-        self.pools += self._mover.pools(list(copy), self._look)
+        self.pools += self._mover.pools(list(copy), self.look)
         return new
 
-    def _look(self, key: bytes) -> bytes | None:
+    def look(self, key: bytes) -> bytes | None:
+        """The data of the entry under a LedgerKey in the latest ledger."""
         entry = self.chain.stored(key)
         return None if entry is None else entry.data
 

@@ -316,7 +316,7 @@ class TestBuckets:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine runs of the job, five hours apart: two days that closed, and an open one."""
     folder = tmp_path_factory.mktemp("compacted")
-    publish_tree(folder, pools=4, runs=9)
+    publish_tree(folder, "blend", "alula", runs=9)
     return folder
 
 

@@ -16,7 +16,7 @@ from exporter.errors import PublishedCheckError, StoreError
 from exporter.history.damage import SAMPLE_FILES, find_damage
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.compaction import compact_history
@@ -24,15 +24,16 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import only
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
 
 
 class Job:
-    """Runs of the job over one store and one made network, each at a ledger hours after the one before."""
+    """Runs of the job over one store and one recorded network, each at a ledger hours after the one before."""
 
-    def __init__(self, store: Store, url: str, network: MadeNetwork) -> None:
-        self.settings = settings_for(None, url)
+    def __init__(self, store: Store, url: str, network: RecordedNetwork) -> None:
+        self.settings = recorded_settings(None, url, **only("slender"))
         self.store, self.network, self.said = store, network, io.StringIO()
         self.now = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -95,7 +96,7 @@ def test_every_file_is_read_by_some_run() -> None:
 @pytest.mark.parametrize("damage", ["missing", "other"])
 def test_a_run_publishes_names_the_damage_and_fails(damage: str) -> None:
     """The new numbers are published, the file is named, nothing is compacted, and the run fails until it is mended."""
-    network = MadeNetwork(pools=3, close_seconds=5 * 3600)
+    network = RecordedNetwork(close_seconds=5 * 3600)
     with running(create_app(network)) as url:
         store = MemoryStore()
         job = Job(store, url, network)
@@ -127,7 +128,7 @@ def test_a_manifest_that_lies_is_not_carried_on() -> None:
         ({1: {"first_ledger": 5}}, "is not the key of a file with the ledgers 5 to"),
         ({0: {"rows": 4}, 1: {"rows": 2}}, r"says that .* has .* rows, but it has"),
     ]
-    network = MadeNetwork(pools=3, close_seconds=5 * 3600)
+    network = RecordedNetwork(close_seconds=5 * 3600)
     with running(create_app(network)) as url:
         store = MemoryStore()
         job = Job(store, url, network)

@@ -13,14 +13,15 @@ from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series
 from exporter.history.buckets import BUCKETS
 from exporter.history.series import STATE_KEY, Series
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.files import RenderedFile
-from tests.jobs import NOW, run, settings_for
+from tests.jobs import NOW, recorded_settings, run
+from tests.localnet.recorded import only
 
 RUNS = 4
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")
@@ -65,11 +66,11 @@ class Counted:
 
 def publish_runs(store: Store, between: Callable[[], object]) -> tuple[dict[str, bytes], str]:
     """Some runs of the job, hours apart; gives the tree without the state, and what the console said."""
-    network = MadeNetwork(pools=6, close_seconds=5 * 3600)
+    network = RecordedNetwork(close_seconds=5 * 3600)
     said = io.StringIO()
     with running(create_app(network)) as url:
         for _ in range(RUNS):
-            assert 0 == run(settings_for(None, url), store, said=said)[0]
+            assert 0 == run(recorded_settings(None, url, **only("blend")), store, said=said)[0]
             between()
             network.advance()
     tree = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}
@@ -97,7 +98,7 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     Its files are those of a run that renders everything, as its id says.
     """
     rendered = Counted(monkeypatch)
-    network, store = MadeNetwork(pools=6), MemoryStore()
+    network, store = RecordedNetwork(), MemoryStore()
     every = {bucket.name for bucket in BUCKETS}
     with running(create_app(network)) as url:
 
@@ -106,7 +107,7 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
             if seconds:
                 network.close_seconds = seconds
                 network.advance()
-            code, facts = run(settings_for(None, url), into, now=NOW + timedelta(days=30))
+            code, facts = run(recorded_settings(None, url, **only("blend")), into, now=NOW + timedelta(days=30))
             assert code in (0, 7)  # after a week all prices are stale
             return rendered.lengths, facts["run_id"], facts["ledger_close_time"]
 

@@ -16,7 +16,7 @@ from tests.render.whole_tree import publish_tree
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree as the job itself publishes it: two days, of which the first was compacted on the way."""
     folder = tmp_path_factory.mktemp("published") / "public"
-    publish_tree(folder, pools=4, runs=5, alula_markets=0)
+    publish_tree(folder, "blend", runs=5)
     names = [file.key.rpartition("/")[2] for file in manifest_of(folder).files]
     assert ["-" in name for name in names] == [True, False, False]  # compacted, and two runs of the second day
     assert len(list((folder / "history").rglob("*.parquet"))) > len(names)  # what is superseded is still there

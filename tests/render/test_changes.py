@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
 import exporter.render.metrics
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols.base import Unread
@@ -30,7 +30,8 @@ from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V2, only, pools_of
 from tests.render.rendering import contract
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
@@ -298,19 +299,19 @@ def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
 def test_the_job_tells_what_changed() -> None:
     """Two runs of the job: a pool that cannot be read any more and a market that came are told, and nothing else."""
     store = MemoryStore()
-    networks = MadeNetwork(pools=6), MadeNetwork(pools=6, archived=1, alula_markets=1)
-    networks[1].advance()
-    for network in networks:
+    gone = pools_of(RecordedNetwork(), BLEND_V2)[0]
+    networks = RecordedNetwork(), RecordedNetwork(archived=[gone.key])
+    networks[1].advance([])
+    for network, protocols in zip(networks, (("blend",), ("blend", "alula")), strict=True):
         with running(create_app(network)) as url:
-            run(settings_for(None, url), store)
+            run(recorded_settings(None, url, **only(*protocols)), store)
     stored = store.get("v1/changes.json")
     assert stored is not None
     document = msgspec.json.decode(stored.data, type=ChangeList)
-    market, reserve = networks[1].archived[0]
 
     assert Counter({"new_market": 1, "unread": 1}) == Counter(change.kind for change in document.data)
     [unread] = [change for change in document.data if change.kind == "unread"]
-    assert (market.address, reserve.token, "archived") == (unread.market, unread.pool, unread.after)
-    feed = store.get(f"markets/{market.address}.atom")
+    assert (BLEND_V2, gone.token, "archived") == (unread.market, unread.pool, unread.after)
+    feed = store.get(f"markets/{BLEND_V2}.atom")
     assert feed is not None
     assert unread.id in feed.data.decode()

@@ -12,13 +12,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.render import pool_lists
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V1, freeze, lose_oracle
 
 
 def read(folder: Path, key: str) -> Any:
@@ -29,9 +30,12 @@ def read(folder: Path, key: str) -> Any:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of all protocols whose listing of all pools has two pages."""
     folder = tmp_path_factory.mktemp("lists") / "out"
-    with pytest.MonkeyPatch.context() as patch, running(create_app(MadeNetwork(pools=25, others=SOME))) as url:
-        patch.setattr(pool_lists, "PAGE_ROWS", 35)
-        assert run(settings_for(folder, url, output__page_sizes=[1, 50]))[0] == 0
+    network = RecordedNetwork()
+    lose_oracle(network, [BLEND_V1])
+    freeze(network, BLEND_V1)
+    with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
+        patch.setattr(pool_lists, "PAGE_ROWS", 20)
+        assert run(recorded_settings(folder, url, output__page_sizes=[1, 50]))[0] == 0
     return folder
 
 
@@ -40,7 +44,7 @@ def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
     page = read(tree, key)
     rows: list[dict[str, Any]] = page["data"]
     while page["next_cursor"] is not None:
-        assert len(page["data"]) == 35
+        assert len(page["data"]) == 20
         page = read(tree, f"v1/pool-pages/{page['next_cursor']}.json")
         rows = rows + page["data"]
     return rows
@@ -51,7 +55,7 @@ def test_every_pool_stands_in_it_once_as_its_own_document_has_it(tree: Path) -> 
     rows = rows_of(tree, "v1/pools/index.json")
     listed = rows_of(tree, "v1/assets/index.json") if len(rows) <= 50 else []
 
-    assert len(rows) == read(tree, "v1/system/status.json")["pool_count"] > 30
+    assert len(rows) == read(tree, "v1/system/status.json")["pool_count"] > 20
     assert [(row["market"], row["pool"]) for row in listed] == [(row["market"], row["pool"]) for row in rows]
     for row in rows:
         detail = read(tree, f"v1/assets/{row['market']}/{row['pool']}.json")

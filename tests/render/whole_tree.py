@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.tree.families import family_of
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, lose_oracle, only, pools_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOURS = 5
 """Between ledgers, so that a few runs close pages of the shorter buckets."""
 
 
-def publish_tree(folder: Path, *, pools: int = 25, runs: int = 3, alula_markets: int = 1) -> None:
-    """Publish some runs, one a ledger, into a folder. Some pools are unread, some unpriced."""
-    network = MadeNetwork(
-        pools=pools,
-        archived=1,
-        missing=1,
-        alula_markets=alula_markets,
-        close_seconds=HOURS * 3600,
-        prices_per_ledger=50,
+def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
+    """Publish some runs over the markets of protocols (all), one a ledger, into a folder.
+
+    Of Blend's v2 pools two are unread, and the v1 pools have no price.
+    """
+    archived, missing, *_ = (pool.key for pool in pools_of(RecordedNetwork(), BLEND_V2))
+    step = HOURS * 3600
+    start = DEFAULT_START_TIME - step
+    network = RecordedNetwork(
+        start_ledger=DEFAULT_START_LEDGER - 1,
+        start_time=start,
+        close_seconds=step,
+        archived=[archived],
+        without=[missing],
     )
+    lose_oracle(network, [BLEND_V1])
     with running(create_app(network)) as url:
-        flags = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
+        flags: dict[str, Any] = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
+        flags |= only(*protocols) if protocols else {}
         for _ in range(runs):
-            run(settings_for(folder, url, **flags), now=NOW)
+            run(recorded_settings(folder, url, **flags), now=NOW)
             network.advance()
 
 

@@ -66,7 +66,7 @@ NOT_IN_A_SMALL_TREE = {
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of all protocols after ten runs, five hours apart: some days are compacted, some pages are complete."""
     folder = tmp_path_factory.mktemp("tree") / "public"
-    publish_tree(folder, pools=10, runs=10)
+    publish_tree(folder, "blend", "alula", runs=10)
     return folder
 
 
@@ -87,7 +87,7 @@ def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
     assert {key: [template] for key, template in NOT_IN_A_SMALL_TREE.items()} == others
     seen = {template for templates in (*found.values(), *others.values()) for template in templates}
     assert [] == [family.template for family in FAMILIES if family.template not in seen]
-    assert len(keys) > 500
+    assert len(keys) > 400
 
 
 @pytest.mark.parametrize(

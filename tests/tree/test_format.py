@@ -18,12 +18,13 @@ from exporter.cli import main
 from exporter.config import Settings, load
 from exporter.errors import EXIT_CONFIG, FormatError
 from exporter.history.manifest import read_history_manifest
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.folder import FolderStore
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
 from exporter.tree.format import refuse_other_format
+from tests.localnet.recorded import BLEND_V1
 
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"
 
@@ -37,7 +38,7 @@ READERS = (
     ("history", "compact", "{out}"),
     ("status", "{out}", "--max-age", "1000"),
     ("serve", "--out", "{out}", "--port", "0"),
-    ("backfill", "--network", "made", "--out", "{out}", "--lake", "{out}"),
+    ("backfill", "--network", "local", "--out", "{out}", "--lake", "{out}"),
 )
 
 
@@ -45,7 +46,7 @@ READERS = (
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of three runs."""
     out = tmp_path_factory.mktemp("published") / "out"
-    network = MadeNetwork(pools=2)
+    network = RecordedNetwork()
     with running(create_app(network)) as url:
         for _ in range(3):
             exporter.run(settings(out, url))
@@ -55,13 +56,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(out: Path, url: str) -> Settings:
     flags = {
-        "network.name": "made",
+        "network.name": "local",
         "network.rpc_urls": [url],
         "network.requests_per_second": 10_000.0,
         "output.uri": str(out),
         "output.report": str(out.with_name("report.json")),
         "discovery.enabled": False,
-        "markets": [{"protocol": "blend", "address": market.address} for market in MadeNetwork(pools=2).markets],
+        "markets": [{"protocol": "blend", "address": BLEND_V1}],
     }
     return load(None, flags, environment={}).settings
 
@@ -119,7 +120,7 @@ def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(published, tmp_path / "out"))
     numbered(out, None, POINTER_KEY, HISTORY_MANIFEST_KEY)
     earlier = read_history_manifest(FolderStore(out), older=True)
-    network = MadeNetwork(pools=2)
+    network = RecordedNetwork()
     for _ in range(5):
         network.advance()
     with running(create_app(network)) as url:
