@@ -109,7 +109,7 @@ def test_every_pool_moves() -> None:
         network.advance(network.pools)
     tables = tables_of(network)
 
-    assert ([], []) == (tables.unread, tables.unpriced)
+    assert ([], [], []) == (tables.unread, tables.unpriced, tables.notices)
     for row in tables.pools.iter_rows(named=True):
         old = before[row["market"], row["pool"]]
         assert old["total_supplied"] != row["total_supplied"]
