@@ -61,13 +61,6 @@ def test_columns_reference() -> None:
     assert columns_reference.written(page) == page
 
 
-def test_every_decision_is_listed() -> None:
-    """The list of decisions links every page of docs/adr, and nothing else."""
-    listed = re.findall(r"\((\d{4}-[a-z0-9-]+\.md)\)", (DOCS / "adr" / "README.md").read_text())
-
-    assert sorted(path.name for path in (DOCS / "adr").glob("0*.md")) == listed
-
-
 def test_the_digests_of_the_verifier() -> None:
     """The page of proofs has the digests of the program and of its lists; scripts/docs writes them."""
     page = (DOCS / "proofs.md").read_text()

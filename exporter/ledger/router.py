@@ -18,7 +18,7 @@ It is somebody else's contract, and a bundle that fails must cost no price that 
 * Whatever a bundle gives no result for is asked for alone. After a few failures the router is left alone for the run,
   at once if nothing ever worked, as where there is no such contract.
 
-docs/adr/0018-router.md has the reasons.
+docs/decisions.md, "Prices in bundles through a router" has the reasons.
 """
 
 from __future__ import annotations

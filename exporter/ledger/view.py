@@ -10,13 +10,13 @@ gets, and returns what it made of them. It may be run several times, so it must 
 3. else reads again: first, in one request, the busy keys (one request is one ledger), then the quiet ones that
    are too old for them. A quiet entry read later still covers the earlier ledger, a busy one does not.
 
-If nothing that was used changed, the program's result stands; if something did, it runs again. Rounds and time
-are bounded; where the bound is hit the run fails and nothing is published (docs/adr/0002-one-ledger.md).
+If nothing that was used changed, the program's result is valid; otherwise it runs again. Rounds and time are bounded;
+at the limit the run fails and nothing is published (docs/decisions.md).
 
 Parts of a program may run as tasks side by side. What they ask for in the same breath, that is before all of them
 wait for an answer, goes out in common requests, so that many small readers cost no more than one large one. Calls
 wait until no part waits for keys, and go out in bundles, where there is a router; a call that a bundle does not
-certify is asked for again alone (docs/adr/0018-router.md).
+certify is asked for again alone (docs/decisions.md).
 """
 
 from __future__ import annotations

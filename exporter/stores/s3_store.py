@@ -6,8 +6,8 @@
 - A few documents also stand under their extensionless path. Listings hide these copies.
 - The bulk of the writes goes out many at once, by threads that share one client.
 
-What servers lack (docs/adr/0010-s3.md has more): Cloudflare R2 accepts one write in a second to each key, so a renewal
-right after another may have to be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
+What servers lack (docs/decisions.md has more): Cloudflare R2 accepts one write a second to each key, so a renewal
+right after another may be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
 quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
 once. Servers that ignore conditions are refused before anything that readers can find is written.
 """

@@ -106,7 +106,7 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
             22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"
         ),
     ]
-    observed_ledger: Annotated[Ledger, computed(23, "the ledger at which every value of this row stood")]
+    observed_ledger: Annotated[Ledger, computed(23, "the ledger of which every value of this row is")]
 
 
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
@@ -366,7 +366,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is paid beside the interest, in a token of its own; it is in no other rate, and not compounded.
+    """What is paid in addition to interest, in another token; it is in no other rate, and not compounded.
 
     A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
     reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
@@ -378,7 +378,7 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     reward_token: Annotated[
-        ContractAddress | None, term(67, "token contract that is paid beside the interest, a strkey; null without one")
+        ContractAddress | None, term(67, "token contract of the reward, a strkey; null without one")
     ]
     reward_symbol: Annotated[TokenSymbol | None, computed(68, "symbol of the reward token as its contract gives it")]
     reward_token_decimals: Annotated[TokenDecimals | None, computed(69, "decimals of the reward token")]

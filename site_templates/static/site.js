@@ -46,7 +46,7 @@
         const status = await (await fetch(`${root}v1/system/status.json`, { cache: "no-cache" })).json();
         due = status.next_expected_at === null ? null : Date.parse(status.next_expected_at);
         newest = status.observed_ledger;
-      } catch { /* the absolute times stand in the page */ }
+      } catch { /* the page has the absolute times */ }
     }
     let banner = null;
     const show = () => {
@@ -73,7 +73,7 @@
     setInterval(show, 30000);
   };
 
-  // Tables: buttons in the heads sort by exact values, a field filters by what stands in a row or behind its links.
+  // Tables: buttons in the heads sort by exact values, a field filters by the text of a row or its links.
   const integer = /^-?\d+$/;
   const keyOf = (row, column, kind) => {
     const cell = row.cells[column];

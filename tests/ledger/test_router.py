@@ -401,7 +401,7 @@ def true_quotes(network: MadeNetwork, ledger: int) -> Quotes:
 def certified(network: MadeNetwork, quotes: Quotes) -> Quotes:
     """Those that are known at the ledger of the reading, be it a price or why there is none.
 
-    A constant price has the time of the simulation, which a reading cannot pin (docs/adr/0002-one-ledger.md).
+    A constant price has the time of the simulation, which a reading cannot pin (docs/decisions.md).
     """
     constant = {(feed.oracle.contract, feed.token) for feed in network.feeds if feed.kind is FeedKind.CONSTANT}
     return {

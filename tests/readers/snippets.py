@@ -1,13 +1,9 @@
-"""The snippets, as the documentation and the site's templates have them; and processes to run them in.
-
-As a program it writes those of the site into docs/history.md.
-"""
+"""The snippets of the site's templates, to which docs/history.md links, and processes to run them in."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from exporter.render.site.templates import EXAMPLE_BASE, PLACEHOLDER
+from exporter.render.site.templates import PLACEHOLDER
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATES = PROJECT_ROOT / "site_templates" / "snippets"
@@ -40,15 +36,6 @@ SCRIPTS = {
 def template(reader: str, base: str | Path) -> str:
     """The snippet of the site, against a tree."""
     return (TEMPLATES / f"{SCRIPTS[reader]}.j2").read_text().replace(PLACEHOLDER, str(base))
-
-
-def documented(reader: str, base: str | Path) -> str:
-    """The snippet of docs/history.md, against a tree: the block of code under the reader's heading."""
-    found = re.search(
-        rf"\n### [^\n]*\({re.escape(SCRIPTS[reader])}\)\n.*?\n```\w+\n(.*?)```\n", DOCS.read_text(), re.DOTALL
-    )
-    assert found is not None, f"docs/history.md has no block of code for {SCRIPTS[reader]}"
-    return found[1].replace(EXAMPLE_BASE, str(base))
 
 
 def run_program(
@@ -136,18 +123,3 @@ def skip_without_java(reader: str) -> None:
     """Skip the test of a reader that needs Java where there is none."""
     if reader == "pyspark" and shutil.which("java") is None:
         pytest.skip("java is not installed (Debian: apt-get install default-jre-headless), so PySpark was not tried")
-
-
-def written_docs(text: str) -> str:
-    """docs/history.md with the snippets of the site in its blocks of code."""
-    for name in SCRIPTS.values():
-        snippet = (TEMPLATES / f"{name}.j2").read_text().replace(PLACEHOLDER, EXAMPLE_BASE)
-        block = re.compile(rf"\n### [^\n]*\({re.escape(name)}\)\n(?:(?!\n#).)*?\n```\w+\n(.*?)```\n", re.DOTALL)
-        found = block.search(text)
-        assert found is not None, f"docs/history.md has no block of code for {name}"
-        text = text[: found.start(1)] + snippet + text[found.end(1) :]
-    return text
-
-
-if __name__ == "__main__":
-    DOCS.write_text(written_docs(DOCS.read_text()))

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from exporter import FORMAT
-from tests.readers.snippets import Worker, documented, skip_without_java
+from tests.readers.snippets import Worker, skip_without_java, template
 from tests.readers.trees import (
     COLUMNS,
     Row,
@@ -45,7 +45,7 @@ def tree(tmp_path: Path) -> tuple[Path, list[Row]]:
 def assert_unharmed(ask: Ask, reader: str, tree: tuple[Path, list[Row]]) -> None:
     folder, rows = tree
     rewrite_newest(folder, with_a_column)
-    found = ask(reader, documented(reader, folder), COLUMNS)
+    found = ask(reader, template(reader, folder), COLUMNS)
 
     assert expected_rows(rows) == found["rows"]
     assert expected_rates(rows) == found["rates"]
@@ -55,7 +55,7 @@ def assert_unharmed(ask: Ask, reader: str, tree: tuple[Path, list[Row]]) -> None
 def assert_stopped(ask: Ask, reader: str, folder: Path) -> None:
     rewrite_newest(folder, renamed, number=FORMAT + 1)
 
-    assert "a newer format: see Evolution in docs/history.md" in ask(reader, documented(reader, folder))["refused"]
+    assert "a newer format: see Evolution in docs/history.md" in ask(reader, template(reader, folder))["refused"]
 
 
 @pytest.mark.parametrize("reader", ["duckdb", "polars"])

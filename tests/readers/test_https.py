@@ -16,7 +16,6 @@ from exporter.tree.values import ParquetType
 from tests.history.frames import pools_frame
 from tests.readers.snippets import (
     Worker,
-    documented,
     other_python,
     run_program,
     skip_without_java,
@@ -83,8 +82,8 @@ def test_polars_reads_ranges(web: WebServer, published_rows: list[Row], tmp_path
 
 def test_curl_and_fetch(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
     """So do the snippets for curl and JavaScript, without the rules that the API has at the edge."""
-    copied = run_program("curl", documented("curl", web.url), tmp_path, web.trust)
-    fetched = run_program("fetch", documented("fetch", web.url), tmp_path, web.trust)
+    copied = run_program("curl", template("curl", web.url), tmp_path, web.trust)
+    fetched = run_program("fetch", template("fetch", web.url), tmp_path, web.trust)
 
     assert (0, "3 files up to ledger 65000004\n") == (copied.returncode, copied.stdout)
     assert 0 == fetched.returncode
@@ -95,14 +94,14 @@ def test_curl_and_fetch(web: WebServer, published_rows: list[Row], tmp_path: Pat
 
 def test_nobody_reads_without_trust(web: WebServer, tmp_path: Path) -> None:
     """The certificate is really looked at: a client that does not know its authority gets nothing."""
-    assert 60 == run_program("curl", documented("curl", web.url), tmp_path).returncode
+    assert 60 == run_program("curl", template("curl", web.url), tmp_path).returncode
 
 
 @pytest.mark.slow
 def test_polars_fetches_columns_not_files(big: Path, tmp_path: Path) -> None:
     """Of large files the rates and totals need a small share: the columns that are asked for."""
     with https_server(big, tmp_path / "nginx") as server, worker(tmp_path, server.trust) as process:
-        found = process.answer("polars", documented("polars", server.url))
+        found = process.answer("polars", template("polars", server.url))
         asked = server.asked()
 
     assert 3 * POOLS == sum(observations for _, _, observations, *_ in found["rates"])
@@ -113,7 +112,7 @@ def test_polars_fetches_columns_not_files(big: Path, tmp_path: Path) -> None:
 def test_duckdb_reads_ranges(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
     """The snippet for DuckDB finds the rates and totals over HTTPS."""
     with other_python(tmp_path) as process:
-        found = process.answer("duckdb", documented("duckdb", web.url), trust=str(web.authority))
+        found = process.answer("duckdb", template("duckdb", web.url), trust=str(web.authority))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]
@@ -123,7 +122,7 @@ def test_duckdb_reads_ranges(web: WebServer, published_rows: list[Row], tmp_path
 def test_duckdb_fetches_columns_not_files(big: Path, others: Worker, tmp_path: Path) -> None:
     """So does DuckDB of large files fetch a small share."""
     with https_server(big, tmp_path / "nginx") as server:
-        found = others.answer("duckdb", documented("duckdb", server.url), trust=str(server.authority))
+        found = others.answer("duckdb", template("duckdb", server.url), trust=str(server.authority))
         asked = server.asked()
 
     assert 3 * POOLS == sum(observations for _, _, observations, *_ in found["rates"])
@@ -134,7 +133,7 @@ def test_duckdb_fetches_columns_not_files(big: Path, others: Worker, tmp_path: P
 def test_pandas_over_https(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
     """The snippet for pandas, which fetches whole files, finds the same over HTTPS."""
     with other_python(tmp_path, web.trust) as process:
-        found = process.answer("pandas", documented("pandas", web.url))
+        found = process.answer("pandas", template("pandas", web.url))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]
@@ -145,8 +144,8 @@ def test_pyspark_reads_the_copy(web: WebServer, published_rows: list[Row], tmp_p
     """The snippet for PySpark with an https address reads the copy that the one for curl made."""
     skip_without_java("pyspark")
     with other_python(tmp_path) as process:
-        assert 0 == run_program("curl", documented("curl", web.url), tmp_path, web.trust).returncode
-        found = process.answer("pyspark", documented("pyspark", web.url))
+        assert 0 == run_program("curl", template("curl", web.url), tmp_path, web.trust).returncode
+        found = process.answer("pyspark", template("pyspark", web.url))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]

@@ -40,7 +40,7 @@ print(table.num_rows, sum(int(value) for value in table.column("total_supplied")
 
 def line_of(reader: str, base: str) -> str:
     """The line of the documentation that reads the daily file."""
-    section = DOCS.read_text().split("\n## By day and by hour\n")[1].split("\n## ")[0]
+    section = DOCS.read_text().split("\n## One URL\n")[1].split("\n## ")[0]
     marks = {"duckdb": "FROM read_parquet", "polars": "pl.read_parquet", "pandas": "pd.read_parquet"}
     [line] = [line for line in section.splitlines() if line.startswith(marks[reader]) and "daily" in line]
     return re.sub(r"\s+#.*", "", line.replace(EXAMPLE, base))

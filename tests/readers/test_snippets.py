@@ -1,8 +1,9 @@
-"""The snippets do what they say: those of the site and of docs/history.md, against a tree that the job published."""
+"""The snippets do what they say: against a tree that the job published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,9 @@ from tests.readers.snippets import (
     SCRIPTS,
     TEMPLATES,
     Worker,
-    documented,
     run_program,
     skip_without_java,
     template,
-    written_docs,
 )
 from tests.readers.trees import COLUMNS, Row, expected_rates, expected_rows, expected_totals, manifest_of
 from tests.readers.worker import answer
@@ -31,27 +30,26 @@ def url(published: Path) -> Iterator[str]:
         yield address
 
 
-def test_the_documentation_has_the_snippets_of_the_site() -> None:
-    """A snippet is the same in both places; python -m tests.readers.snippets brings the page up to date."""
-    assert written_docs(DOCS.read_text()) == DOCS.read_text()
+def test_the_documentation_links_every_snippet() -> None:
+    """docs/history.md links each snippet of the site's templates."""
+    linked = re.findall(r"\(\.\./site_templates/snippets/([\w.]+)\.j2\)", DOCS.read_text())
+
+    assert sorted(SCRIPTS.values()) == sorted(linked)
     assert sorted(SCRIPTS.values()) == sorted(path.name.removesuffix(".j2") for path in TEMPLATES.iterdir())
 
 
-@pytest.mark.parametrize("snippet", [template, documented])
 @pytest.mark.parametrize("reader", ["duckdb", "polars"])
-def test_rates_and_totals_of_a_folder(
-    reader: str, snippet: Callable[[str, Path], str], published: Path, published_rows: list[Row]
-) -> None:
+def test_rates_and_totals_of_a_folder(reader: str, published: Path, published_rows: list[Row]) -> None:
     """DuckDB and Polars find the rates and the exact totals in a folder, though superseded files lie beside."""
-    found = answer(reader, snippet(reader, published))
+    found = answer(reader, template(reader, published))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]
 
 
 def test_polars_over_http(url: str, published_rows: list[Row]) -> None:
-    """The documented snippet for Polars finds the same behind `exporter serve`."""
-    found = answer("polars", documented("polars", url))
+    """The snippet for Polars finds the same behind `exporter serve`."""
+    found = answer("polars", template("polars", url))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]
@@ -59,10 +57,10 @@ def test_polars_over_http(url: str, published_rows: list[Row]) -> None:
 
 def test_curl_makes_a_copy(url: str, published: Path, published_rows: list[Row], tmp_path: Path) -> None:
     """The copy has the files that the manifest names and no others, a second call fetches none, and readers read it."""
-    first = run_program("curl", documented("curl", url), tmp_path)
+    first = run_program("curl", template("curl", url), tmp_path)
     copy = tmp_path / "lending-markets"
     times = {path: path.stat().st_mtime_ns for path in copy.rglob("*.parquet")}
-    second = run_program("curl", documented("curl", url), tmp_path)
+    second = run_program("curl", template("curl", url), tmp_path)
 
     assert (0, "", 0, "") == (first.returncode, first.stderr, second.returncode, second.stderr)
     assert "3 files up to ledger 65000004\n" == first.stdout
@@ -70,12 +68,12 @@ def test_curl_makes_a_copy(url: str, published: Path, published_rows: list[Row],
         path.relative_to(copy).as_posix() for path in copy.rglob("*.parquet")
     }
     assert times == {path: path.stat().st_mtime_ns for path in copy.rglob("*.parquet")}
-    assert expected_totals(published_rows) == answer("duckdb", documented("duckdb", copy))["totals"]
+    assert expected_totals(published_rows) == answer("duckdb", template("duckdb", copy))["totals"]
 
 
 def test_curl_refuses_a_damaged_file(published: Path, tmp_path: Path) -> None:
     """A file that is not the one of the manifest is named, and the copy's manifest is not replaced."""
-    script = documented("curl", published.as_uri())
+    script = template("curl", published.as_uri())
     assert 0 == run_program("curl", script, tmp_path).returncode
     copy = tmp_path / "lending-markets"
     (copy / "v1" / "history.json").write_text("as it was")
@@ -96,7 +94,7 @@ def test_curl_writes_nowhere_else(key: str, tmp_path: Path) -> None:
     entry = f'{{"key": "{key}", "sha256": "{"0" * 64}"}}'
     (tmp_path / "tree" / "v1" / "history.json").write_text(f'{{"observed_ledger": 1, "files": [{entry}]}}')
 
-    done = run_program("curl", documented("curl", (tmp_path / "tree").as_uri()), tmp_path)
+    done = run_program("curl", template("curl", (tmp_path / "tree").as_uri()), tmp_path)
 
     assert 0 != done.returncode
     assert "bad entry" in done.stderr
@@ -110,7 +108,7 @@ def test_fetch_sums_with_bigint(url: str, published: Path, published_rows: list[
         totals[token] = totals.get(token, 0) + int(total)
     history = f"{len(published_rows)} rows in 3 Parquet files, up to ledger {manifest_of(published).observed_ledger}"
 
-    done = run_program("fetch", documented("fetch", url), tmp_path)
+    done = run_program("fetch", template("fetch", url), tmp_path)
 
     assert (0, "") == (done.returncode, done.stderr)
     assert [history, *(f"{token} {total}" for token, total in sorted(totals.items()))] == done.stdout.splitlines()
@@ -120,7 +118,7 @@ def test_fetch_sums_with_bigint(url: str, published: Path, published_rows: list[
 def test_every_digit(reader: str, extremes: tuple[Path, list[Row]]) -> None:
     """Numbers of 38 digits, nulls, times and sums are in DuckDB and Polars what they were in Python."""
     folder, rows = extremes
-    found = answer(reader, documented(reader, folder), COLUMNS)
+    found = answer(reader, template(reader, folder), COLUMNS)
 
     assert expected_rows(rows) == found["rows"]
     assert expected_rates(rows) == found["rates"]
@@ -134,7 +132,7 @@ def test_others_read_every_digit(reader: str, extremes: tuple[Path, list[Row]], 
     """So they are in pandas and PySpark."""
     skip_without_java(reader)
     folder, rows = extremes
-    found = others.answer(reader, documented(reader, folder), COLUMNS)
+    found = others.answer(reader, template(reader, folder), COLUMNS)
 
     assert expected_rows(rows) == found["rows"]
     assert expected_rates(rows) == found["rates"]

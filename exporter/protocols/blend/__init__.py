@@ -2,7 +2,7 @@
 
 The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
 and site show; totals are accrued to the close time of the ledger (docs/protocols/blend.md, "Formulas", and
-docs/adr/0004-rates-and-totals.md).
+docs/decisions.md, "Totals at the close time, rates from the stored state").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Slender: one pool contract is the market, its reserves are the pools, one a token. Dormant since ledger 60,749,975.
 
-Its instance is often archived; what then becomes of it is in docs/adr/0007-absent-archived-unread.md.
+Its instance is often archived; what then becomes of it is in docs/decisions.md, "Absent, archived, unread".
 """
 
 from __future__ import annotations

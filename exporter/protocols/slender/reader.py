@@ -52,7 +52,7 @@ class _Reader(Collector):
         """Decode a pool's instance, or say why its market is not read.
 
         Slender is dormant, and its instance is kept alive by its users alone. So a published pool that is archived is
-        absent, which fails no run; one that the operator named is unread (docs/adr/0007-absent-archived-unread.md).
+        absent, which fails no run; one that the operator named is unread (docs/decisions.md).
         """
         if entry is not None and entry.archived and market not in self.demanded:
             reason = "archived: nobody has used the pool for long; its instance can be restored"

@@ -1,8 +1,8 @@
 """XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
 
-What is published (docs/protocols/xoxno.md, docs/adr/0004-rates-and-totals.md): totals and indexes accrued to the
-ledger's close time, to the last digit as the contract would; rates of the stored state, which are those it charges
-until its next operation. The market is the controller, the contract that users call.
+Totals and indexes are accrued to the ledger's close time, exactly as the contract would. Rates are those of the stored
+state, which the contract charges until its next operation (docs/protocols/xoxno.md, docs/decisions.md). The
+market is the controller, the contract that users call.
 """
 
 from __future__ import annotations

@@ -1,0 +1,60 @@
+"""The words of the project: how many there are in its documentation, and which ones nobody would say to a colleague."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_citations import text_files
+
+WORDS = 48_000
+"""The most words, by `wc -w`, that all Markdown files together have: docs, README, changelog, contributing."""
+
+AVOIDED = {
+    r"\banew\b": "again",
+    r"\bof the moment\b": "current",
+    r"\b(?:one|none|neither|each) of both\b": "one of the two",
+    r"\bis none of\b": "is not in",
+    r"\b(?:is|are|was|were) otherwise\b": "differs",
+    r"\bstands?\b|\bstood\b|\bstanding\b(?! order)": "is, exists, is published",
+    r"\btells?\b|\btold\b|\btelling\b": "reports, prints, says",
+    r"\bbesides?\b": "next to, in addition to",
+    r"\bmade (?:network|market|pool|entr|state|oracle|chain)\w*": "recorded, simulated",
+    r"\bmade again\b": "recomputed, re-rendered",
+    r"\bbreath\b|\bshel(?:f|ves)\b": "batch; closed bucket",
+    r"(?<!there )\bis no (?!longer\b|more\b)": "is not a",
+    r"\b(?:so many|so often)\b": "at most, up to",
+}
+"""What vocabulary to avoid, as patterns, and what to say."""
+
+EXCEPTIONS = {
+    "tests/test_words.py": "the patterns",
+    "LICENSE": "not ours",
+    "site_templates/static/site.css": "CSS",
+}
+"""Files with these words, and why."""
+
+READ_BY_USERS = re.compile(r"(?:docs/(?:decisions|history)|site_templates/|README|CHANGELOG)")
+
+
+def test_the_documentation_is_short(project_root: Path) -> None:
+    """All Markdown files together have at most so many words as somebody may want to read."""
+    counted = {str(path): len(text.split()) for path, text in text_files(project_root) if path.suffix == ".md"}
+
+    assert sum(counted.values()) <= WORDS, sorted(counted.items(), key=lambda item: -item[1])[:10]
+
+
+@pytest.mark.parametrize("pattern", AVOIDED)
+def test_avoided_words(project_root: Path, pattern: str) -> None:
+    """No file has words that the project avoids."""
+    word = re.compile(pattern, re.IGNORECASE)
+    found = [
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}; say {AVOIDED[pattern]}"
+        for path, text in text_files(project_root)
+        if READ_BY_USERS.match(str(path)) and str(path) not in EXCEPTIONS
+        for match in word.finditer(text)
+    ]
+
+    assert [] == found
