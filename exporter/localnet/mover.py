@@ -1,7 +1,7 @@
 """Moves a recorded market as its users do: it accrues as the contract does, then supply, debt and cash change together.
 
 One mover for all protocols. What accrues, and how, is what the exporter's rules of transitions say
-(`exporter.past.lake.transition_rules`); which fields an amount is kept in is in `_PLACES`, a function a protocol.
+(`exporter.protocols.*.accrual`); which fields an amount is kept in is in `_PLACES`, a function a protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.oracle import Prices
-from exporter.past.lake.transition_rules import RULES, Step, Transition
+from exporter.protocols import accrual_rules
+from exporter.protocols.accrual import Step, Transition
 
 Look = Callable[[bytes], bytes | None]
 """Gives the data of the entry under a LedgerKey."""
@@ -117,7 +118,7 @@ class Mover:
     def __init__(self, random: Random, prices: Prices) -> None:
         self._random, self._prices = random, prices
         self._aims: dict[tuple[bytes, str], _Aim] = {}
-        self._rules = {rule.protocol: rule for rule in RULES}
+        self._rules = accrual_rules()
 
     def pools(self, keys: Sequence[bytes], look: Look) -> Iterator[Pool]:
         """The pools among entries."""

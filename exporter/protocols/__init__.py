@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
+from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.alula import Alula
 from exporter.protocols.base import ProtocolModule
 from exporter.protocols.blend import Blend
@@ -19,6 +20,11 @@ PROTOCOLS: dict[str, ProtocolModule] = {
     module.name: module for module in (Alula(), Blend(), K2(), Peridot(), Slender(), Xoxno())
 }
 """By name. Every command goes by this."""
+
+
+def accrual_rules() -> dict[str, AccrualRule]:
+    """By name: how accruals are found and computed, of the protocols that say so."""
+    return {name: module.accrual for name, module in PROTOCOLS.items() if module.accrual is not None}
 
 
 def register(module: ProtocolModule, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:

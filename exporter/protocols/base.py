@@ -22,6 +22,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
+from exporter.protocols.accrual import AccrualRule
 
 if TYPE_CHECKING:
     import polars as pl
@@ -282,7 +283,8 @@ class ProtocolModule(ABC):
 
     ``statuses`` says in a sentence what each status of its markets means, ``pool_statuses`` what those of single pools
     do where the protocol has such. A price that is older than ``max_price_age``
-    seconds is refused, and one of after the ledger unless ``takes_future_prices``.
+    seconds is refused, and one of after the ledger unless ``takes_future_prices``. ``accrual`` is how its accruals are
+    found in the ledger's changes and compared with its math.
     """
 
     name: ClassVar[str]
@@ -293,6 +295,7 @@ class ProtocolModule(ABC):
     takes_future_prices: ClassVar[bool] = False
     without_price: ClassVar[WithoutPrice] = WithoutPrice()
     views: ClassVar[ProtocolViews] = ProtocolViews()
+    accrual: ClassVar[AccrualRule | None] = None
 
     @abstractmethod
     async def read(

@@ -20,7 +20,8 @@ from exporter.ledger.source import RawEntry
 from exporter.numbers import exact
 from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
-from exporter.past.lake.transition_rules import RULES, Look, Rule, Step, Transition, UntriedError
+from exporter.protocols import accrual_rules
+from exporter.protocols.accrual import AccrualRule, Look, Step, Transition, UntriedError
 
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
@@ -86,7 +87,8 @@ class Prover:
         """Args: the entries before the first ledger that is followed."""
         self.tally = Tally()
         self._data: dict[bytes, bytes] = {key: entry.data for key, entry in entries.items()}
-        self._waiting = {rule.protocol: _Waiting() for rule in RULES}
+        self._rules = accrual_rules()
+        self._waiting = {name: _Waiting() for name in self._rules}
 
     def follow(self, item: LedgerChanges) -> None:
         before: dict[bytes, bytes | None] = {}
@@ -107,9 +109,9 @@ class Prover:
                 self._data[key] = data
         step = Step(item.close_time, self._looking_at(before), self._looking_at(first), self._looking_at({}))
         for key in updated:
-            for rule in RULES:
+            for protocol, rule in self._rules.items():
                 if rule.owns(key):
-                    self._try(rule, item.ledger, key, step)
+                    self._try(protocol, rule, item.ledger, key, step)
 
     def _looking_at(self, others: Mapping[bytes, bytes | None]) -> Look:
         """What is known now, but of some entries another state of theirs."""
@@ -120,14 +122,14 @@ class Prover:
 
         return look
 
-    def _try(self, rule: Rule, ledger: int, key: bytes, step: Step) -> None:
-        waiting = self._waiting[rule.protocol]
+    def _try(self, protocol: str, rule: AccrualRule, ledger: int, key: bytes, step: Step) -> None:
+        waiting = self._waiting[protocol]
         try:
             found = list(rule.read(key, step))
         except DecodeError:
             return  # another contract's entry that looks like one, or one that the reader calls unread
         except UntriedError:
-            name = f"{rule.protocol}/{_code(key, step)}"
+            name = f"{protocol}/{_code(key, step)}"
             self.tally.untried[name] = self.tally.untried.get(name, 0) + 1
             return
         for transition in found:
@@ -136,16 +138,16 @@ class Prover:
             waiting.codes.append(_code(key, step))
             waiting.transitions.append(transition)
         if len(waiting.transitions) >= TOGETHER:
-            self._compute(rule)
+            self._compute(protocol, rule)
 
     def finish(self) -> Tally:
         """Compute what waits; gives the count of all."""
-        for rule in RULES:
-            self._compute(rule)
+        for protocol, rule in self._rules.items():
+            self._compute(protocol, rule)
         return self.tally
 
-    def _compute(self, rule: Rule) -> None:
-        waiting, self._waiting[rule.protocol] = self._waiting[rule.protocol], _Waiting()
+    def _compute(self, protocol: str, rule: AccrualRule) -> None:
+        waiting, self._waiting[protocol] = self._waiting[protocol], _Waiting()
         if not waiting.transitions:
             return
         names = waiting.transitions[0].before
@@ -173,10 +175,10 @@ class Prover:
             if not differs[0]:
                 confirmed[code] = confirmed.get(code, 0) + 1
                 continue
-            mismatch = Mismatch(waiting.ledgers[number], waiting.keys[number].hex(), rule.protocol, code, *differs)
+            mismatch = Mismatch(waiting.ledgers[number], waiting.keys[number].hex(), protocol, code, *differs)
             differing.setdefault(code, []).append(mismatch)
         for code in {*confirmed, *differing}:
-            self.tally.count(f"{rule.protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
+            self.tally.count(f"{protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
 
 
 def _code(key: bytes, step: Step) -> str:

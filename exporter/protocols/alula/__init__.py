@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.alula import reader
+from exporter.protocols.alula.accrual import RULE
 from exporter.protocols.alula.layout import FROZEN
 from exporter.protocols.alula.math import project_pools
 from exporter.protocols.alula.terms import POOL_STATUSES
@@ -49,5 +50,6 @@ class Alula(ProtocolModule):
     """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = AlulaViews()
+    accrual = RULE
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -16,6 +16,7 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import reader
+from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools, rate_curves
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
@@ -55,6 +56,7 @@ class Blend(ProtocolModule):
     takes_future_prices = True
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
+    accrual = RULE
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
     complete = staticmethod(with_factories)

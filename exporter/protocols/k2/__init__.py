@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import reader
+from exporter.protocols.k2.accrual import RULE
 from exporter.protocols.k2.math import project_pools
 from exporter.protocols.k2.views import K2Views
 
@@ -51,5 +52,6 @@ class K2(ProtocolModule):
         "without one an account's first supply is refused, and a further one is not",
     )
     views = K2Views()
+    accrual = RULE
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
+from exporter.protocols.peridot.accrual import RULE
 from exporter.protocols.peridot.math import project_pools
 from exporter.protocols.peridot.views import PeridotViews
 
@@ -64,5 +65,6 @@ class Peridot(ProtocolModule):
         "whether the controller has a cached or a fallback price is not read",
     )
     views = PeridotViews()
+    accrual = RULE
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.slender import reader
+from exporter.protocols.slender.accrual import RULE
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import project_pools
 from exporter.protocols.slender.views import SlenderViews
@@ -52,6 +53,7 @@ class Slender(ProtocolModule):
         {"can_borrow": None, "can_liquidate": None}, "the contract asks other feeds, too, which are not read"
     )
     views = SlenderViews()
+    accrual = RULE
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.xoxno import events, prices, reader
+from exporter.protocols.xoxno.accrual import RULE
 from exporter.protocols.xoxno.math import project_pools
 from exporter.protocols.xoxno.views import XoxnoViews
 
@@ -44,6 +45,7 @@ class Xoxno(ProtocolModule):
     }
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = XoxnoViews()
+    accrual = RULE
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
     event_filters = staticmethod(events.event_filters)
