@@ -1,6 +1,6 @@
 """The real mainnet entries of ledger 55,261,759: the numbers are the contract's own, to the last digit.
 
-The golden numbers are those of blend.md, "Vectors", where the deployed wasm was run on the same entries. The file has
+The deployed wasm, run on the same entries, gave the golden numbers. The file has
 no oracle code, so every price is null.
 """
 
@@ -33,7 +33,7 @@ LEDGER, CLOSE_TIME = 55_261_759, 1_736_780_911
 
 NO_PRICE = f"decimals() failed: not from storage: the instance of {ORACLE} is not held"
 
-# blend.md, "Vectors", by the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
+# By the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
 # 610.6 basis points, utilization_bps from the accrued totals; what can be
 # taken out is the difference of the totals, what can be borrowed the most utilization (0.7, 0.95) less the debt.
 COLUMNS = (

@@ -326,7 +326,7 @@ class TestAlula:
 
 
 class TestMainnetFile:
-    """The real ledger 55,261,759, as a file and through the embedded RPC (docs/protocols/blend.md, "Vectors")."""
+    """The real ledger 55,261,759, as a file and through the embedded RPC."""
 
     @pytest.mark.parametrize("through", ["file", "rpc"])
     def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path, through: str) -> None:

@@ -39,7 +39,7 @@ from tests.protocols.made_ledger import (
 CODE = alula.MARKET_WASM_HASH
 
 CURVE: dict[str, int] = asdict(alula.Curve())
-"""The default curve of the contract's own tests (docs/protocols/alula.md, "Vectors")."""
+"""The default curve of the contract's own tests."""
 
 # 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share of supply is worth 0.1
 STATE: dict[str, int] = {

@@ -37,7 +37,7 @@ _GENERATIONS = {"v1": blend.V1, "v2": blend.V2}
 CODE = {label: generation.wasm_hash for label, generation in _GENERATIONS.items()}
 RATE = {label: generation.rate_scale for label, generation in _GENERATIONS.items()}
 
-# docs/protocols/blend.md, "Vectors", config A
+# Configuration A of the contracts' own tests
 RESERVE_CONFIG: dict[str, int] = {
     "c_factor": 7_500_000,
     "decimals": 7,

@@ -39,7 +39,7 @@ RESULTS = (
     "d_token_rate_bps",
 )
 
-# docs/protocols/alula.md, "Vectors": the default curve, modifier 10000 and take rate 1000 of the contract's tests
+# The default curve, modifier 10000 and take rate 1000 of the contract's tests
 DEFAULT: Pool = {
     "total_available": 0,
     "total_borrowed": 0,
@@ -81,7 +81,7 @@ PROJECTED = asked_of_both(judge.project, computed)
     ],
 )
 def test_multiplier_vectors(asked: Asked, apr: int, seconds: int, expected: int) -> None:
-    """The growth of a debt is that of the contract's own tests (docs/protocols/alula.md, "Vectors", 1 to 12)."""
+    """The growth of a debt is that of the contract's own tests (vectors 1 to 12)."""
     assert expected == asked(apr, seconds)
 
 
@@ -122,7 +122,7 @@ def test_kinked_vectors(asked: Asked, u: int, curve: tuple[int, ...], expected: 
     ],
 )
 def test_yield_vectors(asked: Asked, u: int, take_rate: int, aprs: tuple[int, int], apys: tuple[int, int]) -> None:
-    """A pool of this utilization has the rates and yields of the contract's tests (alula.md, "Vectors", 21 to 27)."""
+    """A pool of this utilization has the rates and yields of the contract's tests (vectors 21 to 27)."""
     pool = DEFAULT | {"total_available": 10_000 - u, "total_borrowed": u, "take_rate_bps": take_rate}
     actual = asked(pool)
 
@@ -145,7 +145,7 @@ def test_yield_vectors(asked: Asked, u: int, take_rate: int, aprs: tuple[int, in
     ],
 )
 def test_power_vectors(asked: Asked, base: int, exponent: int, denominator: int, expected: int) -> None:
-    """Powers are rounded down at every step, from the lowest bit (alula.md, "Vectors", 28 to 32; 33 is not in use)."""
+    """Powers are rounded down at every step, from the lowest bit (vectors 28 to 32; 33 is not in use)."""
     assert expected == asked(base, exponent, denominator)
 
 

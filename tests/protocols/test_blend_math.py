@@ -22,7 +22,7 @@ from tests.protocols.judged import agree, asked_of_both, at, columnar, frame_of,
 Reserve = dict[str, Any]
 Asked = Callable[..., Any]
 
-# docs/protocols/blend.md, "Vectors", config A: the default of both contract repositories' tests.
+# Configuration A: the default of both contract repositories' tests.
 CONFIG_A = {
     "util": 7500000,
     "r_base": 100000,
@@ -93,7 +93,7 @@ def frame(reserves: list[Reserve], time: int = 617280) -> pl.DataFrame:
 def test_accrual_and_modifier_vectors(
     asked: Asked, generation: str, config: Reserve, u: int, ir_mod: int, dt: int, accrual: int | None, moved: int
 ) -> None:
-    """The debt's growth and the new modifier are those of the contracts' own tests (blend.md, "Vectors", T1 to T14)."""
+    """The debt's growth and the new modifier are those of the contracts' own tests (vectors T1 to T14)."""
     actual_accrual, actual_moved = asked(generation, config, u, ir_mod, dt)
 
     assert moved == actual_moved
@@ -101,7 +101,7 @@ def test_accrual_and_modifier_vectors(
 
 
 def reserve_of(generation: str, **changes: Any) -> Reserve:
-    """The reserve of docs/protocols/blend.md, "Vectors", T15 (v1) or T17 (v2), with changes."""
+    """The reserve of the vectors T15 (v1) or T17 (v2), with changes."""
     widen = 1 if generation == "v1" else 1000
     reserve = CONFIG_A | {
         "generation": generation,
@@ -252,7 +252,7 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
     [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS],
 )
 def test_reserve_vectors(asked: Asked, reserve: Reserve, close_time: int, expected: dict[str, int]) -> None:
-    """Reserves come out as in the contracts', the SDK's and the real ledger's vectors (blend.md, "Vectors")."""
+    """Reserves come out as in the contracts', the SDK's and the real ledger's vectors."""
     actual = asked(reserve, close_time)
 
     assert expected == {name: actual[name] for name in expected}
@@ -283,7 +283,7 @@ def test_utilization_vectors(asked: Asked, generation: str, liabilities: int, su
 
 @pytest.mark.parametrize(("generation", "widen"), [("v1", 1), ("v2", 1000)])
 def test_conversion_vectors(generation: str, widen: int) -> None:
-    """Supplies are rounded down and liabilities up, at either generation's scale (blend.md, "Vectors", conversions)."""
+    """Supplies are rounded down and liabilities up, at either generation's scale (the contracts' own tests)."""
     scale = math.RATE_SCALES[generation]
     for total, judged, supply, rate, expected in (
         (math.total_supply, judge.supply_total, 11234567, 1321834961, 14850243),
@@ -295,7 +295,7 @@ def test_conversion_vectors(generation: str, widen: int) -> None:
 
 
 def test_gain_vector() -> None:
-    """A gain is shared between the backstop and the suppliers (docs/protocols/blend.md, "Vectors", v2 R:848-870)."""
+    """A gain is shared between the backstop and the suppliers (v2 R:848-870)."""
     gain, shares, rate, part = 1000000000, 1000000000, 10**12, 2000000
     supply = judge.supply_total("v2", shares, rate)
     expected = (1800000000000, 201234567 - 1234567)
@@ -308,7 +308,7 @@ def test_gain_vector() -> None:
     ("a", "b", "d", "floor"), [(15391283, 3141592653, 10000001, 4835313675), (3141592653, 10**7, 15391280, 2041150997)]
 )
 def test_fixed_point_vectors(a: int, b: int, d: int, floor: int) -> None:
-    """Products and quotients round as the SDK's math tests say (blend.md, "Vectors", S math.test.ts:3-71)."""
+    """Products and quotients round as the SDK's math tests say (math.test.ts:3-71)."""
     assert floor == fl(a * b, d) == exact.multiply_divide_floor(one(a), b, d).item()
     assert floor + 1 == ce(a * b, d) == exact.multiply_divide_ceil(one(a), b, d).item()
 
@@ -389,7 +389,7 @@ def test_reserves_equal_the_judge(reserves: list[Reserve]) -> None:
     agree(reserves, RAW, math.project, judge.project, CLOSE_TIME)
 
 
-# docs/protocols/blend.md, "Vectors": T15 (v1) and T17 (v2).
+# The vectors T15 (v1) and T17 (v2) of the contracts' own tests.
 T15: dict[str, Any] = {
     "market": "M1",
     "pool": "P1",

@@ -81,7 +81,7 @@ def curve(u: int, pool: Pool) -> int:
 
 
 class TestVectors:
-    """The vectors: docs/protocols/xoxno.md, "Vectors", and more of XOXNO's tests and documents."""
+    """XOXNO's published vectors."""
 
     @asked_of_both(judge.curve, curve)
     @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ VERSION = "v1"
 """The one form of entries that is known."""
 
 WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e88e7fb924888")
-"""The code of mainnet's pool, as its deployment's record has it (docs/protocols/slender.md, "Sources")."""
+"""The code of mainnet's pool, as its deployment's record has it (docs/protocols/slender.md, "Structure")."""
 
 MAX_RESERVES = 64
 """The one pool there is has three; a longer list is not one of Slender's."""
