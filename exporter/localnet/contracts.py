@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +20,6 @@ from typing import Any, TypeAlias
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
-    ARCHIVED,
     PERSISTENT,
     ContractData,
     code_key,
@@ -48,6 +46,7 @@ from exporter.ledger.codec.scval_encode import (
     vec,
 )
 from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet.answers import Simulation
 from exporter.localnet.chain import LedgerState
 
 MISSING_CONTRACT = "Error(Storage, MissingValue)"
@@ -57,9 +56,6 @@ REENTRY = "Error(Context, InvalidAction)"
 UNEXPECTED_TYPE = "Error(Value, UnexpectedType)"
 UNWRAPPED_NONE = "Error(WasmVm, InvalidAction)"
 """What unwrapping a missing value in wasm ends as."""
-
-_RESOURCES = struct.pack(">IIIq", 1_000_000, 1_000, 0, 50_000)  # instructions, read and write bytes, fee in stroops
-MIN_RESOURCE_FEE = 50_000
 
 
 Entry: TypeAlias = tuple[bytes, bytes]
@@ -116,26 +112,6 @@ class Host:
 
 Code: TypeAlias = Callable[[Host, str, str, tuple[ScVal, ...]], ScVal]
 """A stand-in: (host, contract strkey, function, arguments) to the result. It raises `TrapError` to fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """What a simulated call gave: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
-
-    result: bytes | None
-    error: str | None
-    footprint: Mapping[bytes, RawEntry | None]
-
-    def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
-        archived = [key for key, entry in self.footprint.items() if entry is not None and entry.live_until == ARCHIVED]
-        quiet = [key for key in self.footprint if key not in archived]
-        extension = b"\0\0\0\0"
-        if archived:
-            extension = struct.pack(f">II{len(archived)}I", 1, len(archived), *range(len(archived)))
-        read_only = struct.pack(">I", len(quiet)) + b"".join(quiet)
-        read_write = struct.pack(">I", len(archived)) + b"".join(archived)
-        return extension + read_only + read_write + _RESOURCES
 
 
 class Contracts:

@@ -54,7 +54,7 @@ from exporter.localnet.contracts import (
 )
 from exporter.localnet.k2_made import K2Markets
 from exporter.localnet.made_assets import Feed, FeedKind, Oracle, made_account, make_feeds, make_oracles, make_tokens
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import CODE, LocalNetwork
 from exporter.localnet.peridot_made import PeridotMarkets
 from exporter.localnet.reflector_made import ReflectorOracles
 from exporter.localnet.slender_made import SlenderMarkets
@@ -346,7 +346,7 @@ class MadeNetwork(LocalNetwork):
             event_window=event_window,
             quiet_ledgers=quiet_ledgers,
         )
-        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION)
+        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION, CODE)
 
     def advance(self) -> int:
         """Close one more ledger: a few reserves change, a few prices move. Gives the ledger's number."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.ledger.source import ContractCall
 from exporter.localnet.alula import MARKET_WASM_HASH, run_market
+from exporter.localnet.answers import Answering, PlayedAnswers
 from exporter.localnet.blend import V2
 from exporter.localnet.blend import run_pool as run_blend_pool
-from exporter.localnet.chain import Chain, LedgerState
+from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
     ORACLE_WASM_HASH,
     OWN_LAYOUT_WASM_HASH,
@@ -46,41 +43,19 @@ CODE = Contracts(
 """The stand-ins for contract code that every embedded network runs."""
 
 
-class Answer(Protocol):
-    """What a simulated call gave: ``result`` (ScVal XDR), or the ``error`` of the host."""
-
-    @property
-    def result(self) -> bytes | None: ...
-
-    @property
-    def error(self) -> str | None: ...
-
-    @property
-    def footprint(self) -> Iterable[bytes]:
-        """The LedgerKey XDR of everything that the call looked at."""
-        ...
-
-    def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint."""
-        ...
-
-
-class Answering(Protocol):
-    """What answers the calls of a network's contracts."""
-
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
-        """The result of one call on the state of a ledger, or its error."""
-        ...
-
-
 class LocalNetwork:
-    """What is served: a chain with a passphrase. This one stands still; `exporter.localnet.made` has one that moves."""
+    """What is served: a chain with a passphrase. No ledger of this one closes; `exporter.localnet.player` plays on.
 
-    def __init__(self, chain: Chain, passphrase: str, protocol_version: int, contracts: Answering = CODE) -> None:
+    Calls are answered by storage rules, unless ``contracts`` says how.
+    """
+
+    def __init__(
+        self, chain: Chain, passphrase: str, protocol_version: int, contracts: Answering | None = None
+    ) -> None:
         self.chain = chain
         self.passphrase = passphrase
         self.protocol_version = protocol_version
-        self.contracts = contracts
+        self.contracts = contracts or PlayedAnswers()
 
     def advance(self) -> int:
         """Close one more ledger, where the network can, and give the latest one's number."""

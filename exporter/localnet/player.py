@@ -17,18 +17,17 @@ from typing import Final
 
 from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import decode_contract_data, instance_key, is_temporary, variant_key
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import is_temporary
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol
-from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
-from exporter.ledger.source import ContractCall, RawEntry
+from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.source import RawEntry
 from exporter.localnet import oracle
-from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change, LedgerState
-from exporter.localnet.contracts import Simulation
+from exporter.localnet.answers import PlayedAnswers
+from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.mover import Mover, Pool
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.recording import RecordedAnswer, Recording, Rewriting, answer_key, shipped
+from exporter.localnet.recording import Recording, Rewriting, shipped
 
 NETWORK: Final = "local"
 """The name of the network in the configuration."""
@@ -40,7 +39,6 @@ LIFE: Final = 2_000_000
 """How many ledgers an entry lives for from its last change."""
 
 _PRICES_LIVE: Final = 17_281
-_NO_SUCH_FUNCTION: Final = "HostError: Error(WasmVm, MissingValue)\n\nEvent log (newest first):\n"
 
 RECORDED_POOLS: Final = 24
 POOLS_OF_A_COPY: Final = 6
@@ -52,42 +50,6 @@ Event = tuple[str, tuple[ScVal, ...], ScVal]
 def copies_for(pools: int) -> int:
     """How many copies of Blend's markets make at least so many pools."""
     return 1 + max(-(-(pools - RECORDED_POOLS) // POOLS_OF_A_COPY), 0)
-
-
-class PlayedAnswers:
-    """What the contracts of a recorded network answer: the recorded answer, or what follows from the entries."""
-
-    def __init__(self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0) -> None:
-        """Args: answers, and the ledger at which they hold."""
-        self._ledger = ledger
-        self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
-
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
-        """Answer one call on the state of a ledger."""
-        found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
-        if found is not None:
-            key = instance_key(call.contract)
-            return Simulation(found.result, found.error, {key: chain.entry(key, ledger)})
-        rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
-        answer = rules.answer(call)
-        footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
-        if answer.error is None:
-            return Simulation(answer.result, None, footprint)
-        balance = _sdk_balance(chain, ledger, call)
-        if balance is not None:
-            return balance
-        unknown = answer.error.startswith(NOT_FROM_STORAGE)
-        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, {})
-
-
-def _sdk_balance(chain: LedgerState, ledger: int, call: ContractCall) -> Simulation | None:
-    """What a token of the Soroban SDK answers to ``balance``: the number under its holder's key, if it is one."""
-    if call.function != "balance" or len(call.arguments) != 1:
-        return None
-    key = variant_key(call.contract, "Balance", *call.arguments)
-    entry = chain.entry(key, ledger)
-    value = None if entry is None else decode_contract_data(entry.data).value
-    return Simulation(encode_scval(value), None, {key: entry}) if value is not None and value[0] == scval.I128 else None
 
 
 class RecordedNetwork(LocalNetwork):

@@ -27,8 +27,8 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
+from exporter.localnet.answers import MIN_RESOURCE_FEE
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
-from exporter.localnet.contracts import MIN_RESOURCE_FEE
 from exporter.localnet.network import LocalNetwork
 
 PARSE_ERROR: Final = -32700

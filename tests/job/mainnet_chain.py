@@ -19,6 +19,7 @@ from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.alula_made import AlulaMarkets
+from exporter.localnet.answers import Simulation
 from exporter.localnet.blend import (
     V1,
     V2,
@@ -37,7 +38,6 @@ from exporter.localnet.chain import Chain, LedgerState
 from exporter.localnet.contracts import (
     Contracts,
     Entry,
-    Simulation,
     Token,
     asset_entry,
     oracle_instance,

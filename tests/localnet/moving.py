@@ -12,7 +12,7 @@ from exporter.localnet.chain import Chain, Change
 from exporter.localnet.contracts import OWN_LAYOUT_WASM, TOKEN_WASM, Token, wasm_entry
 from exporter.localnet.made import DEFAULT_START_LEDGER, DEFAULT_START_TIME, PROTOCOL_VERSION
 from exporter.localnet.made_assets import make_tokens
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import CODE, LocalNetwork
 
 TOKENS: list[Token] = make_tokens(Random(1), 20, at_least=8)[0]
 
@@ -37,7 +37,7 @@ class MovingNetwork(LocalNetwork):
         ):
             entries[key] = RawEntry(data, DEFAULT_START_LEDGER - 9, DEFAULT_START_LEDGER + 1_000_000)
         chain = Chain(entries, start_ledger=DEFAULT_START_LEDGER, start_time=DEFAULT_START_TIME)
-        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION)
+        super().__init__(chain, NETWORKS["made"].passphrase, PROTOCOL_VERSION, CODE)
 
     def advance(self, seconds: int = 5) -> int:
         time = self.chain.close_time(self.chain.latest) + seconds

@@ -18,11 +18,11 @@ from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet.answers import Simulation
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.blend import V2
 from exporter.localnet.chain import Chain
 from exporter.localnet.contracts import (
-    Simulation,
     Token,
     TokenLayout,
     asset_entry,

@@ -15,7 +15,7 @@ from exporter.deployments.networks import NETWORKS, network_id
 from exporter.job.known_markets_file import load_memory
 from exporter.localnet.chain import Chain
 from exporter.localnet.made import PROTOCOL_VERSION, SOME, MadeNetwork
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import CODE, LocalNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
@@ -80,7 +80,7 @@ def without_events(network: MadeNetwork) -> LocalNetwork:
     latest = network.chain.latest
     time = network.chain.close_time(latest)
     chain = Chain(network.chain.state(latest), start_ledger=latest + 40, start_time=time + 200)
-    return LocalNetwork(chain, network.passphrase, PROTOCOL_VERSION)
+    return LocalNetwork(chain, network.passphrase, PROTOCOL_VERSION, CODE)
 
 
 @pytest.mark.parametrize("markets", [24, pytest.param(300, marks=pytest.mark.slow)])

@@ -26,6 +26,7 @@ from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, Simula
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet import xoxno
 from exporter.localnet.chain import Chain
+from exporter.localnet.network import CODE as STAND_INS
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.xoxno import RAY, Answer, HubMarket, Params, Source, price_key
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
@@ -242,6 +243,6 @@ class XoxnoLedger(MadeLedger):
             key: RawEntry(data, 1, LEDGER + 1 if live_until is None else live_until)
             for key, (data, live_until) in self.entries.items()
         }
-        network = LocalNetwork(Chain(entries, start_ledger=LEDGER, start_time=NOW), "a test", 28)
+        network = LocalNetwork(Chain(entries, start_ledger=LEDGER, start_time=NOW), "a test", 28, STAND_INS)
         source = self.asked = LoggedSource(network, self.results)
         return asyncio.run(read_at_one_ledger(source, lambda view: Xoxno().read(view, candidates, deployments)))

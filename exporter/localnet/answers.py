@@ -1,0 +1,108 @@
+"""What the contracts of an embedded network answer to simulated calls."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ARCHIVED, decode_contract_data, instance_key, variant_key
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.source import ContractCall, RawEntry
+from exporter.localnet.chain import LedgerState
+from exporter.localnet.recording import RecordedAnswer, answer_key
+
+MIN_RESOURCE_FEE: Final = 50_000
+_RESOURCES: Final = struct.pack(">IIIq", 1_000_000, 1_000, 0, MIN_RESOURCE_FEE)
+"""Instructions, bytes read and written, fee in stroops."""
+
+_NO_SUCH_FUNCTION: Final = "HostError: Error(WasmVm, MissingValue)\n\nEvent log (newest first):\n"
+
+
+class Answer(Protocol):
+    """What a simulated call gave: ``result`` (ScVal XDR), or the ``error`` of the host."""
+
+    @property
+    def result(self) -> bytes | None: ...
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def footprint(self) -> Iterable[bytes]:
+        """The LedgerKey XDR of everything that the call looked at."""
+        ...
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint."""
+        ...
+
+
+class Answering(Protocol):
+    """What answers the calls of a network's contracts."""
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+        """The result of one call on the state of a ledger, or its error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a simulated call gave: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
+
+    result: bytes | None
+    error: str | None
+    footprint: Mapping[bytes, RawEntry | None]
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
+        archived = [key for key, entry in self.footprint.items() if entry is not None and entry.live_until == ARCHIVED]
+        quiet = [key for key in self.footprint if key not in archived]
+        extension = b"\0\0\0\0"
+        if archived:
+            extension = struct.pack(f">II{len(archived)}I", 1, len(archived), *range(len(archived)))
+        read_only = struct.pack(">I", len(quiet)) + b"".join(quiet)
+        read_write = struct.pack(">I", len(archived)) + b"".join(archived)
+        return extension + read_only + read_write + _RESOURCES
+
+
+class PlayedAnswers:
+    """The recorded answer of a call, or what follows from the entries by the exporter's storage rules.
+
+    Where there is neither, the answer is that of a real server for a function that a contract does not have.
+    """
+
+    def __init__(self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0) -> None:
+        """Args: answers, and the ledger at which they hold."""
+        self._ledger = ledger
+        self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+        """Answer one call on the state of a ledger."""
+        found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
+        if found is not None:
+            key = instance_key(call.contract)
+            return Simulation(found.result, found.error, {key: chain.entry(key, ledger)})
+        rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
+        answer = rules.answer(call)
+        if answer.error is None:
+            footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
+            return Simulation(answer.result, None, footprint)
+        balance = _sdk_balance(chain, ledger, call)
+        if balance is not None:
+            return balance
+        unknown = answer.error.startswith(NOT_FROM_STORAGE)
+        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, {})
+
+
+def _sdk_balance(chain: LedgerState, ledger: int, call: ContractCall) -> Simulation | None:
+    """What a token of the Soroban SDK answers to ``balance``: the number under its holder's key, if it is one."""
+    if call.function != "balance" or len(call.arguments) != 1:
+        return None
+    key = variant_key(call.contract, "Balance", *call.arguments)
+    entry = chain.entry(key, ledger)
+    value = None if entry is None else decode_contract_data(entry.data).value
+    return Simulation(encode_scval(value), None, {key: entry}) if value is not None and value[0] == scval.I128 else None
