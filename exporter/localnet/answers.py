@@ -19,7 +19,9 @@ MIN_RESOURCE_FEE: Final = 50_000
 _RESOURCES: Final = struct.pack(">IIIq", 1_000_000, 1_000, 0, MIN_RESOURCE_FEE)
 """Instructions, bytes read and written, fee in stroops."""
 
-_NO_SUCH_FUNCTION: Final = "HostError: Error(WasmVm, MissingValue)\n\nEvent log (newest first):\n"
+_ERROR: Final = "HostError: Error({}, MissingValue)\n\nEvent log (newest first):\n"
+_NO_SUCH_FUNCTION: Final = _ERROR.format("WasmVm")
+_NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 
 class Answer(Protocol):
@@ -72,7 +74,7 @@ class Simulation:
 class PlayedAnswers:
     """The recorded answer of a call, or what follows from the entries by the exporter's storage rules.
 
-    Where there is neither, the answer is that of a real server for a function that a contract does not have.
+    Where there is neither, the answer is that of a real server for a function or a contract that does not exist.
     """
 
     def __init__(self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0) -> None:
@@ -82,10 +84,13 @@ class PlayedAnswers:
 
     def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
+        key = instance_key(call.contract)
+        instance = chain.entry(key, ledger)
+        if instance is None:
+            return Simulation(None, _NO_SUCH_CONTRACT, {})
         found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
         if found is not None:
-            key = instance_key(call.contract)
-            return Simulation(found.result, found.error, {key: chain.entry(key, ledger)})
+            return Simulation(found.result, found.error, {key: instance})
         rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
         answer = rules.answer(call)
         if answer.error is None:

@@ -10,7 +10,6 @@ from exporter.ledger.codec.entries import data_key, decode_contract_data, instan
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.localnet.contracts import instance_entry, stored_entry
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding, FundingEntries, decode_emitter
 from tests.host.blend_world import (
     BACKSTOP_DEPOSITOR,
@@ -23,6 +22,7 @@ from tests.host.blend_world import (
     balance_entry,
     submit,
 )
+from tests.protocols import made_ledger
 
 ONE, DAY = 10**7, 86_400
 LENDER = USERS[0]
@@ -36,8 +36,8 @@ class Paid:
 
     def __init__(self, world: World) -> None:
         self.world, self.backstop = world, world.backstop
-        instance = world.entries[instance_key(world.backstop)]
-        emitter = decode_emitter(Entry(instance_key(world.backstop), instance))
+        found = world.entries[instance_key(world.backstop)]
+        emitter = decode_emitter(Entry(instance_key(world.backstop), found))
         assert emitter is not None
         self.emitter = emitter
         self.funded_by = FundingEntries("v2", world.backstop, emitter, world.blnd)
@@ -49,7 +49,7 @@ class Paid:
             for key, value in code.storage or ()
         ]
         paid = vec(symbol("LastDistro"), address(ANOTHER_BACKSTOP)), u64(world.info.close_time)
-        self._put(instance_entry(emitter, code.wasm_hash, named), stored_entry(emitter, *paid))
+        self._put(made_ledger.instance(emitter, named, code.wasm_hash), made_ledger.entry(emitter, *paid))
         self._remove(variant_key(emitter, "LastDistro", address(self.backstop)))
         self._remove(data_key(self.backstop, symbol("Backfill")))
         for holder in (self.backstop, LENDER, ANOTHER_BACKSTOP):  # a first balance needs the issuer's account
@@ -153,7 +153,7 @@ def test_the_allotment_ends(world: World) -> None:
     """After 10,000,000 BLND the backstop promises nothing more, and nothing is said to remain."""
     world.restart()
     paid = Paid(world)
-    key, data = stored_entry(paid.backstop, symbol("BackfillEmis"), i128(ALLOTMENT - ONE))
+    key, data = made_ledger.entry(paid.backstop, symbol("BackfillEmis"), i128(ALLOTMENT - ONE))
     world.entries[key] = RawEntry(data, world.info.ledger, NEVER)
     world.machine.put({key: world.entries[key]})
     assert paid.said().remaining == ONE

@@ -102,11 +102,13 @@ def test_a_persistent_entry_is_archived_after_it(
     assert (ARCHIVED, snapshot.entries[key].data) == (entry.live_until, entry.data)
 
 
-def test_the_stand_ins_restore_as_an_rpc_does(untouched: Machine, archive_state: CheckpointState, asset: str) -> None:
-    """The embedded network's simulation of a call on an archived entry has the result and the writes of the host's."""
-    key = reserve_data_key(POOL, asset)
+def test_the_embedded_network_restores_as_an_rpc_does(
+    untouched: Machine, archive_state: CheckpointState, asset: str
+) -> None:
+    """Its simulation of a call on an archived token has the result and the writes of the host's."""
+    key = instance_key(asset)
     snapshot = cut(untouched, archive_state, key, untouched.info.ledger - 1)
-    call = ContractCall(POOL, "get_reserve", (address(asset),))
+    call = ContractCall(asset, "symbol", ())
     found = simulated(untouched, call)
     chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
     network = LocalNetwork(chain, PASSPHRASE, snapshot.protocol_version)

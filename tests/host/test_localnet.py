@@ -1,4 +1,4 @@
-"""The embedded network with the real host behind it, and what its stand-ins answer beside what the host does."""
+"""The embedded network with the real host behind it, and what it answers beside what the host does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from exporter.job.sources import RpcEndpoints
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import decode_scval
-from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.contracts import Token, TokenLayout
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -156,63 +155,40 @@ def reserve_at(network: MovingNetwork, ledger: int, asset: str) -> Fields:
     return Fields.of(decode_scval(answer.result or b""), "get_reserve")
 
 
-def asked(snapshot: LedgerSnapshot) -> list[ContractCall]:
-    """Calls that the stand-ins of Blend's pool and of tokens know, right and wrong ones."""
-    tokens = [
+def tokens_of(snapshot: LedgerSnapshot) -> list[str]:
+    """The Stellar asset contracts."""
+    return [
         contract for contract, instance in snapshot.contract_instances() if instance.executable == scval.STELLAR_ASSET
     ]
-    calls = [ContractCall(POOL, "get_reserve", (address(token),)) for token in tokens]
-    calls += [
-        ContractCall(POOL, "get_reserve", ()),
-        ContractCall(POOL, "get_reserve", (u32(1),)),
-        ContractCall(POOL, "get_reserve", (address(NOBODY), u32(1))),
-        ContractCall(POOL, "no_such_function", ()),
-        ContractCall(NOBODY, "decimals", ()),
-    ]
-    functions = ("decimals", "name", "symbol", "no_such_function")
-    calls += [ContractCall(token, function, ()) for token in tokens for function in functions]
-    return [*calls, ContractCall(tokens[0], "decimals", (u32(1),))]
 
 
-def test_the_stand_ins_answer_as_the_contracts_do(
+def asked(snapshot: LedgerSnapshot) -> list[ContractCall]:
+    """What runs ask tokens, and a contract that is not there."""
+    functions = ("decimals", "name", "symbol")
+    calls = [ContractCall(token, function, ()) for token in tokens_of(snapshot) for function in functions]
+    return [*calls, ContractCall(NOBODY, "decimals", ())]
+
+
+def test_the_network_answers_as_the_contracts_do(
     snapshot: LedgerSnapshot, machine: Machine, count: Callable[[str, int], None]
 ) -> None:
     """Results are byte for byte the same, errors have the same kind and code, footprints hold the same keys."""
-    stand_ins = snapshot_network(snapshot, PASSPHRASE)
+    network = snapshot_network(snapshot, PASSPHRASE)
     standing_network(snapshot, machine, PASSPHRASE)
     different: list[tuple[object, ...]] = []
     for call in asked(snapshot):
         real = simulated(machine, call)
-        ours = stand_ins.contracts.simulate(stand_ins.chain, stand_ins.chain.latest, call)
-        count("calls compared with the stand-ins", 1)
+        ours = network.contracts.simulate(network.chain, network.chain.latest, call)
+        count("calls compared with the embedded network", 1)
         if real.result != ours.result or code_of(real.error) != code_of(ours.error):
             different.append((call, real.result, real.error, ours.result, ours.error))
-        elif real.result is not None and {
-            key for part in footprint_parts(ours.transaction_data()) for key in part
-        } != set(real.outcome.footprint):
+        elif real.result is not None and touched(ours.transaction_data()) != set(real.outcome.footprint):
             different.append((call, "footprint", real.outcome.footprint, tuple(ours.footprint)))
 
     assert [] == different
+    assert 20 == len(tokens_of(snapshot))
 
 
 def code_of(error: str | None) -> str | None:
     """The ``Error(...)`` of a host's message."""
     return None if error is None else error.removeprefix("HostError: ").split(")")[0] + ")"
-
-
-def test_real_asset_contracts_have_the_layout_of_the_made_ones(snapshot: LedgerSnapshot) -> None:
-    """Each instance of a Stellar asset contract, made anew from its own fields, is the same to the last byte."""
-    made = 0
-    for contract, instance in snapshot.contract_instances():
-        if instance.executable != scval.STELLAR_ASSET:
-            continue
-        storage = dict(instance.storage or ())
-        metadata = {key[1]: value[1] for key, value in storage[symbol("METADATA")][1]}
-        code, _, issuer = metadata["name"].decode().partition(":")
-        admin = storage.get(vec(symbol("Admin")), address(POOL))[1]
-        token = Token(contract, code, metadata["decimal"], TokenLayout.STELLAR_ASSET, admin, issuer or None)
-        key, data = token.instance_entry()
-        made += 1
-
-        assert snapshot.entries[key].data == data
-    assert 20 == made

@@ -5,19 +5,24 @@ Both serve the same state at the same ledgers. What may differ is written down h
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from exporter.ledger.codec.scval_encode import encode_scval, u32
+from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
+from exporter.localnet.recording import RecordedAnswer
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.rpc_client import LocalRpc
 
+POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 OLDEST, LATEST = 10_047, 10_111
 OLDEST_CLOSED, LATEST_CLOSED = 1_750_317_294, 1_795_468_284
 TESTNET = "Test SDF Network ; September 2015"
@@ -46,8 +51,8 @@ def questions(real_data: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def rpc(real_data: Path) -> LocalRpc:
-    """The embedded server over the state that was served, at the ledgers of the recording."""
+def rpc(real_data: Path, questions: dict[str, dict[str, Any]]) -> LocalRpc:
+    """The embedded server over the state that was served, at the ledgers of the recording, with what contracts said."""
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
@@ -56,7 +61,14 @@ def rpc(real_data: Path) -> LocalRpc:
     chain = Chain(state, start_ledger=OLDEST, start_time=OLDEST_CLOSED)
     while chain.latest < LATEST:
         chain.close(close_time=LATEST_CLOSED - (LATEST - 1 - chain.latest))
-    return LocalRpc(LocalNetwork(chain, TESTNET, 22))
+    right, wrong = (
+        json.loads(questions[name]["body"])["result"] for name in ("simulate ok", "simulate wrong arguments")
+    )
+    answers = [
+        RecordedAnswer(POOL, "get_config", [], base64.b64decode(right["results"][0]["xdr"])),
+        RecordedAnswer(POOL, "get_reserve", [encode_scval(u32(1))], None, wrong["error"]),
+    ]
+    return LocalRpc(LocalNetwork(chain, TESTNET, 22, PlayedAnswers(answers, LATEST)))
 
 
 def asked(rpc: LocalRpc, item: dict[str, Any]) -> Any:
