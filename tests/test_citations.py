@@ -109,13 +109,13 @@ def test_every_name_is_in_its_file(project_root: Path) -> None:
     assert [] == missing
 
 
-def test_every_room_is_on_the_map(project_root: Path) -> None:
+def test_every_package_is_described(project_root: Path) -> None:
     """docs/architecture.md has every folder of the package, and no other."""
-    rooms = re.findall(
+    described = re.findall(
         r"^\| `exporter/(\w+)` \|", (project_root / "docs" / "architecture.md").read_text(), re.MULTILINE
     )
 
-    assert sorted(rooms) == sorted(path.parent.name for path in (project_root / "exporter").glob("*/__init__.py"))
+    assert sorted(described) == sorted(path.parent.name for path in (project_root / "exporter").glob("*/__init__.py"))
 
 
 def test_every_module_is_there(project_root: Path) -> None:
