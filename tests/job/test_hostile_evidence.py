@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from exporter.tree.families import EVIDENCE
-from tests.job.test_verify_attacks import CHECKPOINT, Forger, Trees
+from tests.job.signed_runs import CHECKPOINT
+from tests.job.test_verify_attacks import Forger, Trees
 
 MEMORY_KB = 700_000
 

@@ -1,4 +1,4 @@
-"""Proving and verifying published runs: with a made network's own validators and archive, and a real testnet's."""
+"""Proving and verifying published runs: with a recorded network's own validators and archive, and a real testnet's."""
 
 from __future__ import annotations
 
@@ -27,63 +27,30 @@ from exporter.job.prove import ProveResult, prove
 from exporter.job.unproven import Reason
 from exporter.job.verify import Verified, verify_tree
 from exporter.ledger.source import RawEntry
-from exporter.localnet.chain import Chain
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.network import LocalNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores import open_store
 from exporter.tree.documents import ManifestFile
 from exporter.tree.run_listing import RunListing
+from tests.job.signed_runs import CHECKPOINT, SignedNetwork, keys_named
 from tests.jobs import run
-from tests.past.archive import signed_archive
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.past.archive.made_archive import PASSPHRASE, time_to_live
 from tests.past.archive.signed_archive import trust_document, validators
 from tests.past.archive.test_checkpoint import POOL
 
-TIME = 1_700_000_000
-CHECKPOINT = 127
-ORGANISATIONS = validators(4)
 
-
-class Signed:
-    """A made network at a ledger up to 127, with the archive that its validators' messages prove, and a tree."""
+class Signed(SignedNetwork):
+    """A signed network that begins at a ledger, and a tree of runs at that ledger."""
 
     def __init__(self, folder: Path, ledger: int) -> None:
-        made = MadeNetwork(pools=4, start_ledger=ledger, start_time=TIME + ledger, close_seconds=1)
-        self.entries = made.chain.state(ledger)
-        self.ledger, self.markets = ledger, [market.address for market in made.markets]
-        while made.chain.latest < CHECKPOINT:
-            made.advance()
-        records = []
-        for key, entry in made.chain.state(CHECKPOINT).items():
-            records.append(bytes(4) + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
-            if entry.live_until is not None:
-                records.append(time_to_live(key, entry.live_until))
-        self.archive = folder / "archive"
-        signed_archive.SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
-        self.trust, self.out = folder / "trust.json", folder / "out"
-        self.trust.write_bytes(trust_document(ORGANISATIONS))
+        super().__init__(folder, ledger)
+        self.ledger, self.out = ledger, folder / "out"
+        self.entries = self.state[ledger]
 
-    def publish(self, entries: dict[bytes, RawEntry] | None = None) -> None:
+    def run(self, entries: dict[bytes, RawEntry] | None = None) -> None:
         """A run over an RPC of the network, or over one that has other entries."""
-        chain = Chain(entries or self.entries, start_ledger=self.ledger, start_time=TIME + self.ledger)
-        with running(create_app(LocalNetwork(chain, PASSPHRASE, 25))) as url:
-            values = {
-                "network.passphrase": PASSPHRASE,
-                "network.max_ledger_age": 0,
-                "network.rpc_urls": [url],
-                "network.requests_per_second": 10_000.0,
-                "discovery.enabled": False,
-                "output.uri": str(self.out),
-                "output.page_sizes": [1, 50],
-                "markets": [{"protocol": "blend", "address": address} for address in self.markets],
-            }
-            run(load(None, values, environment={}).settings)
+        self.publish(self.out, self.ledger, entries)
 
     def prove(self) -> ProveResult:
         return prove(open_store(str(self.out)), [str(self.archive)], self.trust, Silence())
@@ -93,9 +60,7 @@ class Signed:
 
     def lying(self) -> tuple[bytes, dict[bytes, RawEntry]]:
         """The key of a reserve's entry, and all entries with another reserve's value there."""
-        first, second = [key for key, entry in sorted(self.entries.items()) if b"ResData" in key and entry.live_until][
-            :2
-        ]
+        first, second = keys_named(self.entries, b"ResData")[:2]
         entry, other = self.entries[first], self.entries[second]
         forged = entry.data[: len(first) + 4] + other.data[len(second) + 4 :]
         return first, self.entries | {first: replace(entry, data=forged)}
@@ -105,7 +70,7 @@ class Signed:
 def at_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Signed:
     """A run at the checkpoint itself, proven."""
     made = Signed(tmp_path_factory.mktemp("verify"), CHECKPOINT)
-    made.publish()
+    made.run()
     return made
 
 
@@ -202,7 +167,7 @@ def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) 
 def test_a_run_between_checkpoints(tmp_path: Path) -> None:
     """What stands unchanged at the next checkpoint is confirmed; the rest is the RPC's word, and counted."""
     made = Signed(tmp_path, CHECKPOINT - 3)
-    made.publish()
+    made.run()
     (proof,) = made.prove().added
     verified = made.verify()
 
@@ -216,7 +181,7 @@ def test_an_rpc_that_lies_in_one_entry(tmp_path: Path) -> None:
     """It is found out by the entry, nothing is proven, and both commands end with 8."""
     made = Signed(tmp_path, CHECKPOINT)
     key, entries = made.lying()
-    made.publish(entries)
+    made.run(entries)
 
     with pytest.raises(RefutedError, match=rf"run 127-.*: the entry {key.hex()[:120]}.* has another value"):
         made.prove()
@@ -231,7 +196,7 @@ def test_an_rpc_that_lies_in_one_entry(tmp_path: Path) -> None:
 def test_prove_holds_no_lock_while_it_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process can publish until the proofs are there; a run that is swept meanwhile gets none."""
     made = Signed(tmp_path, CHECKPOINT)
-    made.publish()
+    made.run()
     store, own = open_store(str(made.out)), prove_module.hold_against
 
     def while_others_publish(*given: Any, **options: Any) -> Any:
@@ -249,7 +214,7 @@ def test_prove_holds_no_lock_while_it_downloads(tmp_path: Path, monkeypatch: pyt
 def test_prove_waits_for_a_run_that_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It adds its proofs when the other process is done; where that goes on, it ends with 5 and adds nothing."""
     made = Signed(tmp_path, CHECKPOINT)
-    made.publish()
+    made.run()
     monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.1)
     with open_store(str(made.out)).exclusive(), pytest.raises(LostRaceError, match="another process is publishing"):
         made.prove()
@@ -263,7 +228,7 @@ def test_prove_waits_for_a_run_that_publishes(tmp_path: Path, monkeypatch: pytes
 def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path: Path) -> None:
     """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
     other = Signed(tmp_path, CHECKPOINT)
-    other.publish(other.lying()[1])
+    other.run(other.lying()[1])
     status = json.loads((other.out / "v1" / "system" / "status.json").read_bytes())
     honest = json.loads((at_checkpoint.out / "v1" / "system" / "status.json").read_bytes())
     manifest = json.loads((other.out / status["manifest_key"]).read_bytes())
@@ -298,7 +263,7 @@ def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path:
 def test_a_tree_that_was_tampered_with(tmp_path: Path) -> None:
     """A changed byte of any file is refused, before anything is asked of the archives."""
     made = Signed(tmp_path, CHECKPOINT)
-    made.publish()
+    made.run()
     page = made.out / "v1" / "markets.json"
     page.write_bytes(page.read_bytes().replace(b'"v2"', b'"v9"'))
 

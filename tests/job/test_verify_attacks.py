@@ -24,9 +24,7 @@ from exporter.errors import EXIT_DONE, EXIT_REFUTED, EXIT_SOURCE, EXIT_UNPROVEN
 from exporter.job.evidence import Evidence
 from exporter.job.publisher_statements import evidence_words
 from exporter.ledger.source import RawEntry
-from exporter.localnet.chain import Chain
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols.base import Candidate
@@ -36,13 +34,11 @@ from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, ManifestFile, timestamp
 from exporter.tree.families import kind_of
 from exporter.tree.run_listing import RunListing
-from tests.jobs import run, settings_for
-from tests.past.archive import signed_archive
-from tests.past.archive.made_archive import PASSPHRASE, time_to_live
-from tests.past.archive.signed_archive import trust_document, validators
+from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V2
+from tests.past.archive.made_archive import PASSPHRASE
 
-TIME = 1_700_000_000
-CHECKPOINT = 127
 CONTRACT = "CCVUGW4ME72W6ZTYJBOJ2NYKKNMFJR5OHBWS62TV5KZR2SSR2ZLXCREY"
 BEFORE = (60, 100, 124)
 """Ledgers of earlier runs. The archive has no checkpoint for the first."""
@@ -50,42 +46,12 @@ BEFORE = (60, 100, 124)
 DAY_BEFORE = (60, 62)
 """Ledgers of runs that the archive says nothing of, so that they may have closed a day earlier."""
 
-ORGANISATIONS = validators(4)
 
-
-class Trees:
-    """A recorded network with an archive of its checkpoint, and trees of runs at several of its ledgers."""
+class Trees(SignedNetwork):
+    """A signed network with an archive of its checkpoint, and trees of runs at several of its ledgers."""
 
     def __init__(self, folder: Path) -> None:
-        made = MadeNetwork(pools=4, start_ledger=BEFORE[0], start_time=TIME + BEFORE[0], close_seconds=1)
-        self.markets = [market.address for market in made.markets]
-        while made.chain.latest < CHECKPOINT:
-            made.advance()
-        self.state = {ledger: made.chain.state(ledger) for ledger in (*BEFORE, *DAY_BEFORE, CHECKPOINT)}
-        records = []
-        for key, entry in self.state[CHECKPOINT].items():
-            records.append(bytes(4) + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
-            if entry.live_until is not None:
-                records.append(time_to_live(key, entry.live_until))
-        self.archive, self.trust = folder / "archive", folder / "trust.json"
-        signed_archive.SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
-        self.trust.write_bytes(trust_document(ORGANISATIONS))
-
-    def publish(self, out: Path, ledger: int, entries: dict[bytes, RawEntry] | None = None, since: int = TIME) -> None:
-        """A run over an RPC of the network, or over one that has other entries; ``since`` is when ledger 0 closed."""
-        chain = Chain(entries or self.state[ledger], start_ledger=ledger, start_time=since + ledger)
-        with running(create_app(LocalNetwork(chain, PASSPHRASE, 25))) as url:
-            values = {
-                "network.passphrase": PASSPHRASE,
-                "network.max_ledger_age": 0,
-                "network.rpc_urls": [url],
-                "network.requests_per_second": 10_000.0,
-                "discovery.enabled": False,
-                "output.uri": str(out),
-                "output.page_sizes": [1, 50],
-                "markets": [{"protocol": "blend", "address": address} for address in self.markets],
-            }
-            run(load(None, values, environment={}).settings)
+        super().__init__(folder, BEFORE[0])
 
     def command(self, name: str, out: Path, *more: str) -> Result:
         options = [name, str(out), "--archive", str(self.archive), "--trust", str(self.trust), *more]
@@ -248,8 +214,8 @@ def forge_changes(forger: Forger, item: dict[str, Any]) -> None:
 def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None:
     """Two runs give what changed between them; what earlier ones say is counted by its title."""
     own, older = Forger(several, tmp_path / "own"), Forger(several, tmp_path / "older")
-    forge_changes(own, change_of(CHECKPOINT, BEFORE[-1], trees.markets[0]))
-    forge_changes(older, change_of(BEFORE[-1], BEFORE[-2], trees.markets[0]))
+    forge_changes(own, change_of(CHECKPOINT, BEFORE[-1], BLEND_V2))
+    forge_changes(older, change_of(BEFORE[-1], BEFORE[-2], BLEND_V2))
 
     refuted, counted = trees.verify(own.seal()), trees.verify(older.seal())
 
@@ -285,8 +251,9 @@ def drop_evidence(out: Path, *ledgers: int) -> None:
 def multiplied(entries: dict[bytes, RawEntry]) -> dict[bytes, RawEntry]:
     """Entries with the b_supply of every reserve times 1,000."""
     forged = dict(entries)
-    for key, entry in entries.items():
-        if b"ResData" in key and entry.live_until and (at := entry.data.find(b"b_supply")) >= 0:
+    for key in keys_named(entries, b"ResData"):
+        entry = entries[key]
+        if (at := entry.data.find(b"b_supply")) >= 0:
             start = at + len(b"b_supply") + 4  # behind the kind of the value
             supply = int.from_bytes(entry.data[start : start + 16], "big", signed=True) * 1_000
             data = entry.data[:start] + supply.to_bytes(16, "big", signed=True) + entry.data[start + 16 :]
@@ -310,7 +277,7 @@ def test_a_forged_history_with_its_evidence(trees: Trees, forged_history: Path) 
     result = trees.verify(forged_history)
 
     assert EXIT_UNPROVEN == result.exit_code, result.output
-    assert base64.b64encode(next(key for key in trees.state[BEFORE[-1]] if b"ResData" in key))[:30].decode() in names(
+    assert base64.b64encode(keys_named(trees.state[BEFORE[-1]], b"ResData")[0])[:30].decode() in names(
         result, "changed"
     )
 
@@ -318,7 +285,7 @@ def test_a_forged_history_with_its_evidence(trees: Trees, forged_history: Path) 
 def test_a_forged_history_with_entries_that_are_proven(trees: Trees, tmp_path: Path) -> None:
     """The evidence of an earlier run is held against its checkpoint, too."""
     entries = trees.state[BEFORE[-1]]
-    first, second = sorted(key for key in entries if b"ResConfig" in key)[:2]
+    first, second = keys_named(entries, b"ResConfig")[:2]
     data = entries[first].data[: len(first) + 4] + entries[second].data[len(second) + 4 :]
     trees.publish(tmp_path / "out", BEFORE[-1], entries | {first: replace(entries[first], data=data)})
     trees.publish(tmp_path / "out", CHECKPOINT)
@@ -431,8 +398,8 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
     """A contract of a deployment that the chain does not name follows from nothing; one that it names does."""
-    with running(create_app(MadeNetwork(pools=2))) as url:
-        settings = settings_for(tmp_path, url)
+    with running(create_app(RecordedNetwork())) as url:
+        settings = recorded_settings(tmp_path, url)
         run(settings)
     status = json.loads((tmp_path / "v1/system/status.json").read_bytes())
     evidence = Evidence.decode((tmp_path / status["evidence_key"]).read_bytes(), "evidence")

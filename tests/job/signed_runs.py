@@ -1,0 +1,72 @@
+"""Runs over a recorded network at several ledgers, and the archive that its validators' messages prove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from exporter.config import load
+from exporter.ledger.codec import strkey
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from tests.jobs import run
+from tests.localnet.recorded import BLEND_V2, pools_of
+from tests.past.archive import signed_archive
+from tests.past.archive.made_archive import PASSPHRASE, time_to_live
+from tests.past.archive.signed_archive import trust_document, validators
+
+TIME = 1_700_000_000
+CHECKPOINT = 127
+ORGANISATIONS = validators(4)
+
+
+class SignedNetwork:
+    """A recorded network of which Blend's v2 market of four pools moves, one second a ledger, up to 127.
+
+    ``archive`` is the folder of a history archive that proves the state at ledger 127, ``trust`` the file that says
+    by whose messages.
+    """
+
+    def __init__(self, folder: Path, first: int) -> None:
+        """Args: where archive and trust are written; the first ledger."""
+        network = RecordedNetwork(start_ledger=first, start_time=TIME + first, close_seconds=1)
+        network.pools = pools_of(network, BLEND_V2)
+        while network.chain.latest < CHECKPOINT:
+            network.advance()
+        self.state = {ledger: network.chain.state(ledger) for ledger in range(first, CHECKPOINT + 1)}
+        records = []
+        for key, entry in self.state[CHECKPOINT].items():
+            records.append(bytes(4) + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
+            if entry.live_until is not None:
+                records.append(time_to_live(key, entry.live_until))
+        self.archive, self.trust = folder / "archive", folder / "trust.json"
+        signed_archive.SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
+        self.trust.write_bytes(trust_document(ORGANISATIONS))
+
+    def publish(
+        self, out: Path, ledger: int, entries: Mapping[bytes, RawEntry] | None = None, since: int = TIME
+    ) -> None:
+        """A run over an RPC of the network, or over one that has other entries; ``since`` is when ledger 0 closed."""
+        chain = Chain(entries or self.state[ledger], start_ledger=ledger, start_time=since + ledger)
+        with running(create_app(LocalNetwork(chain, PASSPHRASE, 25))) as url:
+            values = {
+                "network.passphrase": PASSPHRASE,
+                "network.max_ledger_age": 0,
+                "network.rpc_urls": [url],
+                "network.requests_per_second": 10_000.0,
+                "discovery.enabled": False,
+                "output.uri": str(out),
+                "output.page_sizes": [1, 50],
+                "markets": [{"protocol": "blend", "address": BLEND_V2}],
+            }
+            run(load(None, values, environment={}).settings)
+
+
+def keys_named(entries: Mapping[bytes, RawEntry], name: bytes) -> list[bytes]:
+    """The keys of the market's entries that have a name in them, sorted."""
+    own = strkey.decode(BLEND_V2)[1]
+    return sorted(key for key, entry in entries.items() if key[8:40] == own and name in key and entry.live_until)
