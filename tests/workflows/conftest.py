@@ -21,7 +21,7 @@ ActMaker = Callable[..., Act]
 @contextmanager
 def local_network(*options: str) -> Iterator[str]:
     """The embedded network in a process of its own; a ledger closes ten times a second."""
-    small = ("--port", "0", "--pools", "3", "--alula-markets", "0", "--advance-every-seconds", "0.1")
+    small = ("--port", "0", "--pools", "3", "--advance-every-seconds", "0.1")
     process = subprocess.Popen(
         [sys.executable, "-m", "exporter", "localnet", *small, *options],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])},

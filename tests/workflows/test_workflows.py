@@ -102,6 +102,24 @@ def test_the_python_that_is_set_up_is_the_one_that_is_used(name: str) -> None:
     assert (PYTHON_VERSION, f"python{PYTHON_VERSION}") == (version, load(name)["jobs"]["export"]["env"]["PYTHON"])
 
 
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_limits_fit_into_the_job(name: str) -> None:
+    """Run, proof, and a minute to end after each, leave the job five minutes for what comes before and after them."""
+    script = (WORKFLOWS.parents[1] / "scripts" / "export").read_text()
+    (run,) = re.findall(r"EXPORT_TIME_LIMIT:-(\d+)m", script)
+    (proof,) = re.findall(r"--kill-after=1m (\d+)m", script)
+
+    assert int(run) + int(proof) + 2 + 5 <= load(name)["jobs"]["export"]["timeout-minutes"]
+
+
+def test_a_fork_runs_no_slow_suite_on_schedule() -> None:
+    """The weekly tests of a fork wait until somebody starts them."""
+    jobs = load("slow")["jobs"]
+
+    assert "github.event_name != 'schedule' || !github.event.repository.fork" == jobs["suite"]["if"]
+    assert "needs.suite.result != 'skipped'" in jobs["summary"]["if"]
+
+
 def test_every_slow_suite_is_in_the_matrix() -> None:
     """The weekly workflow runs each suite that there is a script for."""
     assert suites.names() == load("slow")["jobs"]["suite"]["strategy"]["matrix"]["suite"]
