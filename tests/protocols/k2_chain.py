@@ -1,4 +1,4 @@
-"""A ledger of K2 markets for tests: the entries of the embedded network's stand-in, changed as a test needs them.
+"""A ledger of K2 markets for tests: entries of the recording, changed as a test needs them.
 
     ledger = K2Ledger()
     ledger.add_market("A", ["USDC", "XLM"])
@@ -17,11 +17,10 @@ from typing import Any
 from exporter.deployments import MARKET, Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
-from exporter.localnet import k2
-from exporter.localnet.contracts import Token, TokenLayout, balance_entry
 from exporter.protocols.base import Origin
+from tests.entries import recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
@@ -29,20 +28,27 @@ from tests.protocols.made_ledger import (
     Written,
     account,
     candidate_of,
+    changed,
     changed_entry,
     contract,
     entry,
+    instance,
     known,
+    stellar_asset,
     struct_of,
 )
+from tests.recording.entries import balance
 
 RAY = 10**27
-CODE = k2.ROUTER_WASM_HASH
+ROUTER = recorded_instance("PCONFIG")
+CODE = ROUTER.wasm_hash
+TOKEN_CODE = recorded_instance("State").wasm_hash
+Pair = tuple[ScVal, ScVal]
 _STATE = vec(symbol("State"))
 FRESH, PLAIN = "get_asset_prices_vec_fresh", "get_asset_prices_vec"
 PRICE_DECIMALS = 14
 
-# The example of K2's documentation, which the stand-in's model has too
+# The example of K2's documentation
 MODEL: dict[str, int] = {
     "base_variable_borrow_rate": 0,
     "optimal_utilization_rate": 8 * RAY // 10,
@@ -62,51 +68,21 @@ SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
 CASH = SUPPLY - DEBT
 
 
-def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
-    return (scval.U128, value)
-
-
 candidate = partial(candidate_of, "k2")
 demanded = partial(candidate_of, "k2", origin=Origin.CONFIGURATION)
 
 
-def _reserve(market: str, asset: str) -> k2.Reserve:
-    """A reserve in the state of `STATE`, 100 seconds ago."""
-    return k2.Reserve(
-        asset=contract(asset),
-        symbol="",
-        decimals=7,
-        a_token=contract(f"{market} a{asset}"),
-        debt_token=contract(f"{market} d{asset}"),
-        last_update=NOW - 100,
-        supply_scaled=SUPPLY,
-        debt_scaled=DEBT,
-        liquidity_rate=STATE["current_liquidity_rate"],
-        borrow_rate=STATE["current_variable_borrow_rate"],
-    )
-
-
-def _market(market: str, assets: Sequence[str] = ()) -> k2.Market:
-    return k2.Market(
-        contract(market),
-        contract(f"{market} oracle"),
-        contract(f"{market} rates"),
-        account("admin"),
-        contract("configurator"),
-        contract("treasury"),
-        reserves=[_reserve(market, asset) for asset in assets],
-    )
-
-
 def router_instance(market: str, *, storage: Mapping[str, Raw] | None = None) -> Written:
     """The instance of a router; ``storage`` replaces or removes some of its keys."""
-    return changed_entry(k2.router_instance(_market(market)), storage or {})
+    kept = ("INIT", "ORACLE", "PADMIN", "PAUSED", "PCONFIG", "TREASURY")
+    known = [(key, value) for key, value in ROUTER.storage or () if key[1] in kept]
+    changes: dict[str, Raw] = {"ORACLE": address(contract(f"{market} oracle")), **(storage or {})}
+    return changed_entry(instance(contract(market), known, CODE), changes)
 
 
 def reserve_list(market: str, assets: Sequence[str]) -> Written:
     """``RLIST`` of assets given by label."""
-    return k2.reserve_list(_market(market, assets))
+    return entry(contract(market), symbol("RLIST"), vec(*(address(contract(asset)) for asset in assets)))
 
 
 def bitmap(
@@ -122,41 +98,59 @@ def reserve(market: str, asset: str, /, **changes: Any) -> Written:
     for name, value in changes.items():
         if isinstance(value, int):
             changes[name] = u64(value) if name == "last_update_timestamp" else u128(value)
-    return changed_entry(
-        k2.reserve_entry(_market(market), _reserve(market, asset)), {"configuration": bitmap()} | changes
-    )
+    fields = {name: u128(value) for name, value in STATE.items()} | {
+        "a_token_address": address(contract(f"{market} a{asset}")),
+        "configuration": bitmap(),
+        "debt_token_address": address(contract(f"{market} d{asset}")),
+        "id": u32(0),
+        "interest_rate_strategy_address": address(contract(f"{market} rates")),
+        "last_update_timestamp": u64(NOW - 100),
+    }
+    key = vec(symbol("RDATA"), address(contract(asset)))
+    return entry(contract(market), key, changed(recorded("RDATA"), fields | changes))
+
+
+def _token_state(market: str, total: str, scaled: int, changes: Mapping[str, Raw]) -> list[Pair]:
+    """The storage of a reserve's token: its State, with the field ``total``."""
+    template = recorded_instance("State", total).storage or ()
+    (state,) = (value for key, value in template if key == _STATE)
+    fields = {"pool_address": address(contract(market)), total: i128(scaled), **changes}
+    return [(_STATE, changed(state, fields))]
 
 
 def a_token(market: str, asset: str, scaled: int = SUPPLY, /, rewards: str | None = None, **changes: Raw) -> Written:
     """The instance of a reserve's aToken, which may name a contract that pays rewards."""
-    made = _market(market)
-    made.incentives = None if rewards is None else contract(rewards)
-    written = k2.a_token_instance(made, _reserve(market, asset))
-    return changed_entry(written, {"total_supply_scaled": i128(scaled)} | changes, _STATE)
+    own: dict[str, Raw] = {"underlying_asset": address(contract(asset)), **changes}
+    storage = _token_state(market, "total_supply_scaled", scaled, own)
+    if rewards is not None:
+        storage.insert(0, (vec(symbol("IncentivesContract")), address(contract(rewards))))
+    return instance(contract(f"{market} a{asset}"), storage, TOKEN_CODE)
 
 
 def reward(market: str, asset: str, paid: str, per_second: int, *, is_active: bool = True) -> list[Written]:
     """What suppliers of a reserve are paid, without an end: the list of tokens, and the one in it."""
-    made, item = _market(market), _reserve(market, asset)
-    made.incentives, item.rewards = contract("rewards"), {0: (contract(paid), per_second, 0)}
-    listed, configured = k2.reward_entries(made, item)
-    return [listed, changed_entry(configured, {"is_active": (scval.BOOL, is_active)})]
+    token, rewarding = address(contract(f"{market} a{asset}")), address(contract(paid))
+    fields: dict[str, Raw] = {
+        "distribution_end": u64(0),
+        "emission_per_second": u128(per_second),
+        "is_active": (scval.BOOL, is_active),
+    }
+    return [
+        entry(contract("rewards"), vec(symbol("RTL"), token), vec(rewarding)),
+        entry(contract("rewards"), vec(symbol("ARC"), token, rewarding, u32(0)), struct_of(fields)),
+    ]
 
 
 def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -> Written:
     """The instance of a reserve's debt token."""
-    written = k2.debt_token_instance(_market(market), _reserve(market, asset))
-    return changed_entry(written, {"total_debt_scaled": i128(scaled)} | changes, _STATE)
-
-
-def token(asset: str) -> Token:
-    """A Stellar asset of the label as its code."""
-    return Token(contract(asset), asset, 7, TokenLayout.STELLAR_ASSET, account("admin"), account("admin"))
+    own: dict[str, Raw] = {"borrowed_asset": address(contract(asset)), **changes}
+    storage = _token_state(market, "total_debt_scaled", scaled, own)
+    return instance(contract(f"{market} d{asset}"), storage, TOKEN_CODE)
 
 
 def cash(market: str, asset: str, amount: int = CASH) -> Written:
     """What a reserve's aToken has of the token."""
-    return balance_entry(token(asset), contract(f"{market} a{asset}"), amount)
+    return balance(contract(asset), contract(f"{market} a{asset}"), amount)
 
 
 def debt_ceiling(market: str, asset: str, tokens: int) -> Written:
@@ -166,16 +160,15 @@ def debt_ceiling(market: str, asset: str, tokens: int) -> Written:
 
 def rate_contract(market: str, defaults: Mapping[str, int] | None = None) -> Written:
     """The instance of a rate contract with its defaults by their keys, and no others."""
-    keys: dict[str, Raw] = dict.fromkeys(("BVR", "OU", "VS1", "VS2"))
-    return changed_entry(
-        k2.rates_instance(_market(market)), keys | {key: u128(value) for key, value in (defaults or {}).items()}
-    )
+    values = {"ADMIN": address(account("admin"))} | {key: u128(value) for key, value in (defaults or {}).items()}
+    return instance(contract(f"{market} rates"), [(symbol(key), value) for key, value in sorted(values.items())], CODE)
 
 
 def rate_model(market: str, asset: str, /, **changes: Any) -> Written:
     """``APARAMS`` of a reserve; changes as for ``reserve``."""
-    values = {name: u128(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return changed_entry(k2.rates_entry(_market(market), _reserve(market, asset)), values)
+    values = {name: u128(value) if isinstance(value, int) else value for name, value in (MODEL | changes).items()}
+    key = vec(symbol("APARAMS"), address(contract(asset)))
+    return entry(contract(f"{market} rates"), key, changed(recorded("APARAMS"), values))
 
 
 def price_data(price: int, timestamp: int = NOW) -> ScVal:
@@ -211,7 +204,7 @@ class K2Ledger(MadeLedger):
                 a_token(market, asset),
                 debt_token(market, asset),
                 rate_model(market, asset),
-                token(asset).instance_entry(),
+                stellar_asset(asset),
                 cash(market, asset),
             )
         self.set_prices(f"{market} oracle", dict.fromkeys(assets, 2 * 10**PRICE_DECIMALS))

@@ -1,7 +1,7 @@
 """A ledger for tests of any protocol: entries that can be changed one by one, and what calls give.
 
-Contracts are named by labels: ``contract("A")`` is the strkey of A. The entries of a protocol are those of its stand-in
-in `exporter.localnet`, with fields changed.
+Contracts are named by labels: ``contract("A")`` is the strkey of A. The entries of a protocol are those of the
+package's recording, with fields changed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from tests.chain_simulator import Chain, ChainSource
+from tests.entries import recorded_instance
 
 Written = tuple[bytes, bytes]
 """LedgerKey XDR and LedgerEntryData XDR."""
@@ -140,6 +141,14 @@ def token_instance(
     }
     metadata = struct_of(fields | dict(changes or {}))
     return instance(contract(token), [(symbol("METADATA"), metadata)], hashlib.sha256(b"token").digest())
+
+
+def stellar_asset(label: str) -> Written:
+    """The instance of a Stellar asset of 7 decimals whose code is the label."""
+    template = dict(recorded_instance("AssetInfo").storage or ())
+    fields = {"decimal": u32(7), "name": string(f"{label}:{account('admin')}"), "symbol": string(label)}
+    template[symbol("METADATA")] = struct_map(fields)
+    return instance(contract(label), list(template.items()), executable=scval.STELLAR_ASSET)
 
 
 def bare_token(token: str) -> Written:

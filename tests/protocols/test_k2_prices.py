@@ -8,7 +8,7 @@ import pytest
 
 from exporter.errors import lasting
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u32, u64, u128, vec
 from exporter.protocols.compute import Tables
 from exporter.tables import VALID_PRICE
 from tests.protocols.k2_chain import (
@@ -20,7 +20,6 @@ from tests.protocols.k2_chain import (
     price_data,
     prices_call,
     router_instance,
-    u128,
 )
 from tests.protocols.made_ledger import NOW, account, contract
 

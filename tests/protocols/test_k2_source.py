@@ -12,21 +12,9 @@ from pathlib import Path
 import pytest
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data
-from exporter.ledger.codec.scval import ScVal
-from exporter.localnet.contracts import Entry
-from exporter.localnet.k2 import (
-    a_token_instance,
-    debt_token_instance,
-    rates_entry,
-    rates_instance,
-    reserve_entry,
-    router_instance,
-)
-from exporter.localnet.k2_made import K2Markets
-from exporter.localnet.made import DEFAULT_START_TIME
+from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.protocols.k2 import layout
-from tests.localnet.moving import TOKENS
+from tests.entries import name_of, recorded, recorded_instance
 
 KINDS = {
     "u128": scval.U128,
@@ -61,47 +49,47 @@ def kinds(value: ScVal) -> dict[str, int]:
     return {name: kind for (_, name), (kind, _) in value[1]}
 
 
-def value_of(entry: Entry) -> ScVal:
-    """An entry's value."""
-    return decode_contract_data(entry[1]).value
-
-
-def instance_of(entry: Entry) -> dict[str, ScVal]:
+def storage_of(instance: ContractInstance) -> dict[str, ScVal]:
     """An instance's storage by the symbols of its keys, bare or of a variant."""
-    storage = value_of(entry)[1].storage
-    return {str(key[1] if key[0] == scval.SYMBOL else key[1][0][1]): value for key, value in storage}
+    return {name_of(key): value for key, value in instance.storage or ()}
 
 
 def test_structs(source: Path) -> None:
-    """Every struct that the embedded network writes has the fields of the source, each of its kind, and no other."""
-    market = K2Markets(1, 1, TOKENS, DEFAULT_START_TIME).markets[0]
-    reserve = market.reserves[0]
-    stored = value_of(reserve_entry(market, reserve))
+    """Every struct of the recording has the fields of the source, each of its kind, and no other."""
+    stored = recorded("RDATA")
     configuration = next(value for key, value in stored[1] if key[1] == "configuration")
+    supply, debt = (
+        storage_of(recorded_instance("State", total))["State"] for total in ("total_supply_scaled", "total_debt_scaled")
+    )
 
     assert fields(source, "shared/types.rs", "ReserveData") == kinds(stored)
     assert fields(source, "shared/types.rs", "ReserveConfiguration") == kinds(configuration)
-    assert fields(source, "a-token/storage.rs", "ATokenState") == kinds(
-        instance_of(a_token_instance(market, reserve))["State"]
-    )
-    assert fields(source, "debt-token/storage.rs", "DebtTokenState") == kinds(
-        instance_of(debt_token_instance(market, reserve))["State"]
-    )
-    assert fields(source, "interest-rate-strategy/storage.rs", "InterestRateParams") == kinds(
-        value_of(rates_entry(market, reserve))
-    )
+    assert fields(source, "a-token/storage.rs", "ATokenState") == kinds(supply)
+    assert fields(source, "debt-token/storage.rs", "DebtTokenState") == kinds(debt)
+    assert fields(source, "interest-rate-strategy/storage.rs", "InterestRateParams") == kinds(recorded("APARAMS"))
 
 
 def test_keys(source: Path) -> None:
     """Every key that is read or written is one of the source's."""
-    market = K2Markets(1, 1, TOKENS, DEFAULT_START_TIME).markets[0]
     text = (source / "kinetic-router/storage.rs").read_text()
     known = set(re.findall(r'symbol_short!\("(\w+)"\)', text))
     rates = set(re.findall(r'symbol_short!\("(\w+)"\)', (source / "interest-rate-strategy/storage.rs").read_text()))
 
-    assert {"RLIST", "RDATA", "PSTALE", "ASTALMP", "ORACFG", *instance_of(router_instance(market))} <= known
+    assert {
+        "RLIST",
+        "RDATA",
+        "PSTALE",
+        "ASTALMP",
+        "ORACFG",
+        "INIT",
+        "ORACLE",
+        "PADMIN",
+        "PAUSED",
+        "PCONFIG",
+        "TREASURY",
+    } <= known
     assert layout.NOT_CONFIGURATION <= known
-    assert {"APARAMS", *instance_of(rates_instance(market))} <= rates
+    assert {"APARAMS", "ADMIN", "BVR", "OU", "VS1", "VS2"} <= rates
 
 
 def test_bits(source: Path) -> None:

@@ -1,0 +1,46 @@
+"""Templates for entries of tests: what the package's recording has under keys of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ContractData, decode_contract_data
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.localnet.recording import shipped
+
+
+def name_of(key: ScVal) -> str:
+    """The symbol that is a key, or that starts it."""
+    kind, content = key
+    return name_of(content[0]) if kind == scval.VEC and content else str(content)
+
+
+@cache
+def _contract_data() -> tuple[ContractData, ...]:
+    return tuple(decode_contract_data(item.data) for item in shipped().entries if item.key[:4] == b"\0\0\0\6")
+
+
+def _having(value: ScVal, field: str) -> bool:
+    return not field or (value[0] == scval.MAP and any(name_of(key) == field for key, _ in value[1] or ()))
+
+
+@cache
+def recorded(name: str, field: str = "") -> ScVal:
+    """The value of the first recorded entry under a key of a name; with ``field``, of the first struct that has it."""
+    return next(item.value for item in _contract_data() if name_of(item.key) == name and _having(item.value, field))
+
+
+@cache
+def recorded_instance(key: str, field: str = "") -> ContractInstance:
+    """The first recorded instance with a key of a name in its storage; with ``field``, with a struct that has it."""
+
+    def found() -> Iterator[ContractInstance]:
+        for item in _contract_data():
+            if item.value[0] == scval.CONTRACT_INSTANCE:
+                pairs = item.value[1].storage or ()
+                if any(name_of(each) == key and _having(value, field) for each, value in pairs):
+                    yield item.value[1]
+
+    return next(found())
