@@ -1,32 +1,29 @@
-"""A ledger of Alula markets for tests, written entry by entry, as `tests.protocols.blend_chain` has one of Blend's.
+"""A ledger of Alula markets for tests: entries of the recording, changed as a test needs them.
 
     ledger = AlulaLedger()
     ledger.add_market("A", ["USDC", "XLM"])
     ledger.replace(pool("A", "XLM", total_borrowed=0))
     tables = ledger.compute([demanded("A")])
 
-Contracts are named by labels. The entries are those of the stand-in, with fields changed.
+Contracts are named by labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, vec
-from exporter.localnet import alula
+from exporter.ledger.codec.scval_encode import address, i128, string, symbol, u32, u64, vec
 from exporter.protocols.base import Origin
+from tests.entries import name_of, recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
-    account,
     candidate_of,
     changed,
     contract,
@@ -36,9 +33,17 @@ from tests.protocols.made_ledger import (
     token_instance,
 )
 
-CODE = alula.MARKET_WASM_HASH
+MARKET = recorded_instance("MarketStatus")
+CODE = MARKET.wasm_hash
 
-CURVE: dict[str, int] = asdict(alula.Curve())
+CURVE: dict[str, int] = {
+    "base_apr_bps": 1,
+    "kink1_apr_bps": 3_000,
+    "kink1_ur_bps": 7_000,
+    "kink2_apr_bps": 6_000,
+    "kink2_ur_bps": 8_000,
+    "max_apr_bps": 40_000,
+}
 """The default curve of the contract's own tests."""
 
 # 1000 tokens supplied and 500 of them lent, 50 of plain collateral; a share of supply is worth 0.1
@@ -71,27 +76,26 @@ def _amounts(changes: Mapping[str, Any]) -> dict[str, Raw]:
     return {name: i128(change) if isinstance(change, int) else change for name, change in changes.items()}
 
 
-def market_of(label: str) -> alula.Market:
-    """The stand-in's market of a label, active and without pools."""
-    names = (f"{label} oracle", "manager", "insurance")
-    oracle, manager, insurance = map(contract, names)
-    return alula.Market(contract(label), "main", 0, oracle, manager, account("admin"), insurance)
-
-
 def market_instance(
     market: str, status: str = "Active", *, name: bytes = b"main", storage: Mapping[str, Raw] | None = None
 ) -> Written:
     """The instance of a market with the twelve keys of its constructor; ``storage`` replaces or removes some."""
-    _, data = alula.market_instance(market_of(market))
-    pairs = {key[1][0][1]: value for key, value in decode_contract_data(data).value[1].storage}
-    pairs |= {"MarketStatus": unit(status), "Name": (scval.STRING, name)} | dict(storage or {})
+    pairs: dict[str, Raw] = {name_of(key): value for key, value in MARKET.storage or ()}
+    pairs |= {
+        "DeployerHost": address(contract("manager")),
+        "MarketStatus": unit(status),
+        "Name": (scval.STRING, name),
+        "Oracle": address(contract(f"{market} oracle")),
+    }
+    pairs |= storage or {}
     stored = [(unit(key), value) for key, value in sorted(pairs.items()) if value is not None]
     return instance(contract(market), stored, CODE)
 
 
 def deployed_market(market: str) -> Written:
     """The manager's record of a market."""
-    return alula.manager_entries(contract("manager"), account("admin"), [market_of(market)])[1]
+    key = vec(symbol("DeployedMarket"), address(contract(market)))
+    return entry(contract("manager"), key, recorded("DeployedMarket"))
 
 
 def all_pools(market: str, assets: Sequence[str]) -> Written:
@@ -107,10 +111,16 @@ def kinked(**changes: Any) -> ScVal:
 
 def pool_config(take_rate_bps: Raw | int = 1_000, /, **changes: Raw) -> ScVal:
     """A PoolConfig with a take rate and changes; a take rate of None is left out."""
-    config = alula.config_value(alula.PoolConfig(supply_limit=10**15))
+    config = dict(recorded("Pool")[1])[symbol("config")]
+    parts = {str(key[1]): value for key, value in config[1]}
     rate = u32(take_rate_bps) if isinstance(take_rate_bps, int) else take_rate_bps
-    fees = {field: value for (_, field), value in config[1]}["fee_config"]
-    return changed(config, {"fee_config": changed(fees, {"take_rate_bps": rate})} | changes)
+    ours: dict[str, Raw] = {
+        "fee_config": changed(parts["fee_config"], {"take_rate_bps": rate}),
+        "health_config": changed(parts["health_config"], {"supply_limit": i128(10**15)}),
+        "interest_rate_model": kinked(),
+        "ir_reactivity_constant": u32(0),
+    }
+    return changed(config, ours | changes)
 
 
 def pool(market: str, asset: str, under: str | None = None, /, **changes: Any) -> Written:
@@ -118,10 +128,16 @@ def pool(market: str, asset: str, under: str | None = None, /, **changes: Any) -
 
     ``under`` is the label of the address under which it stands, when that is another than the asset's.
     """
-    made = alula.Pool(contract(asset), "COPY", "a name", 7, alula.PoolConfig(supply_limit=10**15), NOW - 100, **STATE)
-    return entry(
-        contract(market), alula.pool_key(contract(under or asset)), changed(alula.pool_value(made), _amounts(changes))
-    )
+    fields = _amounts(STATE) | {
+        "config": pool_config(),
+        "last_accrual_timestamp": u64(NOW - 100),
+        "name": string("a name"),
+        "pool_address": address(contract(asset)),
+        "token_address": address(contract(asset)),
+        "token_symbol": string("COPY"),
+    }
+    key = vec(symbol("Pool"), address(contract(under or asset)))
+    return entry(contract(market), key, changed(recorded("Pool"), fields | _amounts(changes)))
 
 
 class AlulaLedger(MadeLedger):

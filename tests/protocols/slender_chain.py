@@ -1,4 +1,4 @@
-"""A ledger of Slender pools for tests: the entries of the embedded network's stand-in, changed as a test needs them.
+"""A ledger of Slender pools for tests: the entries of the recording, changed as a test needs them.
 
     ledger = SlenderLedger()
     ledger.add_market("S", ["XLM", "USDC"])
@@ -15,17 +15,15 @@ from functools import partial
 from typing import Any
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, u64, vec
-from exporter.localnet import slender
 from exporter.protocols.base import Origin
+from tests.entries import name_of, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
-    account,
     candidate_of,
     changed,
     contract,
@@ -35,11 +33,18 @@ from tests.protocols.made_ledger import (
     token_instance,
 )
 
-CODE = slender.POOL_WASM_HASH
+POOL = recorded_instance("ReserveAssetKey")
+CODE = POOL.wasm_hash
+CASH = i128(600 * 10**7)
 PRICE_DECIMALS = 14
 
 candidate = partial(candidate_of, "slender")
 demanded = partial(candidate_of, "slender", origin=Origin.CONFIGURATION)
+
+
+def _stored(name: str) -> ScVal:
+    """The first value of the recorded pool's instance under a key of a name."""
+    return next(value for key, value in POOL.storage or () if name_of(key) == name)
 
 
 def variant(name: str, label: str | None = None) -> ScVal:
@@ -47,41 +52,32 @@ def variant(name: str, label: str | None = None) -> ScVal:
     return vec(symbol(name)) if label is None else vec(symbol(name), address(contract(label)))
 
 
-def _reserve(asset: str) -> slender.Reserve:
-    """1000 tokens of shares, 400 of them lent, a thousand seconds ago."""
-    return slender.Reserve(
-        token=contract(asset),
-        s_token=contract(f"{asset} s"),
-        debt_token=contract(f"{asset} debt"),
-        decimals=7,
-        last_update=NOW - 1_000,
-        lender_ar=1_090_000_000,
-        lender_ir=90_000_000,
-        borrower_ar=1_100_000_000,
-        borrower_ir=100_000_000,
-        s_supply=1000 * 10**7,
-        debt_supply=400 * 10**7,
-        cash=600 * 10**7,
-    )
-
-
-def _market(market: str, assets: Sequence[str], feeds: Mapping[str, ScVal]) -> slender.Market:
-    oracle = contract(f"{market} oracle")
-    return slender.Market(
-        contract(market), oracle, account("admin"), [_reserve(asset) for asset in assets], dict(feeds)
-    )
-
-
 def reserve_data(asset: str, **changes: Any) -> ScVal:
-    """ReserveData of an asset; a change is a number, a value of any kind, or None to leave the field out."""
-    values = {name: i128(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return changed(slender.reserve_value(_reserve(asset), 0), values)
+    """ReserveData of an asset, a thousand seconds ago: rates of 9 and 10 percent, which have accrued a year.
+
+    A change is a number, a value of any kind, or None to leave the field out.
+    """
+    rates = {
+        "borrower_ar": 1_100_000_000,
+        "borrower_ir": 100_000_000,
+        "lender_ar": 1_090_000_000,
+        "lender_ir": 90_000_000,
+    }
+    fields: dict[str, Raw] = {
+        "id": (scval.BYTES, b"\0"),
+        "last_update_timestamp": u64(NOW - 1_000),
+        "reserve_type": vec(symbol("Fungible"), *(address(contract(f"{asset} {kind}")) for kind in ("s", "debt"))),
+    }
+    values = {name: i128(value) if isinstance(value, int) else value for name, value in (rates | changes).items()}
+    return changed(_stored("ReserveAssetKey"), fields | values)
 
 
 def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
     """PriceFeedConfig with one feed, of the market's oracle."""
-    feeds = slender.price_feed(_market(market, ["XLM"], {contract("XLM"): asset}), _reserve("XLM"))
-    return changed(feeds, {"asset_decimals": u32(decimals)})
+    template = _stored("PriceFeed")
+    (feed,) = dict(template[1])[symbol("feeds")][1]
+    feed = changed(feed, {"feed": address(contract(f"{market} oracle")), "feed_asset": asset})
+    return changed(template, {"asset_decimals": u32(decimals), "feeds": vec(feed)})
 
 
 def pause(paused: bool, unpaused_at: int = 0, grace: int = 0) -> ScVal:
@@ -101,10 +97,10 @@ def configuration(asset: str, **changes: Raw) -> ScVal:
     return reserve_data(asset, configuration=changed(kept, changes))
 
 
-def cash(market: str, asset: str, amount: ScVal | None = None) -> Written:
+def cash(market: str, asset: str, amount: ScVal = CASH) -> Written:
     """What lies in a reserve, or in its place another value."""
-    key, data = slender.cash_entry(_market(market, [], {}), _reserve(asset))
-    return (key, data) if amount is None else entry(contract(market), decode_contract_data(data).key, amount)
+    key = vec(symbol("TokenBalance"), *(address(contract(label)) for label in (asset, f"{asset} s")))
+    return entry(contract(market), key, amount)
 
 
 class SlenderLedger(MadeLedger):
@@ -118,9 +114,17 @@ class SlenderLedger(MadeLedger):
 
     def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:
         """A pool with reserves, and an oracle of 14 decimals that prices each of them at 2 dollars now."""
-        feeds = {contract(asset): vec(symbol("Stellar"), address(contract(asset))) for asset in assets}
-        _, data = slender.pool_instance(_market(market, assets, feeds))
-        self.storage[market] = dict(decode_contract_data(data).value[1].storage)
+        storage = {variant(name): _stored(name) for name in ("Admin", "Pause", "PoolConfig")}
+        storage[variant("Reserves")] = vec(*(address(contract(asset)) for asset in assets))
+        for asset in assets:
+            storage |= {
+                variant("ReserveAssetKey", asset): reserve_data(asset),
+                variant("TokenSupply", f"{asset} s"): i128(1000 * 10**7),
+                variant("TokenSupply", f"{asset} debt"): i128(400 * 10**7),
+                variant("ProtocolFeeVault", asset): i128(0),
+                variant("PriceFeed", asset): price_feed(market, vec(symbol("Stellar"), address(contract(asset)))),
+            }
+        self.storage[market] = storage
         self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
         for asset in assets:
             self.replace(cash(market, asset), token_instance(asset, asset.encode()))
