@@ -37,7 +37,7 @@ PUBLISH = """
 import sys
 from pathlib import Path
 from tests.check.trees import small_tree
-for key, data in small_tree(4).items():
+for key, data in small_tree().items():
     path = Path(sys.argv[1], key)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

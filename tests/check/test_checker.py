@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -21,9 +20,8 @@ from exporter.check.checker import Schemas, TreeChecker
 from exporter.check.walks import Listing, Run
 from exporter.check.whole import TreeFaultsError
 from exporter.errors import CheckError
-from exporter.localnet.blend import reserve_config
-from exporter.localnet.chain import Change
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols.blend.layout import market_keys, reserve_config_key
 from exporter.tree.documents import AssetsPage, page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
 from exporter.tree.files import FileKind, RenderedFile
@@ -52,6 +50,7 @@ from tests.check.trees import (
     summaries,
     tree_of,
 )
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, pools_of, with_number, with_status
 
 ENTRY = "<entry><id>urn:uuid:0</id><title>t</title><updated>2026-11-22T00:00:00Z</updated></entry>"
 
@@ -105,7 +104,10 @@ class TestGoodTree:
 
     def test_no_pools(self) -> None:
         """A run in which no market has a pool is legal, because the status says so."""
-        looked = check(small_tree(0))
+        network = RecordedNetwork(without=[market_keys(market)[1] for market in (BLEND_V1, BLEND_V2)])
+        for market in (BLEND_V1, BLEND_V2):
+            network.close(with_status(network, market, 6))  # it is set up
+        looked = check(tree_of(network, "blend"))
 
         assert (looked.pools, looked.rows) == (0, 0)
         assert looked.markets > 0
@@ -226,7 +228,7 @@ class TestStatus:
         ("field", "value", "said"),
         [
             ("observed_ledger", 65_000_002, "ledger 65000002"),
-            ("market_count", 3, "market_count is 3"),
+            ("market_count", 9, "market_count is 9"),
             ("pool_count", 3, "pool_count is 3"),
             ("token_count", 3, "token_count is 3"),
             ("ledger_close_time", "2026-01-01T00:00:00Z", "close time"),
@@ -254,23 +256,19 @@ class TestStatus:
 
     def test_field_at_its_bound(self) -> None:
         """A yield at the largest number is named, with every pool there; to leave out or to make up one is found."""
-        network = MadeNetwork(pools=2)
-        market = network.markets[0]
-        reserve = market.reserves[0]
-        reserve.config = replace(reserve.config, r_base=2**32 - 1)
-        network.chain.close(
-            [Change(*reserve_config(market, reserve), 2**32 - 1)], close_time=network.chain.close_time(65_000_000) + 5
-        )
-        files = tree_of(network)
+        network = RecordedNetwork()
+        (reserve, *_) = pools_of(network, BLEND_V2)
+        network.close(with_number(network, 2**32 - 1, reserve_config_key(BLEND_V2, reserve.token), "r_base"))
+        files = tree_of(network, "blend")
         named = [(item["market"], item["pool"], item["field"]) for item in status_of(files)["bounded"]]
 
         check(files)  # no fault
-        assert [(market.address, reserve.token, "borrow_apy_bps")] == [item for item in named if "borrow" in item[2]]
+        assert [(BLEND_V2, reserve.token, "borrow_apy_bps")] == [item for item in named if "borrow" in item[2]]
         change(files, POINTER_KEY, put(bounded=[]))
-        assert_named(files, POINTER_KEY, f"does not name borrow_apy_bps of {market.address} {reserve.token}")
-        made_up = {"market": market.address, "pool": reserve.token, "field": "utilization_bps", "bound": "9" * 16}
+        assert_named(files, POINTER_KEY, f"does not name borrow_apy_bps of {BLEND_V2} {reserve.token}")
+        made_up = {"market": BLEND_V2, "pool": reserve.token, "field": "utilization_bps", "bound": "9" * 16}
         change(files, POINTER_KEY, put(bounded=[made_up]))
-        assert_named(files, POINTER_KEY, f"names utilization_bps of {market.address} {reserve.token}")
+        assert_named(files, POINTER_KEY, f"names utilization_bps of {BLEND_V2} {reserve.token}")
 
 
 Edit = Callable[[Any], object]
@@ -445,7 +443,7 @@ class TestConsistentLies:
 
     def test_order_of_the_listing_itself(self) -> None:
         """Pools ascend by market and id, even where most walks over all pools agree on another order."""
-        files = small_tree(2)
+        files = tree_of(RecordedNetwork(), BLEND_V1)
         change(files, "v1/assets/index.json", lambda page: page["data"].reverse())
         for name in ("limit/0", "limit/1"):
             del files[f"v1/assets/{name}.json"]
@@ -464,7 +462,7 @@ class TestConsistentLies:
 
     def test_rows_that_are_known_otherwise(self) -> None:
         """Where the pools of the run are known, as in the job, the tree must list them and nothing else."""
-        files = small_tree(3)
+        files = small_tree()
         ledger = status_of(files)["observed_ledger"]
         records = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], POINTER_KEY]
         run = ["v1/history.json", *keys(files, "history/", ".parquet"), *keys(files, "v1/", ""), *records]
@@ -565,7 +563,7 @@ class TestConsistentLies:
     )
     def test_row_against_itself(self, name: str, value: Any, said: str) -> None:
         """A number that has no end, or does not follow from the others of its row, is a fault in all pages."""
-        files = small_tree(1)
+        files = small_tree()
         for key, data in list(files.items()):
             family = family_of(key)
             if family is not None and family.model is AssetsPage and b'"utilization_bps":' in data:
@@ -656,13 +654,13 @@ class TestSchemas:
 
     def test_every_document_is_validated(self) -> None:
         """The documents of a good tree are validated, those with the same bytes once."""
-        looked = check(small_tree(3))
+        looked = check(small_tree())
 
         assert 40 < looked.validated <= sum(looked.documents.values())
 
     def test_documents_and_schemas_disagree(self) -> None:
         """A schema that the documents do not fit is found, although they fit their models."""
-        files = small_tree(3)
+        files = small_tree()
 
         def stricter(document: Any) -> None:
             document["components"]["schemas"]["PoolSnapshot"]["properties"]["symbol"]["pattern"] = "^NONE$"
@@ -673,7 +671,7 @@ class TestSchemas:
 
     def test_schemas_that_cannot_be_used(self) -> None:
         """An OpenAPI document without schemas that can be used is named."""
-        files = small_tree(3)
+        files = small_tree()
         change(files, OPENAPI_KEY, lambda document: document["components"].pop("schemas"))
         seal(files)
 
@@ -681,7 +679,7 @@ class TestSchemas:
 
     def test_missing(self) -> None:
         """A tree has an OpenAPI document."""
-        files = small_tree(3)
+        files = small_tree()
         del files[OPENAPI_KEY]
         seal(files)
 

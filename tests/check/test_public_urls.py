@@ -42,7 +42,7 @@ Rule = Callable[[Reply], None]
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small tree in a folder."""
     folder = tmp_path_factory.mktemp("tree")
-    for key, data in small_tree(3).items():
+    for key, data in small_tree().items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(data)
     return folder

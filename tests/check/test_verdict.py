@@ -25,7 +25,7 @@ from tests.check.trees import Files, small_tree
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A small good tree in a folder."""
-    return write(tmp_path / "tree", small_tree(3))
+    return write(tmp_path / "tree", small_tree())
 
 
 def write(folder: Path, files: Files) -> Path:

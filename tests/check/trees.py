@@ -1,7 +1,7 @@
 """A small published tree with everything in it, and how tests break it.
 
-The tree is what ten runs, a day apart, leave of an embedded network: pools of both protocols, one archived, histories
-whose older pages are complete, and files of earlier runs that the last one does not list.
+The tree is what ten runs, a day apart, leave of a recorded network: pools of two protocols, one archived and two
+without a price, histories whose older pages are complete, and files of earlier runs that the last one does not list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from exporter.check.published_tree import check_source
 from exporter.check.whole import Looked, TreeFaultsError
-from exporter.localnet.made import MadeNetwork
+from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
@@ -28,46 +28,56 @@ from exporter.tree.documents import ManifestFile, page_token
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
-from tests.jobs import run, settings_for
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)
-POOLS = 7
 RUNS = 10
 
 Files = dict[str, bytes]
 Change = Callable[[Any], object]
 
 
-@cache
-def _made(pools: int, archived: int, alula_markets: int, runs: int) -> Files:
-    network = MadeNetwork(pools=pools, archived=archived, alula_markets=alula_markets, close_seconds=2 * 86_400)
-    return tree_of(network, runs)
-
-
-def tree_of(network: MadeNetwork, runs: int = 1) -> Files:
-    """The files that so many runs leave of a network, which moves on after each."""
+def tree_of(network: RecordedNetwork, *names: str, runs: int = 1) -> Files:
+    """The files that so many runs over some markets leave of a network, which moves on after each; see `only`."""
     store = MemoryStore()
     with running(create_app(network)) as url:
         for number in range(runs):
-            sizes = {
+            sizes: dict[str, Any] = {
                 "output__page_sizes": list(SIZES),
                 "output__default_page_size": 2,
                 "output__market_pools_cap": 2,
             }
-            run(settings_for(None, url, **sizes), store, now=START + timedelta(days=2 * number))
+            settings = recorded_settings(None, url, **sizes, **only(*names))
+            run(settings, store, now=START + timedelta(days=2 * number))
             network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 
 
+@cache
+def _good_tree() -> Files:
+    (archived, *_) = pools_of(RecordedNetwork(), BLEND_V2)
+    step = 2 * 86_400
+    first, time = DEFAULT_START_LEDGER - 1, DEFAULT_START_TIME - step
+    network = RecordedNetwork(start_ledger=first, start_time=time, close_seconds=step, archived=[archived.key])
+    network.close(with_rewards(network, BLEND_V1) | without_oracle(network, BLEND_V1))
+    return tree_of(network, "blend", "alula", runs=RUNS)
+
+
 def good_tree() -> Files:
     """The files of a good tree, which the test may change."""
-    return dict(_made(POOLS, 1, 1, RUNS))
+    return dict(_good_tree())
 
 
-def small_tree(pools: int) -> Files:
-    """The files of a good tree of one run with so few pools that one page holds them all; the test may change them."""
-    return dict(_made(pools, 0, 0, 1))
+@cache
+def _small_tree() -> Files:
+    return tree_of(RecordedNetwork(), "alula")
+
+
+def small_tree() -> Files:
+    """The files of a good tree of one run, whose three pools are one page; the test may change them."""
+    return dict(_small_tree())
 
 
 def check(files: Files, sample: int | None = None) -> Looked:

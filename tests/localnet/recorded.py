@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from exporter.deployments.networks import NETWORKS
@@ -20,9 +19,10 @@ BLEND_V1, BLEND_V2 = (market for protocol, market in LISTED if protocol == "blen
 """Blend's markets, of two pools and of four."""
 
 
-def only(*protocols: str) -> dict[str, Any]:
-    """Flags of settings that read the listed markets of some protocols, and no other."""
-    markets = [{"protocol": protocol, "address": market} for protocol, market in LISTED if protocol in protocols]
+def only(*names: str) -> dict[str, Any]:
+    """Flags of settings that read some of the listed markets, named by their protocols or addresses, and no other."""
+    named = [(protocol, market) for protocol, market in LISTED if protocol in names or market in names]
+    markets = [{"protocol": protocol, "address": market} for protocol, market in named]
     return {"discovery__enabled": False, "markets": markets}
 
 
@@ -31,19 +31,32 @@ def pools_of(network: RecordedNetwork, market: str) -> list[Pool]:
     return [pool for pool in network.pools if pool.market == market]
 
 
-def lose_oracle(network: RecordedNetwork, markets: Iterable[str]) -> None:
-    """Close a ledger in which markets of Blend name an oracle that is not there, so that their pools have no price."""
+def without_oracle(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes | None]:
+    """What markets of Blend have to be written as to name an oracle that is not there, so that no pool has a price."""
     known, nobody = strkey.decode(ORACLE)[1], bytes(32)
-    written = {}
-    for market in markets:
-        entry = network.chain.stored(instance_key(market))
-        assert entry is not None
-        assert known in entry.data
-        written[instance_key(market)] = entry.data.replace(known, nobody)
-    network.close(written)
+    written: dict[bytes, bytes | None] = {}
+    for key in map(instance_key, markets):
+        data = network.look(key) or b""
+        assert known in data
+        written[key] = data.replace(known, nobody)
+    return written
 
 
-def freeze(network: RecordedNetwork, market: str) -> None:
-    """Close a ledger in which a market of Blend is frozen."""
-    status = Field(instance_key(market), (symbol("Config"), symbol("status")))
-    network.close({status.key: status.write(network.look, 4)})
+def with_number(network: RecordedNetwork, number: int, key: bytes, *path: str) -> dict[bytes, bytes | None]:
+    """What an entry has to be written as to have another number in a field, to which symbols lead."""
+    return {key: Field(key, tuple(map(symbol, path))).write(network.look, number)}
+
+
+def with_rewards(network: RecordedNetwork, market: str) -> dict[bytes, bytes | None]:
+    """What has to be written so that a v1 market of Blend and its backstop pay rewards for another year."""
+    own, end = strkey.decode(market)[1], network.chain.close_time(network.chain.latest) + 365 * 86_400
+    written: dict[bytes, bytes | None] = {}
+    for key in network.chain.known_keys():
+        if own in key and (b"EmisConfig" in key or b"BEmisCfg" in key):
+            written |= with_number(network, end, key, "expiration")
+    return written
+
+
+def with_status(network: RecordedNetwork, market: str, status: int) -> dict[bytes, bytes | None]:
+    """What a market of Blend has to be written as to have another status (docs/protocols/blend.md, "Statuses")."""
+    return with_number(network, status, instance_key(market), "Config", "status")

@@ -19,7 +19,7 @@ from exporter.render import pool_lists
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from tests.jobs import recorded_settings, run
-from tests.localnet.recorded import BLEND_V1, freeze, lose_oracle
+from tests.localnet.recorded import BLEND_V1, with_status, without_oracle
 
 
 def read(folder: Path, key: str) -> Any:
@@ -31,8 +31,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of all protocols whose listing of all pools has two pages."""
     folder = tmp_path_factory.mktemp("lists") / "out"
     network = RecordedNetwork()
-    lose_oracle(network, [BLEND_V1])
-    freeze(network, BLEND_V1)
+    network.close(without_oracle(network, BLEND_V1))
+    network.close(with_status(network, BLEND_V1, 4))  # frozen
     with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
         patch.setattr(pool_lists, "PAGE_ROWS", 20)
         assert run(recorded_settings(folder, url, output__page_sizes=[1, 50]))[0] == 0

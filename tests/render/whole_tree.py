@@ -11,7 +11,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.tree.families import family_of
 from tests.jobs import recorded_settings, run
-from tests.localnet.recorded import BLEND_V1, BLEND_V2, lose_oracle, only, pools_of
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, without_oracle
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOURS = 5
@@ -33,7 +33,7 @@ def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
         archived=[archived],
         without=[missing],
     )
-    lose_oracle(network, [BLEND_V1])
+    network.close(without_oracle(network, BLEND_V1))
     with running(create_app(network)) as url:
         flags: dict[str, Any] = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
         flags |= only(*protocols) if protocols else {}

@@ -171,7 +171,7 @@ def test_a_real_tree_behind_nginx_has_no_fault(tmp_path: Path) -> None:
     """`exporter check` finds nothing wrong with a tree behind nginx: files, public URLs, errors, ranges."""
     program, port = nginx_or_skip(), free_port()
     root = tmp_path / "public"
-    for key, data in trees.small_tree(3).items():
+    for key, data in trees.small_tree().items():
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(data)
     flags = {"output.page_sizes": list(trees.SIZES), "output.default_page_size": 2}
