@@ -142,12 +142,17 @@ class Mover:
             self._move(batch, draft, time)
         return draft.written
 
-    def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
-        """Write what an operation does: an accrual, then a deposit, withdrawal, loan or repayment."""
+    def accrue(self, pools: Sequence[Pool], draft: Draft, time: int) -> Look:
+        """Write what interest up to ``time`` makes of pools of one protocol; gives the entries before."""
         before = Draft(draft.before, dict(draft.written)).look
         for pool in pools:
             draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
         self._compute(pools, before, draft, time, settled=False)
+        return before
+
+    def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
+        """Write what an operation does: an accrual, then a deposit, withdrawal, loan or repayment."""
+        before = self.accrue(pools, draft, time)
         for pool in pools:
             owed, free = pool.owed(draft.look), pool.free(draft.look)
             supplied, borrowed = self._operation(pool, owed, free)

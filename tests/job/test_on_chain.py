@@ -1,33 +1,38 @@
-"""The exporter's numbers against the contracts' own views, over the embedded network."""
+"""The exporter's numbers against the contracts' own views, over the recorded network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from exporter.errors import CheckError
 from exporter.job.on_chain import ChainCheck
-from exporter.localnet import alula, blend, contracts
+from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.made import MadeNetwork
-from exporter.localnet.network import CODE
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.recording import shipped
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import on_chain, settings_for
+from tests.job.contract_views import ALULA, ContractViews
+from tests.jobs import on_chain, recorded_settings
+from tests.localnet.recorded import BLEND_V2, only, pools_of
 
 
-def compare(network: MadeNetwork, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
-    """Read a network and compare with its contracts."""
+def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
+    """Read some markets of a network (all), and compare with their contracts."""
     with running(create_app(network, behaviour or Behaviour())) as url:
-        return on_chain(settings_for(None, url, **flags))
+        return on_chain(recorded_settings(None, url, **flags, **(only(*names) if names else {})))
 
 
-def made(**options: Any) -> MadeNetwork:
-    """A small network of both protocols."""
-    return MadeNetwork(**{"pools": 12, "alula_markets": 2, **options})
+def with_views(**options: Any) -> RecordedNetwork:
+    """A network whose pools of Blend and Alula have debts, and answer their views."""
+    network = RecordedNetwork()
+    network.advance(network.pools)
+    network.contracts = ContractViews(network, **options)
+    return network
 
 
 def fields(check: ChainCheck) -> set[str]:
@@ -35,108 +40,86 @@ def fields(check: ChainCheck) -> set[str]:
     return {item.field for item in check.differences}
 
 
-def test_all_agree() -> None:
-    """Every pool of Alula and of Blend v2 agrees in every field; Blend v1 has no view, and that is said."""
-    network = made()
-    check = compare(network)
+def test_what_contracts_were_recorded_to_say() -> None:
+    """Every field of K2, Peridot and XOXNO agrees with their recorded answers; what has no view or answer is named."""
+    check = compare(RecordedNetwork())
 
-    v1 = [market for market in network.markets if market.generation.label == "v1"]
-    v2_pools = sum(len(market.reserves) for market in network.markets if market.generation.label == "v2")
     assert [] == check.differences
     assert [] == check.other_clock
-    assert len(v1) == len(check.without)
-    assert all("v1" in item.reason for item in check.without)
-    assert v2_pools > 0
-    assert check.pools > v2_pools
+    assert ["Blend v1 pools have no view of a reserve"] == [item.reason for item in check.without]
+    assert {"k2": 48, "peridot": 14, "xoxno": 28} == {name: count for name, count in check.by_protocol.items() if count}
+    assert {"alula", "blend", "slender"} < set(check.by_protocol)
+    assert all("Error(WasmVm, MissingValue)" in item.reason for item in check.failed)
+
+
+def test_views_of_blend_and_alula() -> None:
+    """Every pool of Alula and of Blend v2 agrees in every field."""
+    check = compare(with_views(), "blend", "alula")
+
+    assert ([], [], []) == (check.differences, check.other_clock, check.failed)
+    assert 7 == check.pools
     assert check.compared > 10 * check.pools
 
 
 def test_moving_chain() -> None:
     """Calls made at other ledgers than the reading are compared at the close time of their own ledger."""
-    check = compare(made(), Behaviour(advance_every_requests=20))
+    check = compare(with_views(), "blend", behaviour=Behaviour(advance_every_requests=5))
 
     assert [] == check.differences
     assert check.compared > 0
 
 
-@pytest.mark.parametrize("seed", [2, 3])
-def test_refused_prices(seed: int) -> None:
+def test_refused_prices() -> None:
     """Where the contract refuses a price its market is asked pool by pool, and the refusal is what is compared."""
-    check = compare(made(seed=seed, alula_markets=3, alula_missing=1))
+    refused = pools_of(RecordedNetwork(), ALULA)[0].token
+    check = compare(with_views(refused=[refused]), "alula")
 
-    assert [] == check.differences
-    assert any("Error(Contract" in item.reason for item in check.failed)  # the pool that is listed and missing
-
-
-def shifted(function: Callable[..., Any], by: int) -> Callable[..., Any]:
-    """A function whose number is too large."""
-    return lambda *arguments: function(*arguments) + by
+    assert [(refused, "oracle_price", None)] == [
+        (item.pool, item.field, item.contract) for item in check.differences
+    ]  # the exporter has a price
+    assert 3 == check.pools
 
 
-def test_a_yield_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A contract that computes another yield is told field by field, with both numbers."""
-    monkeypatch.setattr(alula, "apy", shifted(alula.apy, 1))
-    check = compare(made())
+def test_a_number_that_differs() -> None:
+    """A contract that says another number is told, with both numbers."""
+    recorded = shipped()
+    answers = [
+        msgspec.structs.replace(item, result=encode_scval((10, 7))) if item.function == "get_revenue" else item
+        for item in recorded.answers
+    ]
+    check = compare(RecordedNetwork(msgspec.structs.replace(recorded, answers=answers)))
 
-    assert {"supply_apy_bps", "borrow_apy_bps"} == fields(check)
-    assert all(item.contract == item.ours + 1 for item in check.differences)  # type: ignore[operator]
-    assert all(item.pool for item in check.differences)
-
-
-def test_a_price_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A contract that uses another price is told."""
-    monkeypatch.setattr(alula, "_price", shifted(alula._price, 5))
-
-    assert {"oracle_price"} == fields(compare(made()))
+    assert 4 == len(check.differences)
+    assert all(item.contract == 7 != item.ours and item.pool for item in check.differences)
 
 
-def test_a_price_that_only_we_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A price that the contract refuses and the exporter does not is a difference."""
-    monkeypatch.setattr(alula, "_MAX_PRICE_AGE", -1)
-    check = compare(made())
-
-    assert {"oracle_price"} == fields(check)
-    assert all(item.contract is None for item in check.differences)
-
-
-def test_an_accrual_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A contract whose year is shorter accrues more, and the clock is no excuse for it."""
-    monkeypatch.setattr(blend, "SECONDS_PER_YEAR", 31_000_000)
-    check = compare(made())
+def test_an_accrual_that_differs() -> None:
+    """A contract that accrues more is told, and the clock is no excuse for it."""
+    check = compare(with_views(more=1_000_000), "blend")
 
     assert {"borrow_index", "total_borrowed"} <= fields(check)
     assert [] == check.other_clock
 
 
-def test_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_clock() -> None:
     """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
-    before = blend.run_pool
-
-    def later(host: contracts.Host, *arguments: Any) -> Any:
-        host.timestamp += 1_000
-        return before(host, *arguments)
-
-    network = made()
-    codes = CODE._by_wasm_hash
-    (code,) = [wasm for wasm, function in codes.items() if function is before]
-    monkeypatch.setitem(codes, code, later)
-    check = compare(network)
+    check = compare(with_views(clock=1_000), "blend")
 
     assert "accrued_to" in fields(check)
-    assert {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
+    assert {BLEND_V2} == {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
     assert all("27.1" in text for text in check.other_clock)
 
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
     """Where no call can be made the check fails instead of passing without having looked."""
     with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
-        on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
+        on_chain(recorded_settings(network__name="mainnet"), mainnet_snapshot_path)
 
 
 def test_ledgers_that_close_faster_than_the_calls() -> None:
     """Where time runs out before all calls are of one ledger, it ends, and what holds is compared."""
     rarely = {"network__read_deadline_seconds": 3.0, "network__max_rounds": 100}
-    check = compare(made(), Behaviour(advance_every_requests=4), **rarely)
+    check = compare(with_views(), behaviour=Behaviour(advance_every_requests=4), **rarely)
 
     assert [] == check.differences
     assert check.compared > 0

@@ -1,0 +1,119 @@
+"""Views that no recording has, answered from entries: of Blend's v2 pools with interest, and of Alula's markets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_key, instance_of, variant_key
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, vec
+from exporter.ledger.source import ContractCall
+from exporter.localnet.answers import Answer, Simulation
+from exporter.localnet.chain import LedgerState
+from exporter.localnet.mover import Draft, Mover
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
+from tests.judges import alula_judge
+from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
+
+ALULA = next(market for protocol, market in LISTED if protocol == "alula")
+_STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
+
+
+class ContractViews:
+    """What the network's contracts answer, with these views.
+
+    ``clock`` is how many seconds after its ledger's close a call runs, ``more`` of how many seconds too much it counts
+    the interest; ``refused`` are tokens whose price Alula's market takes for stale.
+    """
+
+    def __init__(
+        self, network: RecordedNetwork, *, clock: int = 0, more: int = 0, refused: Collection[str] = ()
+    ) -> None:
+        self.clock, self.more, self.refused = clock, more, refused
+        self._others = network.contracts
+        self._mover = Mover(Random(1), network.prices)
+        self._reserves = {pool.token: pool for pool in pools_of(network, BLEND_V2)}
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+        """Answer one call on the state of a ledger."""
+        if call.function == "get_reserve" and call.contract == BLEND_V2:
+            return self._reserve(chain, ledger, call.arguments[0][1])
+        if call.contract == ALULA and call.function in ("get_market_data", "get_pool_data"):
+            return self._alula(chain, ledger, call)
+        return self._others.simulate(chain, ledger, call)
+
+    def _reserve(self, chain: LedgerState, ledger: int, token: str) -> Simulation:
+        footprint = {
+            key: chain.entry(key, ledger)
+            for key in (reserve_config_key(BLEND_V2, token), reserve_data_key(BLEND_V2, token), instance_key(BLEND_V2))
+        }
+        draft = Draft(lambda key: None if (entry := chain.entry(key, ledger)) is None else entry.data)
+        config, data = list(footprint)[:2]
+        reserve, time = self._reserves[token], chain.close_time(ledger) + self.clock
+        self._mover.accrue([reserve], draft, time + self.more)
+        draft.put(reserve.time, time)
+        settings = decode_contract_data(draft.look(config) or b"").value
+        answer = {
+            "asset": address(token),
+            "config": settings,
+            "data": decode_contract_data(draft.look(data) or b"").value,
+            "scalar": i128(10 ** _numbers(settings)["decimals"]),
+        }
+        return Simulation(encode_scval(struct_map(answer)), None, footprint)
+
+    def _alula(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+        asked = [item[1] for item in call.arguments]
+        keys = [instance_key(ALULA), listed := variant_key(ALULA, "AllPools")]
+        state = dict(instance_of(_data(chain, ledger, instance_key(ALULA))).storage or ())
+        named = {key[1][0][1]: value for key, value in state.items()}
+        pools = []
+        for token in asked or [pool[1] for pool in _data(chain, ledger, listed).value[1]]:
+            if token in self.refused:
+                return Simulation(None, _STALE, {})
+            keys.append(key := variant_key(ALULA, "Pool", address(token)))
+            quote = ContractCall(named["Oracle"][1], "lastprice", (vec(symbol("Stellar"), address(token)),))
+            price = self._others.simulate(chain, ledger, quote)
+            keys += price.footprint
+            pools.append(_pool_data(_data(chain, ledger, key).value, decode_scval(price.result or b"")))
+        market = {
+            "global_state": struct_map({"oracle": named["Oracle"], "status": u32(0)}),
+            "oracle_price_decimals": u32(14),
+            "pools_data": vec(*pools),
+        }
+        footprint = {key: chain.entry(key, ledger) for key in keys}
+        return Simulation(encode_scval(pools[0] if asked else struct_map(market)), None, footprint)
+
+
+def _data(chain: LedgerState, ledger: int, key: bytes) -> ContractData:
+    entry = chain.entry(key, ledger)
+    assert entry is not None
+    return decode_contract_data(entry.data)
+
+
+def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
+    found = alula_judge.project(_numbers(pool))
+    yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}
+    return struct_map(
+        {
+            "apy": struct_map(yields),
+            "d_token_rate_ceil_bps": i128(found["d_token_rate_bps"]),
+            "j_token_rate_floor_bps": i128(found["j_token_rate_bps"]),
+            "oracle_asset_price": i128(_numbers(price)["price"]),
+            "pool": pool,
+            "total_supply": i128(found["total_supplied"]),
+        }
+    )
+
+
+def _numbers(value: ScVal) -> dict[str, int]:
+    """The numbers of a struct and of the structs in it, by their names."""
+    kind, content = value
+    found: dict[str, int] = {}
+    for part in content or () if kind == scval.VEC else ():
+        found |= _numbers(part)
+    for (_, name), item in content or () if kind == scval.MAP else ():
+        found |= {name: item[1]} if isinstance(item[1], int) else _numbers(item)
+    return found
