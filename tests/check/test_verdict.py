@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.errors import CheckError
 from exporter.job import run
-from exporter.localnet import alula
-from exporter.localnet.made import MadeNetwork
+from exporter.ledger.codec.scval_encode import encode_scval, i128
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.recording import shipped
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.store import utc_now
@@ -99,24 +101,29 @@ def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
 
 @pytest.fixture
 def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The embedded network with both protocols."""
+    """The recorded network."""
     monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
-    with running(create_app(MadeNetwork(pools=8, alula_markets=1))) as url:
+    with running(create_app(RecordedNetwork())) as url:
         yield url
 
 
-def test_on_chain(rpc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_chain(rpc: str) -> None:
     """Exit code 0 where all agrees, with the count; 4 with each difference, ours and the contract's."""
-    good = exporter("--on-chain", "--network", "made", "--rpc-url", rpc)
-    monkeypatch.setattr(alula, "apy", lambda rate: rate)
-    bad = exporter("--on-chain", "--network", "made", "--rpc-url", rpc)
+    good = exporter("--on-chain", "--network", NETWORK, "--rpc-url", rpc)
+    recorded = shipped()
+    answers = [
+        replace(item, result=encode_scval(i128(7))) if item.function == "get_revenue" else item
+        for item in recorded.answers
+    ]
+    with running(create_app(RecordedNetwork(replace(recorded, answers=answers)))) as url:
+        bad = exporter("--on-chain", "--network", NETWORK, "--rpc-url", url)
 
     assert 0 == good.exit_code, good.output
     assert ": 0 differ" in good.stdout
     assert "Blend v1 pools have no view" in good.stderr
     assert 4 == bad.exit_code
-    assert "supply_apy_bps is " in bad.stdout
-    assert "the contract says " in bad.stdout
+    assert "revenue is " in bad.stdout
+    assert "the contract says 7" in bad.stdout
 
 
 def leave_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +137,7 @@ class TestRun:
 
     def run(self, url: str, out: Path) -> dict[str, Any]:
         """One run; gives its report."""
-        return jobs.run(jobs.settings_for(out, url), now=utc_now())[1]
+        return jobs.run(jobs.recorded_settings(out, url), now=utc_now())[1]
 
     def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
@@ -148,7 +155,7 @@ class TestRun:
     def test_published_run_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What was published before is as it was."""
         monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
-        network = MadeNetwork(pools=4)
+        network = RecordedNetwork()
         with running(create_app(network)) as url:
             self.run(url, tmp_path)
             before = (tmp_path / "v1" / "system" / "status.json").read_bytes()

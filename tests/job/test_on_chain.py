@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import CheckError
 from exporter.job.on_chain import ChainCheck
-from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.codec.scval_encode import encode_scval, i128
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.recording import shipped
@@ -84,10 +84,10 @@ def test_a_number_that_differs() -> None:
     """A contract that says another number is told, with both numbers."""
     recorded = shipped()
     answers = [
-        msgspec.structs.replace(item, result=encode_scval((10, 7))) if item.function == "get_revenue" else item
+        replace(item, result=encode_scval(i128(7))) if item.function == "get_revenue" else item
         for item in recorded.answers
     ]
-    check = compare(RecordedNetwork(msgspec.structs.replace(recorded, answers=answers)))
+    check = compare(RecordedNetwork(replace(recorded, answers=answers)))
 
     assert 4 == len(check.differences)
     assert all(item.contract == 7 != item.ours and item.pool for item in check.differences)
