@@ -33,14 +33,20 @@ def recorded(name: str, field: str = "") -> ScVal:
 
 
 @cache
-def recorded_instance(key: str, field: str = "") -> ContractInstance:
-    """The first recorded instance with a key of a name in its storage; with ``field``, with a struct that has it."""
+def recorded_instance(*keys: str, field: str = "") -> ContractInstance:
+    """The first recorded instance with keys of these names in its storage, one of them a struct with ``field``."""
 
     def found() -> Iterator[ContractInstance]:
         for item in _contract_data():
             if item.value[0] == scval.CONTRACT_INSTANCE:
-                pairs = item.value[1].storage or ()
-                if any(name_of(each) == key and _having(value, field) for each, value in pairs):
+                storage = {name_of(key): value for key, value in item.value[1].storage or ()}
+                if storage.keys() >= set(keys) and any(_having(storage[key], field) for key in keys):
                     yield item.value[1]
 
     return next(found())
+
+
+def code_of(instance: ContractInstance) -> bytes:
+    """The hash of an instance's wasm code."""
+    assert instance.wasm_hash is not None
+    return instance.wasm_hash

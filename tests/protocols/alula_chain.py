@@ -18,7 +18,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, string, symbol, u32, u64, vec
 from exporter.protocols.base import Origin
-from tests.entries import name_of, recorded, recorded_instance
+from tests.entries import code_of, name_of, recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
@@ -34,7 +34,7 @@ from tests.protocols.made_ledger import (
 )
 
 MARKET = recorded_instance("MarketStatus")
-CODE = MARKET.wasm_hash
+CODE = code_of(MARKET)
 
 CURVE: dict[str, int] = {
     "base_apr_bps": 1,

@@ -1,4 +1,4 @@
-"""A ledger of Blend pools: the entries of the embedded network's stand-in, of both generations, with fields changed.
+"""A ledger of Blend pools: the entries of the recording, of both generations, with fields changed.
 
 ledger = BlendLedger()
 ledger.add_market("A", "v2", ["USDC", "XLM"])
@@ -17,25 +17,32 @@ from exporter.deployments import BACKSTOP, MARKET, Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, vec
-from exporter.localnet import blend
 from exporter.protocols.base import Origin
+from tests.entries import code_of, recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
-    account,
     candidate_of,
+    changed,
     changed_entry,
     contract,
     entry,
+    instance,
     known,
+    struct_of,
     token_instance,
 )
 
-_GENERATIONS = {"v1": blend.V1, "v2": blend.V2}
-CODE = {label: generation.wasm_hash for label, generation in _GENERATIONS.items()}
-RATE = {label: generation.rate_scale for label, generation in _GENERATIONS.items()}
+_POOLS = {
+    "v1": recorded_instance("Config", "IsInit"),
+    "v2": recorded_instance("Config", field="min_collateral"),
+}
+CODE = {label: code_of(pool) for label, pool in _POOLS.items()}
+RATE = {"v1": 10**9, "v2": 10**12}
+_MODIFIER = {"v1": 10**9, "v2": 10**7}
+_NOT_IN_V1: dict[str, Raw] = {"enabled": None, "supply_cap": None}
 
 # Configuration A of the contracts' own tests
 RESERVE_CONFIG: dict[str, int] = {
@@ -56,48 +63,6 @@ candidate = partial(candidate_of, "blend")
 demanded = partial(candidate_of, "blend", origin=Origin.CONFIGURATION)
 
 
-def _market(market: str, generation: str, assets: Sequence[str] = ()) -> blend.Market:
-    made = _GENERATIONS[generation]
-    return blend.Market(
-        contract(market),
-        made,
-        "Test",
-        1,
-        contract(f"{market} oracle"),
-        2_000_000,
-        4,
-        0,
-        [_reserve(asset, generation) for asset in assets],
-    )
-
-
-def _reserve(asset: str, generation: str) -> blend.Reserve:
-    """1000 tokens supplied and 500 lent a hundred seconds ago."""
-    made = _GENERATIONS[generation]
-    config = blend.ReserveConfig(**RESERVE_CONFIG, supply_cap=2**127 - 1, enabled=True)
-    return blend.Reserve(
-        made,
-        contract(asset),
-        config,
-        2_000_000,
-        made.rate_scale,
-        made.rate_scale,
-        made.modifier_scale,
-        1000 * 10**7,
-        500 * 10**7,
-        0,
-        NOW - 100,
-    )
-
-
-def _around(generation: str) -> blend.Deployment:
-    factory, backstop, emitter, blnd, usdc, lp_token = map(
-        contract, ("factory", "backstop", "emitter", "BLND", "USDC", "LP")
-    )
-    made = _GENERATIONS[generation]
-    return blend.Deployment(made, factory, backstop, emitter, blnd, usdc, lp_token, account("admin"))
-
-
 def pool_instance(
     market: str,
     generation: str = "v1",
@@ -111,31 +76,46 @@ def pool_instance(
     storage: Mapping[str, Raw] | None = None,
 ) -> Written:
     """The instance of a pool; ``config`` and ``storage`` replace or remove fields of the Config and of the storage."""
-    settings: dict[str, Raw] = {"bstop_rate": u32(bstop_rate), "status": u32(status)}
+    settings: dict[str, Raw] = {"bstop_rate": u32(bstop_rate), "max_positions": u32(4), "status": u32(status)}
     settings["oracle"] = address(oracle or contract(f"{market} oracle"))
-    written = blend.pool_instance(_market(market, generation), _around(generation))
+    written = instance(contract(market), _POOLS[generation].storage, CODE[generation])
     written = changed_entry(written, settings | dict(config or {}), symbol("Config"))
-    stored: dict[str, Raw] = {"Name": (scval.STRING, name)}
+    around = {"BLNDTkn": "BLND", "Backstop": "backstop"}
+    stored: dict[str, Raw] = {key: address(contract(label)) for key, label in around.items()}
+    stored |= {"Name": (scval.STRING, name)}
     return changed_entry(written, stored | dict(storage or {}), wasm_hash=wasm_hash)
 
 
 def reserve_list(market: str, assets: Sequence[str]) -> Written:
     """``ResList`` of assets given by label."""
-    return blend.reserve_list(_market(market, "v1", assets))
+    return entry(contract(market), symbol("ResList"), vec(*(address(contract(asset)) for asset in assets)))
 
 
 def reserve_config(market: str, asset: str, generation: str = "v1", /, **changes: Any) -> Written:
     """``ResConfig``; a change is a number, a value of any kind, or None to leave the field out."""
-    values = {name: u32(value) if isinstance(value, int) else value for name, value in changes.items()}
-    return changed_entry(blend.reserve_config(_market(market, generation), _reserve(asset, generation)), values)
+    fields = RESERVE_CONFIG | changes
+    values = {name: u32(value) if isinstance(value, int) else value for name, value in fields.items()}
+    more = {"enabled": (scval.BOOL, True), "supply_cap": i128(2**127 - 1)} if generation == "v2" else _NOT_IN_V1
+    key = vec(symbol("ResConfig"), address(contract(asset)))
+    return entry(contract(market), key, changed(recorded("ResConfig"), more | values))
 
 
 def reserve_data(market: str, asset: str, generation: str = "v1", /, **changes: Any) -> Written:
     """``ResData``: 1000 tokens supplied and 500 lent a hundred seconds ago; changes as for ``reserve_config``."""
-    for name, value in changes.items():
+    fields: dict[str, Any] = {
+        "b_rate": RATE[generation],
+        "b_supply": 1000 * 10**7,
+        "backstop_credit": 0,
+        "d_rate": RATE[generation],
+        "d_supply": 500 * 10**7,
+        "ir_mod": _MODIFIER[generation],
+        "last_time": NOW - 100,
+    }
+    fields |= changes
+    for name, value in fields.items():
         if isinstance(value, int):
-            changes[name] = u64(value) if name == "last_time" else i128(value)
-    return changed_entry(blend.reserve_data(_market(market, generation), _reserve(asset, generation)), changes)
+            fields[name] = u64(value) if name == "last_time" else i128(value)
+    return entry(contract(market), vec(symbol("ResData"), address(contract(asset))), struct_of(fields))
 
 
 def reward_zone(backstop: str, value: ScVal) -> Written:

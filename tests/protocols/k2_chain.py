@@ -20,13 +20,14 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import Origin
-from tests.entries import recorded, recorded_instance
+from tests.entries import code_of, recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
     Raw,
     Written,
     account,
+    balance,
     candidate_of,
     changed,
     changed_entry,
@@ -37,12 +38,11 @@ from tests.protocols.made_ledger import (
     stellar_asset,
     struct_of,
 )
-from tests.recording.entries import balance
 
 RAY = 10**27
 ROUTER = recorded_instance("PCONFIG")
-CODE = ROUTER.wasm_hash
-TOKEN_CODE = recorded_instance("State").wasm_hash
+CODE = code_of(ROUTER)
+TOKEN_CODE = code_of(recorded_instance("State"))
 Pair = tuple[ScVal, ScVal]
 _STATE = vec(symbol("State"))
 FRESH, PLAIN = "get_asset_prices_vec_fresh", "get_asset_prices_vec"
@@ -112,7 +112,7 @@ def reserve(market: str, asset: str, /, **changes: Any) -> Written:
 
 def _token_state(market: str, total: str, scaled: int, changes: Mapping[str, Raw]) -> list[Pair]:
     """The storage of a reserve's token: its State, with the field ``total``."""
-    template = recorded_instance("State", total).storage or ()
+    template = recorded_instance("State", field=total).storage or ()
     (state,) = (value for key, value in template if key == _STATE)
     fields = {"pool_address": address(contract(market)), total: i128(scaled), **changes}
     return [(_STATE, changed(state, fields))]
@@ -150,7 +150,7 @@ def debt_token(market: str, asset: str, scaled: int = DEBT, /, **changes: Raw) -
 
 def cash(market: str, asset: str, amount: int = CASH) -> Written:
     """What a reserve's aToken has of the token."""
-    return balance(contract(asset), contract(f"{market} a{asset}"), amount)
+    return balance(asset, f"{market} a{asset}", amount)
 
 
 def debt_ceiling(market: str, asset: str, tokens: int) -> Written:

@@ -151,6 +151,13 @@ def stellar_asset(label: str) -> Written:
     return instance(contract(label), list(template.items()), executable=scval.STELLAR_ASSET)
 
 
+def balance(label: str, holder: str, amount: int) -> Written:
+    """What a contract has of a Stellar asset; both are given by label."""
+    rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+    key = vec(symbol("Balance"), address(contract(holder)))
+    return entry(contract(label), key, struct_map({"amount": i128(amount), **rights}))
+
+
 def bare_token(token: str) -> Written:
     """A token's instance without METADATA."""
     return instance(contract(token), None, hashlib.sha256(b"another token").digest())

@@ -1,4 +1,4 @@
-"""A ledger of Peridot markets for tests: the entries of the embedded network's stand-in, and over them any others.
+"""A ledger of Peridot markets for tests: the entries of the recording, and over them any others.
 
     ledger = PeridotLedger()
     ledger.add_market("C", ["XLM", "USDC"])
@@ -10,70 +10,73 @@ Contracts are named by labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.deployments import MARKET, Deployment
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
-from exporter.localnet.contracts import Token, TokenLayout, balance_entry, wasm_hash
-from exporter.localnet.peridot import (
-    CONTROLLER_WASM,
-    VAULT_WASM_HASH,
-    Market,
-    RateModel,
-    Vault,
-    controller_entries,
-    model_entries,
-    vault_configuration,
-    vault_state,
-)
-from exporter.localnet.peridot import flags as strkey_flags
 from exporter.protocols.base import Candidate, Origin
+from tests.entries import code_of, recorded, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
+    UNKNOWN_CODE,
     MadeLedger,
     Written,
-    account,
+    balance,
     contract,
     entry,
     instance,
     known,
     price_data,
+    stellar_asset,
 )
 
-CODE = wasm_hash(CONTROLLER_WASM)
+CONTROLLER = recorded_instance("MarketUserCounts")
+CODE = code_of(CONTROLLER)
 QUOTING_CODE = bytes.fromhex("df06cfa8174d5523bb8b067a6179af7d669bcb30fa2ce34d811b5b85788f6f00")
-ADMIN = account("Peridot's administrator")
 RECEIPTS = 1000 * 10**6
 FIXED_RATE = 50_000
-MODEL = RateModel(contract("model"), base=20_000, multiplier=180_000, jump=4_000_000, kink=800_000)
+CASH = 1000 * 10**7
+MODEL = {
+    "BaseRatePerYear": 20_000,
+    "MultiplierPerYear": 180_000,
+    "JumpMultiplierPerYear": 4_000_000,
+    "Kink": 800_000,
+}
 PRICE_DECIMALS = 14
 
 
-def vault_of(market: str, asset: str) -> Vault:
+def vault_entries(market: str, asset: str) -> Iterator[Written]:
     """A vault that keeps its own cash and was brought up to date a hundred seconds ago.
 
     1000 tokens of cash, 500 lent, 10 of reserves and 2 of fees: suppliers own 1488, a receipt token is worth 14.88.
     """
-    return Vault(
-        contract(f"{asset} vault"),
-        contract(market),
-        contract(asset),
-        7,
-        MODEL,
-        reserve_factor=100_000,
-        admin_fee=50_000,
-        last_update=NOW - 100,
-        cash=1000 * 10**7,
-        deposited=1488 * 10**7,
-        borrowed=500 * 10**7,
-        reserves=10 * 10**7,
-        admin_fees=2 * 10**7,
-        index=125 * 10**16,
-        receipts=RECEIPTS,
-        supply_cap=10**15,
-    )
+    label = f"{asset} vault"
+    yield vault_instance(label)
+    numbers = {
+        "AdminFeeScaled": 50_000,
+        "BorrowCap": 0,
+        "BorrowIndex": 125 * 10**16,
+        "BorrowYearlyRateScaled": FIXED_RATE,
+        "ManagedCash": CASH,
+        "ReserveFactorScaled": 100_000,
+        "SupplyCap": 10**15,
+        "TotalAdminFees": 2 * 10**7,
+        "TotalBorrowed": 500 * 10**7,
+        "TotalDeposited": 1488 * 10**7,
+        "TotalReserves": 10 * 10**7,
+    }
+    values = {name: u128(number) for name, number in numbers.items()} | {
+        "InterestModel": address(contract("model")),
+        "LastUpdateTime": u64(NOW - 100),
+        "Peridottroller": address(contract(market)),
+        "UnderlyingToken": address(contract(asset)),
+    }
+    same = ("CollateralFactorScaled", "InitialExchangeRate", "RatesReady")
+    for name, value in (values | {name: recorded(name) for name in same}).items():
+        yield stored(label, name, value)
 
 
 def candidate(label: str, pool: str | None = None) -> Candidate:
@@ -88,7 +91,8 @@ def demanded(label: str, pool: str | None = None) -> Candidate:
 
 def flags(values: Mapping[str, bool]) -> ScVal:
     """A map from contracts, given by label, to yes or no."""
-    return strkey_flags({contract(label): flag for label, flag in values.items()})
+    pairs = sorted((contract(label), flag) for label, flag in values.items())
+    return (scval.MAP, tuple((address(owner), (scval.BOOL, flag)) for owner, flag in pairs))
 
 
 def stored(owner: str, name: str, value: ScVal) -> Written:
@@ -96,20 +100,10 @@ def stored(owner: str, name: str, value: ScVal) -> Written:
     return entry(contract(owner), vec(symbol(name)), value)
 
 
-def vault_instance(vault: str, receipts: int | None = RECEIPTS, code: bytes = VAULT_WASM_HASH) -> Written:
+def vault_instance(vault: str, receipts: int | None = RECEIPTS, code: bytes = UNKNOWN_CODE) -> Written:
     """The instance of a vault, which has the supply of its receipt token."""
     storage = [] if receipts is None else [(vec(symbol("TotalSupply")), i128(receipts))]
     return instance(contract(vault), storage, code)
-
-
-def asset(label: str) -> Token:
-    """A Stellar asset of the label as its code."""
-    return Token(contract(label), label, 7, TokenLayout.STELLAR_ASSET, ADMIN, ADMIN)
-
-
-def balance(label: str, holder: str, amount: int) -> Written:
-    """What a contract has of a Stellar asset."""
-    return balance_entry(asset(label), contract(holder), amount)
 
 
 def deployment(market: str, vaults: Sequence[str]) -> Deployment:
@@ -124,14 +118,18 @@ class PeridotLedger(MadeLedger):
 
     def add_market(self, market: str, assets: Sequence[str] = ("XLM",)) -> None:
         """A controller with a vault for each asset, a rate model, and an oracle that prices each at 2 dollars now."""
-        vaults = [vault_of(market, each) for each in assets]
-        made = Market(contract(market), contract(f"{market} oracle"), ADMIN, vaults)
-        self.replace(*controller_entries(made), *model_entries(MODEL, ADMIN))
+        self.replace(instance(contract(market), CONTROLLER.storage, CODE))
+        for name in ("LiquidationIncentiveScaled", "OracleMaxAgeMultiplier"):
+            self.replace(stored(market, name, recorded(name)))
+        for name in ("PauseBorrow", "PauseDeposit", "PauseLiquidation", "PauseRedeem"):
+            self.replace(stored(market, name, flags({})))
+        self.replace(stored(market, "Oracle", address(contract(f"{market} oracle"))))
+        self.replace(stored(market, "SupportedMarkets", flags({f"{label} vault": True for label in assets})))
+        self.replace(*(stored("model", name, u128(number)) for name, number in MODEL.items()))
         self.set_decimals(f"{market} oracle", u32(PRICE_DECIMALS))
-        for label, vault in zip(assets, vaults, strict=True):
-            self.replace(*vault_configuration(vault, ADMIN), *vault_state(vault))
-            self.replace(asset(label).instance_entry(), balance(label, f"{label} vault", vault.cash))
-            self.remove(entry(made.address, vec(symbol("MarketCF"), address(vault.address)), VOID))
+        for label in assets:
+            self.replace(*vault_entries(market, label), stellar_asset(label))
+            self.replace(balance(label, f"{label} vault", CASH))
             self.set_price(f"{market} oracle", label, 2 * 10**PRICE_DECIMALS)
 
     def boost(self, asset: str, available: ScVal | str) -> None:

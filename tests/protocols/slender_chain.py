@@ -18,7 +18,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, symbol, u32, u64, vec
 from exporter.protocols.base import Origin
-from tests.entries import name_of, recorded_instance
+from tests.entries import code_of, name_of, recorded_instance
 from tests.protocols.made_ledger import (
     NOW,
     MadeLedger,
@@ -34,7 +34,7 @@ from tests.protocols.made_ledger import (
 )
 
 POOL = recorded_instance("ReserveAssetKey")
-CODE = POOL.wasm_hash
+CODE = code_of(POOL)
 CASH = i128(600 * 10**7)
 PRICE_DECIMALS = 14
 

@@ -12,9 +12,8 @@ import pytest
 from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.localnet.blend_rewards import MadeComet
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.blend.backstop import Balance, PoolBackstop
@@ -24,8 +23,19 @@ from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
 from exporter.protocols.blend.reader import BlendReading
 from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
+from tests.entries import recorded
 from tests.protocols.blend_chain import BlendLedger, candidate, deployment, reserve_data
-from tests.protocols.made_ledger import NOW, UNKNOWN_CODE, Written, contract, entry, instance, token_instance
+from tests.protocols.made_ledger import (
+    NOW,
+    UNKNOWN_CODE,
+    Written,
+    balance,
+    changed,
+    contract,
+    entry,
+    instance,
+    token_instance,
+)
 
 A, B = contract("A"), contract("B")
 ONE = 10**7
@@ -198,7 +208,20 @@ def plan(market: str) -> Written:
 
 def comet_entries(usdc: int = 400_000 * ONE, blnd: int = 20_000_000 * ONE) -> list[Written]:
     """The records and the shares of the pool of Comet: 0.08 USDC for a BLND."""
-    return MadeComet(contract("LP"), contract("BLND"), contract("USDC"), blnd, usdc).entries()
+    held = {"USDC": (usdc, 2_000_000), "BLND": (blnd, 8_000_000)}
+    (_, template), *_ = recorded("AllRecordData")[1]
+    records = [
+        (address(contract(label)), changed(template, {"balance": i128(balance), "weight": i128(weight)}))
+        for label, (balance, weight) in held.items()
+    ]
+    return [
+        entry(
+            contract("LP"),
+            vec(symbol("AllRecordData")),
+            (scval.MAP, tuple(sorted(records, key=lambda pair: encode_scval(pair[0])))),
+        ),
+        entry(contract("LP"), vec(symbol("TotalShares")), i128(5_000_000 * ONE)),
+    ]
 
 
 def balance_of(market: str, shares: int, tokens: int, queued: int) -> Written:
@@ -239,12 +262,6 @@ def noted(name: str, value: ScVal) -> Written:
 def at_emitter(name: str, value: ScVal) -> Written:
     """An entry that the emitter has of the backstop: ``LastDistro`` or ``Dropped``."""
     return entry(contract("emitter"), vec(symbol(name), address(contract("backstop"))), value)
-
-
-def blnd_held(amount: int) -> Written:
-    """What the backstop has of BLND."""
-    fields = {"amount": i128(amount), "authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
-    return entry(contract("BLND"), vec(symbol("Balance"), address(contract("backstop"))), struct_map(fields))
 
 
 def rewards_of(tables: Tables, market: str = A, token: str = "USDC") -> dict[str, Any]:
@@ -312,8 +329,18 @@ class TestReading:
             ([], "backfill", True, ALLOTMENT),
             ([noted("Backfill", (scval.BOOL, True))], "backfill", True, ALLOTMENT),
             ([noted("BackfillEmis", i128(7 * ONE))], "backfill", False, ALLOTMENT - 7 * ONE),
-            ([noted("BackfillEmis", i128(7 * ONE)), blnd_held(7 * ONE - 1)], "backfill", False, ALLOTMENT - 7 * ONE),
-            ([noted("BackfillEmis", i128(7 * ONE)), blnd_held(7 * ONE)], "backfill", True, ALLOTMENT - 7 * ONE),
+            (
+                [noted("BackfillEmis", i128(7 * ONE)), balance("BLND", "backstop", 7 * ONE - 1)],
+                "backfill",
+                False,
+                ALLOTMENT - 7 * ONE,
+            ),
+            (
+                [noted("BackfillEmis", i128(7 * ONE)), balance("BLND", "backstop", 7 * ONE)],
+                "backfill",
+                True,
+                ALLOTMENT - 7 * ONE,
+            ),
             ([noted("BackfillEmis", i128(ALLOTMENT))], "backfill", False, 0),
             ([noted("BackfillEmis", i128(7 * ONE)), at_emitter("LastDistro", u64(5))], "none", False, None),
             (

@@ -59,7 +59,8 @@ def test_structs(source: Path) -> None:
     stored = recorded("RDATA")
     configuration = next(value for key, value in stored[1] if key[1] == "configuration")
     supply, debt = (
-        storage_of(recorded_instance("State", total))["State"] for total in ("total_supply_scaled", "total_debt_scaled")
+        storage_of(recorded_instance("State", field=total))["State"]
+        for total in ("total_supply_scaled", "total_debt_scaled")
     )
 
     assert fields(source, "shared/types.rs", "ReserveData") == kinds(stored)

@@ -15,6 +15,7 @@ from exporter.protocols.peridot.layout import BOOST_RULES, BoostRule
 from tests.protocols.judged import closed as not_open
 from tests.protocols.made_ledger import (
     NOW,
+    balance,
     contract,
     entry,
     lastprice,
@@ -26,7 +27,6 @@ from tests.protocols.peridot_chain import (
     QUOTING_CODE,
     RECEIPTS,
     PeridotLedger,
-    balance,
     candidate,
     demanded,
     deployment,

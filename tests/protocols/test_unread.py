@@ -23,6 +23,7 @@ from tests.protocols.made_ledger import (
     Written,
     account,
     archived,
+    balance,
     bare_token,
     contract,
     counts_of,
@@ -66,7 +67,7 @@ K2_TOKENS = (
 )
 XOXNO_ENTRIES = ((xoxno.state("A", 1, "XLM"), "State"), (xoxno.parameters("A", 1, "XLM"), "Params"))
 OTHER_MODEL = peridot.stored("other", "Kink", u128(1))
-CASH = peridot.balance("XLM", "XLM vault", 0)
+CASH = balance("XLM", "XLM vault", 0)
 RESTORED = "is archived; it can be restored"
 FEED = variant("PriceFeed", "XLM")
 
