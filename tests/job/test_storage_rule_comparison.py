@@ -1,4 +1,4 @@
-"""The same made ledger priced by simulation and from its entries alone, over all pools of all protocols."""
+"""The same ledger priced by simulation and from its entries alone, over all pools of all protocols."""
 
 from __future__ import annotations
 
@@ -10,143 +10,123 @@ import pytest
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
-from exporter.job.storage_rule_comparison import RecordingView, compare_storage_rules
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval_encode import i128, struct_map, u64
+from exporter.job.storage_rule_comparison import RecordingView, StorageRuleComparison, compare_storage_rules
+from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.localnet.contracts import Contracts, Host, TrapError
-from exporter.localnet.made import SOME, MadeNetwork
-from exporter.localnet.network import CODE, LocalNetwork
-from exporter.localnet.reflector_contract import REFLECTOR_WASM_HASH, run_reflector
+from exporter.localnet.answers import Answer, Answering, Simulation
+from exporter.localnet.chain import LedgerState
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.tables import VALID_PRICE
-from tests.jobs import settings_for
+from tests.jobs import recorded_settings
 from tests.localnet.direct_source import DirectSource
 
-PRICE = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
-LOCAL = NETWORKS["made"]
+SETTINGS = recorded_settings()
 
 
-def network(ledgers: int, close_seconds: int = 31) -> MadeNetwork:
-    """All protocols after so many ledgers, with oracles whose entries are as on mainnet where that is known."""
-    made = MadeNetwork(pools=40, alula_markets=2, others=SOME, real_oracles=True, close_seconds=close_seconds)
+def network(ledgers: int) -> RecordedNetwork:
+    """All protocols after so many ledgers."""
+    made = RecordedNetwork(close_seconds=31)
     for _ in range(ledgers):
         made.advance()
     return made
 
 
-def live(made: LocalNetwork) -> OpenSource:
+def live(made: RecordedNetwork) -> OpenSource:
     """The network, of which calls are simulated."""
-    return OpenSource(DirectSource(made), LOCAL, [], "direct", None)
+    return OpenSource(DirectSource(made), NETWORKS[NETWORK], [], "direct", None)
 
 
-def file_of(made: LocalNetwork) -> OpenSource:
+def file_of(made: RecordedNetwork) -> OpenSource:
     """The newest ledger's entries, as a snapshot file has them."""
-    ledger = made.chain.latest
-    snapshot = LedgerSnapshot(
-        made.protocol_version,
-        ledger,
-        made.chain.close_time(ledger),
-        network_id(made.passphrase),
-        made.chain.state(ledger),
-    )
-    return open_snapshot(settings_for(None), snapshot, "made.json")
+    ledger, chain = made.chain.latest, made.chain
+    entries, network = chain.state(ledger), network_id(made.passphrase)
+    snapshot = LedgerSnapshot(made.protocol_version, ledger, chain.close_time(ledger), network, entries)
+    return open_snapshot(SETTINGS, snapshot, "recorded.json")
 
 
 def tables_of(opened: OpenSource) -> Tables:
     """All that a run would make of it."""
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        return await read_protocols(view, settings_for(None), opened, PROTOCOLS)
+        return await read_protocols(view, SETTINGS, opened, PROTOCOLS)
 
     async def work() -> Tables:
         reading = await read_at_one_ledger(opened.source, program)
         ledger = reading.certificate.ledger
-        close_time = await opened.source.close_time(ledger)
-        return compute(reading.result, PROTOCOLS, ledger, close_time)
+        return compute(reading.result, PROTOCOLS, ledger, await opened.source.close_time(ledger))
 
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize("ledgers", [0, 5, 9, 25])
-def test_priced_alike(ledgers: int) -> None:
-    """What the entries price has the same price, time and value as by simulation; all else says why it has none."""
+@pytest.mark.parametrize("ledgers", [0, 25])
+def test_a_file_has_the_numbers_of_its_network(ledgers: int) -> None:
+    """A snapshot file of a ledger gives every pool as the network itself does, with its price, which is no call's."""
     made = network(ledgers)
     simulated, stored = tables_of(live(made)), tables_of(file_of(made))
-    keys = ["protocol", "market", "pool"]
-    both = simulated.pools.join(stored.pools, on=keys, how="inner", suffix="_stored")
-    priced: Counter[str] = Counter()
-    for row in both.iter_rows(named=True):
-        unknown = "not from storage" in row["price_reason_stored"]
-        if unknown:
-            assert all(row[f"{name}_stored"] is None for name in PRICE)
-            continue
-        assert [row[name] for name in PRICE] == [row[f"{name}_stored"] for name in PRICE]
-        assert row["price_reason"].split(" (")[0] == row["price_reason_stored"].split(" (")[0]
-        priced[row["protocol"]] += row["price_reason"] == VALID_PRICE
 
-    # Boosted vaults of Peridot, and tokens that keep their symbol in a way of their own, need a contract's word.
-    lost = simulated.pools.join(stored.pools, on=keys, how="anti").select("market", "pool").rows()
-    reasons = {(item.market, item.pool): item.detail for item in stored.unread}
-    assert {*lost} <= reasons.keys()
-    assert all("not from storage" in reasons[pool] for pool in lost)
-    assert {"alula", "blend", "k2", "peridot", "slender", "xoxno"} == set(both["protocol"])
-    assert {"blend", "peridot", "slender", "xoxno"} == {name for name, count in priced.items() if count}
+    assert 24 == simulated.pools.height
+    assert [] == stored.unpriced
+    pairs = zip(simulated.pools.iter_rows(named=True), stored.pools.iter_rows(named=True), strict=True)
+    different = [(a["protocol"], name, b[name]) for a, b in pairs for name in a if a[name] != b[name]]
+    # of aTokens, in tokens that no rule knows
+    needs_a_balance = ("available_to_withdraw", "available_to_borrow", "available_usd_cents")
+    assert {("k2", name, None) for name in needs_a_balance} == set(different)
 
 
-def calls_both_ways(made: LocalNetwork) -> tuple[int, list[str], Counter[str]]:
-    """How many of the readers' calls are answered both ways, what differs, and which functions have no rule."""
+def calls_both_ways(made: RecordedNetwork) -> StorageRuleComparison:
+    """The readers' calls, answered by the network and from the entries."""
     opened = live(made)
 
-    async def program(view: LedgerView) -> tuple[int, list[str], Counter[str]]:
+    async def program(view: LedgerView) -> StorageRuleComparison:
         recording = RecordingView(view)
-        await read_protocols(recording, settings_for(None), opened, PROTOCOLS)
-        found = await compare_storage_rules(view, recording.made, opened.source.close_time)
-        fields = [item.field for item in found.differences]
-        return found.compared, fields, Counter(call.function for call in found.without)
+        await read_protocols(recording, SETTINGS, opened, PROTOCOLS)
+        return await compare_storage_rules(view, recording.made, opened.source.close_time)
 
-    async def work() -> tuple[int, list[str], Counter[str]]:
+    async def work() -> StorageRuleComparison:
         return (await read_at_one_ledger(opened.source, program)).result
 
     return asyncio.run(work())
 
 
 def test_every_call_agrees() -> None:
-    """The calls that have a rule give the same both ways; the made oracles of Alula and K2 have none."""
-    compared, differences, without = calls_both_ways(network(7))
+    """The calls that have a rule give the same both ways; those without one are counted."""
+    found = calls_both_ways(network(0))
 
-    assert [] == differences
-    assert compared > 40
-    assert {"decimals", "lastprice", "get_asset_prices_vec_fresh"} <= set(without)
+    assert [] == found.differences
+    assert found.compared > 6
+    assert {"balance": 2} == Counter(call.function for call in found.without)
+
+
+class Prices:
+    """Other answers to ``lastprice``; everything else as before."""
+
+    def __init__(self, others: Answering, price: Simulation) -> None:
+        self._others, self._price = others, price
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+        """Answer one call on the state of a ledger."""
+        return self._price if call.function == "lastprice" else self._others.simulate(chain, ledger, call)
 
 
 def test_a_simulation_that_gives_another_price() -> None:
     """A node whose oracle says something else than the entries is found out."""
-
-    def lying(host: Host, contract: str, function: str, arguments: tuple[scval.ScVal, ...]) -> scval.ScVal:
-        given = run_reflector(host, contract, function, arguments)
-        return struct_map({"price": i128(1), "timestamp": u64(host.timestamp)}) if function == "lastprice" else given
-
     made = network(2)
-    code = Contracts({**CODE._by_wasm_hash, REFLECTOR_WASM_HASH: lying}, CODE._stellar_asset)
-    _, differences, _ = calls_both_ways(LocalNetwork(made.chain, made.passphrase, made.protocol_version, code))
+    price = struct_map({"price": i128(1), "timestamp": u64(made.chain.close_time(made.chain.latest))})
+    made.contracts = Prices(made.contracts, Simulation(encode_scval(price), None, {}))
 
-    assert {"lastprice() from its entries"} == set(differences)
+    assert {"lastprice() from its entries"} == {item.field for item in calls_both_ways(made).differences}
 
 
 def test_a_call_that_the_node_refused_is_not_compared() -> None:
     """An error of the node, such as a budget that ran out, says nothing about the contract."""
     made = network(2)
+    before = calls_both_ways(made)
+    made.contracts = Prices(made.contracts, Simulation(None, "HostError: Error(Budget, ExceededLimit)", {}))
+    after = calls_both_ways(made)
 
-    def tired(*_: object) -> scval.ScVal:
-        raise TrapError("Error(Budget, ExceededLimit)")
-
-    code = Contracts({**CODE._by_wasm_hash, REFLECTOR_WASM_HASH: tired}, CODE._stellar_asset)
-    before, _, _ = calls_both_ways(made)
-    compared, differences, _ = calls_both_ways(LocalNetwork(made.chain, made.passphrase, made.protocol_version, code))
-
-    assert [] == differences
-    assert 0 < compared < before
+    assert [] == after.differences
+    assert 0 < after.compared < before.compared
