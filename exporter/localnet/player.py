@@ -133,13 +133,18 @@ class RecordedNetwork(LocalNetwork):
         ]
         return self.chain.close(changes, close_time=time, events=events)
 
-    def deploy(self, name: str, *, through_factory: bool = True) -> str:
-        """Close a ledger in which another of Blend's pools appears, a copy of a recorded one; gives its address."""
-        (known, *_) = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend")
-        new = made_address(f"recorded network {name}")
+    def deploy(self, name: str, *, label: str = "mainnet", through_factory: bool = True) -> str:
+        """Close a ledger in which another of Blend's pools appears, a copy of a deployment's; gives its address.
+
+        Not ``through_factory``: of this one the factory knows and publishes nothing.
+        """
+        (known,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
+        new, factory = made_address(f"recorded network {name}"), known.address("factory") or ""
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
         copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
-        self.close(copy, [_deployed(known.address("factory") or "", new)] if through_factory else [])
+        if not through_factory:
+            copy = {key: data for key, data in copy.items() if key[8:40] != strkey.decode(factory)[1]}
+        self.close(copy, [_deployed(factory, new)] if through_factory else [])
         self.pools += self._mover.pools(list(copy), self.look)
         return new
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from exporter.config import Settings, load
+from exporter.config import Settings
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import discover_context, learn
@@ -21,30 +21,36 @@ from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval_encode import address, symbol, u32
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
-from exporter.localnet.blend import Event, deploy_event
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.player import NETWORK, Event, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.stores.folder import FolderStore
-from tests.jobs import run, settings_for
-from tests.protocols.made_ledger import account, contract
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
+from tests.protocols.made_ledger import account, contract, entry
 
-LOCAL = NETWORKS["made"]
+LOCAL = NETWORKS[NETWORK]
 
 
-def addresses_of(network: MadeNetwork) -> set[str]:
-    others = network.others
-    found = {market.address for market in network.markets} | {market.address for market in network.alula.markets}
-    found |= {market.address for market in others.k2.markets} | {market.address for market in others.peridot.markets}
-    found |= {market.address for market in others.slender.markets}
-    return found | ({others.xoxno.controller} if others.xoxno.markets else set())
+LABELS = ("mainnet", "testnet")
+"""Of Blend's deployments, one of each generation."""
+
+MARKETS = {market for _, market in LISTED}
+FACTORIES = {item.label: item.address(FACTORY) or "" for item in LOCAL.deployments if item.protocol == "blend"}
+
+
+def empty_reward_zones(network: RecordedNetwork) -> None:
+    """Close a ledger in which no backstop rewards any pool any more."""
+    backstops = [item.address("backstop") or "" for item in LOCAL.deployments if item.protocol == "blend"]
+    network.close(dict(entry(backstop, symbol("RZ"), vec()) for backstop in backstops))
 
 
 def memory_in(folder: Path) -> Memory:
@@ -60,61 +66,60 @@ class TestRuns:
 
     def test_new_pool_through_events_alone(self, tmp_path: Path) -> None:
         """Of the events that had gone before the first run nothing is missed but what only they named."""
-        network = MadeNetwork(pools=6, event_window=2)
-        network.empty_reward_zones()
-        lost = network.deploy_market().address
+        network = RecordedNetwork(event_window=2)
+        empty_reward_zones(network)
+        lost = network.deploy("lost")
         for _ in range(5):
             network.advance()
-        new = network.deploy_market().address
+        new = network.deploy("new")
         with running(create_app(network)) as url:
-            _, facts = run(settings_for(tmp_path, url))
+            _, facts = run(recorded_settings(tmp_path, url))
 
-        assert {new} == published_markets(tmp_path)
+        assert {*MARKETS, new} == published_markets(tmp_path)
         assert lost not in json.dumps(facts)
 
     def test_market_that_vanishes(self, tmp_path: Path) -> None:
         """A market that is gone from the chain stays remembered, and is reported absent, which is no failure."""
-        network = MadeNetwork(pools=6)
-        gone = network.markets[0]
+        network = RecordedNetwork()
+        gone = network.deploy("gone")
         with running(create_app(network)) as url:
-            run(settings_for(tmp_path, url))
-            network.empty_reward_zones()
-            network.remove_market(gone)
-            code, facts = run(settings_for(tmp_path, url))
+            run(recorded_settings(tmp_path, url))
+            network.close({instance_key(gone): None})
+            code, facts = run(recorded_settings(tmp_path, url))
 
         assert 0 == code
-        assert [gone.address] == [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
-        assert ("blend", gone.address, None) in memory_in(tmp_path).markets
+        assert [gone] == [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
+        assert ("blend", gone, None) in memory_in(tmp_path).markets
 
     def test_dry_run(self, tmp_path: Path) -> None:
         """A dry run names what it discovers and remembers nothing."""
-        with running(create_app(MadeNetwork(pools=6))) as url:
-            _, facts = run(settings_for(tmp_path, url), dry_run=True)
+        network = RecordedNetwork()
+        network.deploy("new")
+        with running(create_app(network)) as url:
+            _, facts = run(recorded_settings(tmp_path, url), dry_run=True)
 
         assert facts["discovered"]
         assert not (tmp_path / MEMORY_KEY).exists()
 
     def test_discovery_off(self, tmp_path: Path) -> None:
         """With discovery off nothing is remembered, and no events are asked for."""
-        network, behaviour = MadeNetwork(pools=6), Behaviour()
-        named = tuple({"protocol": "blend", "address": market.address} for market in network.markets[:2])
+        network, behaviour = RecordedNetwork(), Behaviour()
         with running(create_app(network, behaviour)) as url:
-            values = {"markets": list(named), "discovery.enabled": False}
-            run(settings_for(tmp_path, url, **values))
+            run(recorded_settings(tmp_path, url, **only("blend")))
 
-        assert {item["address"] for item in named} == published_markets(tmp_path)
+        assert {BLEND_V1, BLEND_V2} == published_markets(tmp_path)
         assert 0 == behaviour.counts["getEvents"]
         assert not (tmp_path / MEMORY_KEY).exists()
 
     def test_operators_market_is_not_remembered(self, tmp_path: Path) -> None:
         """A contract outside of the factory that the operator named is read as long as he names it."""
-        network = MadeNetwork(pools=6)
-        fake = network.deploy_market(through_factory=False).address
+        network = RecordedNetwork()
+        fake = network.deploy("fake", through_factory=False)
         with running(create_app(network)) as url:
-            _, named = run(settings_for(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
+            _, named = run(recorded_settings(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
             assert fake in published_markets(tmp_path)
             network.advance()
-            run(settings_for(tmp_path, url))
+            run(recorded_settings(tmp_path, url))
 
         assert fake not in published_markets(tmp_path)
         assert [notice for notice in named["notices"] if fake in notice and "[[markets]] names them" in notice]
@@ -126,17 +131,17 @@ class TestFaults:
     @pytest.mark.parametrize("failure", [Failure.rpc(-32602, "no such wildcard"), Failure.garbage()])
     def test_events_that_fail(self, tmp_path: Path, failure: Failure) -> None:
         """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
-        network, behaviour = MadeNetwork(pools=6), Behaviour()
+        network, behaviour = RecordedNetwork(), Behaviour()
         with running(create_app(network, behaviour)) as url:
-            run(settings_for(tmp_path, url))
+            run(recorded_settings(tmp_path, url))
             before = memory_in(tmp_path).streams
-            new = network.deploy_market().address
+            new = network.deploy("new")
             behaviour.fail_next(failure, times=50, method="getEvents")
-            code, facts = run(settings_for(tmp_path, url))
+            code, facts = run(recorded_settings(tmp_path, url))
             assert before == memory_in(tmp_path).streams
         network.advance()
         with running(create_app(network)) as url:
-            run(settings_for(tmp_path, url))
+            run(recorded_settings(tmp_path, url))
 
         assert 0 == code
         assert [notice for notice in facts["notices"] if "could not be read, a later run tries again" in notice]
@@ -144,18 +149,19 @@ class TestFaults:
 
     def test_garbage_events(self, tmp_path: Path) -> None:
         """Events of the factory that name nothing, or no pool, cost only a notice."""
-        network = MadeNetwork(pools=6)
-        factory = network.deployments["v2"].factory
+        network = RecordedNetwork()
+        factory = FACTORIES["testnet"]
         topic = (symbol("deploy"),)
-        network.publish(
+        events: list[Event] = [
             (factory, topic, u32(7)),
             (factory, topic, address(account("somebody"))),
             (factory, topic, (scval.MAP, None)),
             (factory, (symbol("other"),), address(contract("not a pool"))),
             (factory, topic, address(contract("no contract"))),
-        )
+        ]
+        network.close(events=events)
         with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path, url))
+            code, facts = run(recorded_settings(tmp_path, url))
 
         assert 0 == code
         assert [notice for notice in facts["notices"] if "names nothing" in notice and "and 2 more" in notice]
@@ -165,35 +171,35 @@ class TestFaults:
 
     def test_spam_of_other_contracts(self, tmp_path: Path) -> None:
         """Ten thousand events of other contracts, of the same topic, are no market, and cost no further request."""
-        network, behaviour = MadeNetwork(pools=6), Behaviour()
-        fake = network.deploy_market(through_factory=False)
+        network, behaviour = RecordedNetwork(), Behaviour()
+        fake = network.deploy("fake", through_factory=False)
         spam: list[Event] = [
-            (contract(f"spam {number}"), (symbol("deploy"),), address(fake.address)) for number in range(10_000)
+            (contract(f"spam {number}"), (symbol("deploy"),), address(fake)) for number in range(10_000)
         ]
-        network.publish(*spam)
+        network.close(events=spam)
         with running(create_app(network, behaviour)) as url:
-            code, _ = run(settings_for(tmp_path, url))
+            code, _ = run(recorded_settings(tmp_path, url))
 
         assert 0 == code
-        assert fake.address not in published_markets(tmp_path)
+        assert fake not in published_markets(tmp_path)
         assert 2 == behaviour.counts["getEvents"]  # one that tells the oldest ledger, one page
 
     def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
         """A contract that the factory's event names and its records do not is not read, and said to be left out."""
-        network = MadeNetwork(pools=6)
-        fake = network.deploy_market(through_factory=False)
-        network.publish(deploy_event(network.deployments[fake.generation.label], fake))
+        network = RecordedNetwork()
+        fake = network.deploy("fake", through_factory=False)
+        network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
         with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path, url))
+            code, facts = run(recorded_settings(tmp_path, url))
 
         assert 0 == code
-        assert fake.address not in published_markets(tmp_path)
-        assert [notice for notice in facts["notices"] if fake.address in notice and "not read, as anybody" in notice]
-        assert not memory_in(tmp_path).markets["blend", fake.address, None].confirmed
+        assert fake not in published_markets(tmp_path)
+        assert [notice for notice in facts["notices"] if fake in notice and "not read, as anybody" in notice]
+        assert not memory_in(tmp_path).markets["blend", fake, None].confirmed
 
 
 @contextmanager
-def pluralize(network: MadeNetwork) -> Iterator[tuple[str, Behaviour]]:
+def pluralize(network: RecordedNetwork) -> Iterator[tuple[str, Behaviour]]:
     """A server of a network, and the log of what it is asked."""
     behaviour = Behaviour()
     with running(create_app(network, behaviour)) as url:
@@ -217,48 +223,48 @@ async def read_all(
 
 def test_factory_that_no_list_has() -> None:
     """As with v2.1: the backstop names the factory, its events name a pool, its record verifies it; all in one run."""
-    network = MadeNetwork(pools=6)
-    network.empty_reward_zones()
-    deployed = {network.deploy_market().address for _ in range(2)}  # one of each generation
+    network = RecordedNetwork()
+    empty_reward_zones(network)
+    deployed = {network.deploy(label, label=label) for label in LABELS}
     lists = [
-        replace(item, contracts=tuple(known for known in item.contracts if known.role != FACTORY))
+        replace(item, contracts=tuple(known for known in item.contracts if known.role not in (FACTORY, MARKET)))
         for item in LOCAL.deployments
         if item.protocol == "blend"
     ]
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = recorded_settings()
     with pluralize(network) as (url, behaviour):
-        reading = asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
+        reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
         found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
         asked = behaviour.counts["getLedgerEntries"]
-        asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
+        asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
 
     [blend] = [part for part in reading.result if part.protocol == "blend"]
-    factories = {label: made.factory for label, made in network.deployments.items()}
     assert (
         deployed
         == {market.address for market in blend.markets}
         == set(blend.verified)
         == {item.market for item in found}
     )
-    assert {("blend", label, FACTORY): factory for label, factory in factories.items()} == memory.contracts
+    assert {("blend", label, FACTORY): factory for label, factory in FACTORIES.items()} == memory.contracts
     assert 1 == 2 * asked - behaviour.counts["getLedgerEntries"]  # the second run knows the factories
 
 
 def test_event_ahead_of_the_ledger_that_is_read() -> None:
     """A pool that a node names before the others have it is not there yet, and is read by the next run."""
-    network, behaviour = MadeNetwork(pools=6), Behaviour(lags=(0, 4))
-    network.empty_reward_zones()
+    network, behaviour = RecordedNetwork(), Behaviour(lags=(0, 4))
+    empty_reward_zones(network)
     for _ in range(5):
         network.advance()
-    new = network.deploy_market().address
+    new = network.deploy("new")
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = recorded_settings()
     behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=9, method="getEvents", node=1)
     with running(create_app(network, behaviour)) as url:
         nodes = [f"{url}/node/1", f"{url}/node/0"]
         first = asyncio.run(read_all(nodes, settings, memory))
-        assert [] == learn(memory, first.result, memory.candidates(), memory.confirmed(), first.certificate.ledger)
+        found = learn(memory, first.result, memory.candidates(), memory.confirmed(), first.certificate.ledger)
+        assert MARKETS == {item.market for item in found}
         assert not memory.markets["blend", new, None].confirmed
         for _ in range(4):
             network.advance()
@@ -273,22 +279,23 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
 @pytest.mark.parametrize(("lags", "every"), [((0, 1), None), ((0,), 10), ((0,), 20)])
 def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     """While ledgers close and nodes lag, records and markets are still those of one ledger, and none is lost."""
-    network = MadeNetwork(pools=90, market_count=60, alula_markets=3)
+    network = RecordedNetwork(copies=10)
     for _ in range(6):
         network.advance()
     behaviour = Behaviour(lags=lags, advance_every_requests=every)
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = recorded_settings()
     with running(create_app(network, behaviour)) as url:
         reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
 
-    assert addresses_of(network) == {market.address for part in reading.result for market in part.markets}
-    assert addresses_of(network) == {market for part in reading.result for market in part.verified}
+    assert {*MARKETS, *network.copies} == {market.address for part in reading.result for market in part.markets}
+    recorded = {market for protocol, market in LISTED if protocol in ("alula", "blend")}
+    assert {*recorded, *network.copies} == {market for part in reading.result for market in part.verified}
     assert [] == [notice for part in reading.result for notice in part.notices if "record" in notice]
 
 
 def test_other_code_is_said_once() -> None:
     """Where the lists have other code than all markets run, each market is read by its form, with one notice."""
-    network = MadeNetwork(pools=6, alula_markets=3, others=SOME)
+    network = RecordedNetwork()
     lists = [
         replace(
             item,
@@ -300,9 +307,9 @@ def test_other_code_is_said_once() -> None:
     ]
     listed = {market for item in lists for market in item.markets}
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = recorded_settings()
     with pluralize(network) as (url, _):
-        reading = asyncio.run(read_all(url, settings, memory, Network("made", LOCAL.passphrase, tuple(lists))))
+        reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
 
     notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
     told = {market: sum(market in notice for notice in notices) for market in listed}
@@ -311,16 +318,16 @@ def test_other_code_is_said_once() -> None:
     assert [] == [item for part in reading.result for item in part.unread]
 
 
-@pytest.mark.parametrize("markets", [3, 60])
-def test_requests(markets: int) -> None:
+@pytest.mark.parametrize("copies", [1, 20])
+def test_requests(copies: int) -> None:
     """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
-    network = MadeNetwork(pools=2 * markets, market_count=markets, alula_markets=3, others=SOME, changes_per_ledger=0)
+    network = RecordedNetwork(copies=copies)
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = load(None, {"network.name": "made"}, environment={}).settings
+    settings = recorded_settings()
     with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory))
 
     waves = 3  # lists and zones; what these name; pools, and what K2's reserves name
     assert 1 == reading.certificate.rounds
-    assert addresses_of(network) == {market.address for part in reading.result for market in part.markets}
+    assert {*MARKETS, *network.copies} == {market.address for part in reading.result for market in part.markets}
     assert behaviour.counts["getLedgerEntries"] <= -(-reading.certificate.keys // 200) + waves
