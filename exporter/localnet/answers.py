@@ -77,9 +77,11 @@ class PlayedAnswers:
     Where there is neither, the answer is that of a real server for a function or a contract that does not exist.
     """
 
-    def __init__(self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0) -> None:
-        """Args: answers, and the ledger at which they hold."""
-        self._ledger = ledger
+    def __init__(
+        self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0, *, balances_of_sdk_tokens: bool = True
+    ) -> None:
+        """Args: answers, and the ledger at which they hold; whether tokens answer what no rule of the exporter does."""
+        self._ledger, self._balances_of_sdk_tokens = ledger, balances_of_sdk_tokens
         self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
 
     def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
@@ -96,7 +98,7 @@ class PlayedAnswers:
         if answer.error is None:
             footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
             return Simulation(answer.result, None, footprint)
-        balance = _sdk_balance(chain, ledger, call)
+        balance = _sdk_balance(chain, ledger, call) if self._balances_of_sdk_tokens else None
         if balance is not None:
             return balance
         unknown = answer.error.startswith(NOT_FROM_STORAGE)
